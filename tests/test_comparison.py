@@ -104,12 +104,12 @@ def test_a_person_sees_the_means_so_far(monkeypatch, terminal):
             entry.episodes[n, "a"] = one
             bar.update()
     shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
-    means = "reward 2.50, submitted 100%, 1 without a number"
+    means = "reward 2.50, submitted 100%, 1 without a reward"
     if terminal:
         assert re.search(rf"\[a\] .* 3/4 .*{means}", shown)
     else:
         lines = shown.splitlines()
-        assert lines[0] == "[a]: 1 of 4 episodes, 1 without a number"
+        assert lines[0] == "[a]: 1 of 4 episodes, 1 without a reward"
         assert lines[2] == f"[a]: 3 of 4 episodes, {means}"
 
 
@@ -124,7 +124,7 @@ def test_tables_show_confidence():
         for label, cells in some.items()
     }
     assert rows["sd within a task"] == ["0.71", "-"]
-    assert rows["without a number"] == ["0", "2"]
+    assert rows["without a reward"] == ["0", "2"]
     assert rows["words an episode"] == ["10", "10"]
     pairs = compare(agents)
     text = markdown(summaries, statistics, pairs)

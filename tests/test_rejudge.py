@@ -66,7 +66,7 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
     out = tmp_path / "again"
     assert rejudge(evaluation, "--judge", "test_rejudge:Stern", "--out", str(out)) == 1
     printed, errors = capsys.readouterr()
-    assert "careful, again: 1 of 4 episodes have no number; the first is" in errors
+    assert "careful, again: 1 of 4 episodes have no reward; the first is" in errors
     assert "JudgeRefused: not this one" in errors
     assert printed.count("clarity +1 to -1)") == 3
     written = json.loads((out / "evaluation.json").read_text())

@@ -176,9 +176,9 @@ def test_an_episode_without_a_verdict_is_named_and_graded_later(tmp_path, capsys
     more = ("--agent", "careful", "--agent", "noop", "--rollouts", "2", "--judge", spec)
     assert evaluate(folder, *more) == 1
     out, err = capsys.readouterr()
-    assert "careful: 2 of 12 episodes have no number" in err
+    assert "careful: 2 of 12 episodes have no reward" in err
     assert "000002, rollout 0: JudgeUnavailable: not today" in err
-    assert re.search(r"without a number +2 +0", out)
+    assert re.search(r"without a reward +2 +0", out)
     found = read(folder)
     assert found["agents"]["careful"]["summary"]["episodes"] == 10
     assert found["agents"]["careful"]["statistics"]["failed"] == 2
@@ -204,7 +204,7 @@ def test_nothing_is_printed_if_nothing_has_a_number(tmp_path, capsys):
     assert main(["eval", "--agent", "careful", "--tasks", TASKS, "--judge", spec]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "careful: 6 of 6 episodes have no number" in err
+    assert "careful: 6 of 6 episodes have no reward" in err
 
 
 def test_a_wrong_key_ends_the_evaluation_and_loses_nothing(tmp_path, capsys):
@@ -217,7 +217,7 @@ def test_a_wrong_key_ends_the_evaluation_and_loses_nothing(tmp_path, capsys):
         assert out == ""
         assert err.count("\n") == 1
         assert "401" in err
-        assert f"the same command goes on with {tmp_path}" in err
+        assert f"the same command resumes {tmp_path}" in err
         assert len(rows(tmp_path)) == 1
         assert evaluate(tmp_path, *more) == 0
         assert len(rows(tmp_path)) == 6
@@ -241,14 +241,14 @@ def test_an_interrupt_prints_how_to_resume(tmp_path):
         child.send_signal(signal.SIGINT)
         _, err = child.communicate()
     assert child.returncode == 130
-    assert err == f"resume-gym: interrupted; the same command goes on with {tmp_path}\n"
+    assert err == f"resume-gym: interrupted; the same command resumes {tmp_path}\n"
     assert len(rows(tmp_path)) == 1, "the one that had ended"
 
 
 def test_a_folder_is_written_by_one_at_a_time(tmp_path):
     with (
         Results(tmp_path, SETTINGS),
-        pytest.raises(TaskError, match="another evaluation writes it"),
+        pytest.raises(TaskError, match="another process is writing to it"),
         Results(tmp_path, SETTINGS),
     ):
         pass

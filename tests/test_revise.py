@@ -491,7 +491,7 @@ def test_what_a_word_file_cannot_keep_is_noted(folder: Path) -> None:
     new = text.replace("2019 - 2024", "2019 to 2024")
     content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
     (folder / "new.docx").write_bytes(content)
-    assert notes == ["paragraphs written anew, without their tabs or cells: 1; look at it"]
+    assert notes == ["paragraphs rewritten without their tabs or cells: 1; check the file"]
     assert "2019 to 2024" in read_source(folder / "new.docx").text
 
 

@@ -196,8 +196,8 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         ([run.path, "--export", tmp_path], "is a folder"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),
         ([run.path, "--port", server.server_port], "choose another"),
-        ([tmp_path / "garbage"], "no episode or step that can be read"),
-        ([tmp_path / "steps"], "no episode or step that can be read"),
+        ([tmp_path / "garbage"], "no readable episode or step"),
+        ([tmp_path / "steps"], "no readable episode or step"),
     ):
         assert main(["view", *map(str, arguments)]) == 2
         told = capsys.readouterr().err

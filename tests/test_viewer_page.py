@@ -199,7 +199,7 @@ def test_an_exported_file_asks_the_network_for_nothing(page, exported):
         show(page, exported, path)
     assert {url.partition("#")[0] for url in asked} == {exported}
     show(page, exported, "")
-    assert "without the records" in page.locator(".note").text_content()
+    assert "has no records" in page.locator(".note").text_content()
 
 
 def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
@@ -211,9 +211,9 @@ def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
     left_out = page.locator("tr", has_text="left out").first
     assert page.locator("tr", has_text="left out").count() == 8
     left_out.locator("a").click()
-    expect(page.get_by_role("alert")).to_contain_text("a share of the episodes")
+    expect(page.get_by_role("alert")).to_contain_text("not in the exported file")
     show(page, file.as_uri(), "")
-    assert "8 of 12 episodes only rows" in page.locator(".note").text_content()
+    assert "8 of 12 episodes have only a table row" in page.locator(".note").text_content()
 
 
 # --- the pages ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line, `resume-gym`: `train`, `eval`, `revise`, `view` and the rest of `_COMMANDS`.
+"""Command line `resume-gym`: `train`, `eval`, `revise`, `view` and the others of `_COMMANDS`.
 
 Each command has a module here, imported only to run the command or to show its help. Third-party
 packages that only one command needs are imported when it runs.
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
-    """Format a warning without the colour of Gymnasium's, and without a line of code."""
+    """Format a warning as one line, without Gymnasium's colour and without source code."""
     text = re.sub(r"\x1b\[[\d;]*m(WARN: )?", "", str(message))
     return f"warning: {visible(' '.join(text.split()))}\n"
 
@@ -117,7 +117,7 @@ def _message(problem: OSError) -> str:
 
 
 class _Versions(argparse.Action):
-    """Prints package versions from their metadata, without importing the packages."""
+    """Action that prints package versions from metadata, without importing the packages."""
 
     def __call__(self, *_: object) -> NoReturn:
         print(f"resume-gym {resume_gym.__version__}")

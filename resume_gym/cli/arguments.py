@@ -36,7 +36,7 @@ def _fields(text: str) -> frozenset[str]:
 
 
 MASKED = "names, mail, phone, links, joined by commas, or all (default: nothing)"
-"""The values of `--mask`, for its help."""
+"""Help text on the values of `--mask`."""
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--env": {

@@ -26,8 +26,8 @@ def add_command(commands: Commands) -> None:
         "generate",
         help="generate tasks, procedurally or with a language model",
         description="Generate tasks, procedurally or with a language model. The same command "
-        "resumes an interrupted generation without asking the model again. Next to FILE are "
-        "written a manifest, a data card and the model's answers.",
+        "resumes an interrupted generation without asking the model again. A manifest, a data "
+        "card and the model's answers are written next to FILE.",
         examples=[
             "data generate --generator procedural --count 1000 --out tasks.jsonl",
             "data generate --generator gemini --count 200 --out tasks.jsonl",

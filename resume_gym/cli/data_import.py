@@ -17,7 +17,7 @@ _COMMAND = "resume-gym data import"
 
 
 class Incomplete(OSError):  # noqa: N818
-    """Some files could not be used. An OSError, so that the exit status is 1."""
+    """Raised if some files could not be used. An OSError, so that the exit status is 1."""
 
 
 def add_command(commands: Commands) -> None:

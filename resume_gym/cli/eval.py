@@ -146,7 +146,7 @@ def _run(options: argparse.Namespace) -> int:
             if not results:
                 raise
             reason = str(problem) or "interrupted"
-            hint = f"the same command goes on with {options.out}"
+            hint = f"the same command resumes {options.out}"
             say(f"resume-gym: {reason}; {hint}", error=True)
             return 130 if isinstance(problem, KeyboardInterrupt) else 1
         figures = Figures.of(contest, entries)
@@ -203,7 +203,7 @@ def _print(
 ) -> None:
     if not figures.summaries:
         return
-    beside = any(entry.spec == "floor" for entry in entries)  # has a column already
+    beside = any(entry.spec == "floor" for entry in entries)  # the floor has a column already
     floor = None if beside else contest.floor()
     console = Terminal()
     show = partial(console.print, highlight=False, soft_wrap=True)
@@ -238,6 +238,6 @@ def report_failures(entries: Sequence[Entry]) -> int:
         if failed:
             total = len(failed) + len(entry.episodes)
             first = "{task_id}, rollout {rollout}: {why}".format_map(failed[0])
-            message = f"{len(failed)} of {total} episodes have no number; the first is {first}"
+            message = f"{len(failed)} of {total} episodes have no reward; the first is {first}"
             say(f"resume-gym: {entry.name}: {message}", error=True)
     return 1 if any(entry.failures for entry in entries) else 0

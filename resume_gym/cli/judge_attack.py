@@ -17,7 +17,7 @@ from resume_gym.tasks import TaskError
 
 _FLOOR = """\
 reward: mean over the tasks. above floor: the mean difference from the floor, which is the reward \
-of harmless edits, or of none where that is more. at most: the largest difference on one task."""
+of harmless edits, or of no edit if that is higher. at most: the largest difference on one task."""
 
 
 def add_command(commands: Commands) -> None:
@@ -26,8 +26,8 @@ def add_command(commands: Commands) -> None:
         "attack",
         help="attack a judge with policies that improve nothing",
         description="Play policies that improve no resume on held-out tasks, and print their "
-        "rewards above the floor, which is the reward of harmless edits, or of none where that is "
-        "more. A sound judge pays no policy more than the floor.",
+        "rewards above the floor, which is the reward of harmless edits, or of no edit if that is "
+        "higher. A sound judge gives no policy more than the floor.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
     )
     add = command.add_argument

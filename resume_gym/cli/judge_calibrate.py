@@ -49,7 +49,7 @@ def add_command(commands: Commands) -> None:
     add("--limit", type=positive, metavar="N", help="only N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="parallel calls (default: 8)")
     add("--freeze", type=Path, metavar="FILE", help="only write the verdicts as labels to FILE")
-    add("--least", type=float, metavar="SHARE", help="fail if fewer of all labels are met")
+    add("--least", type=float, metavar="SHARE", help="fail if a smaller share of labels is met")
     add_options(add, "--json")
     command.set_defaults(run=_run)
 
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> None:
 def _check_least(least: float, report: Agreement) -> None:
     """Raise JudgeError unless enough labels are met; a missing verdict meets none."""
     if report.stored:
-        # they are of the time at which the verdicts were frozen
+        # stored answers date from --freeze, so they cannot show a drift
         answers = f"{report.judge} repeated {report.stored} stored answers"
         raise JudgeError(f"--least: {answers}; set it up without a store")
     met = sum(share.hits for share in report.accuracy.values())

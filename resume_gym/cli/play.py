@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _files(first: Path) -> Iterator[Path]:
-    """Yield the file of the first game, and free names beside it for more: mine-2.json."""
+    """Yield the file of the first game, then free names for further games: mine-2.json."""
     yield first
     for number in count(2):
         if not (path := first.with_stem(f"{first.stem}-{number}")).exists():

@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         bar = bars.add_task("grading", total=sum(map(len, agents.values())))
         for (before, after), sessions in zip(pairs, agents.values(), strict=True):
             _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
-        each = [Figures.of(contest, pair) for pair in pairs]  # compares these two only
+        each = [Figures.of(contest, pair) for pair in pairs]  # compares within each pair only
         figures = Figures(
             {name: one for pair in each for name, one in pair.summaries.items()},
             {name: one for pair in each for name, one in pair.statistics.items()},
@@ -122,7 +122,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
             if record["graded"]:
                 Episode.of(session)  # raises if it is not
                 rollout = int(record.get("rollout", counts[agent, task_id]))
-                if rollout not in range(2**31):  # nobody plays as many
+                if rollout not in range(2**31):  # far above any evaluation
                     raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
@@ -133,7 +133,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
 
 
 def _other_edition(stored: Stored) -> str:
-    """Return a note for episodes that another version has played; else an empty string."""
+    """Return a note if the episodes have another edition; else an empty string."""
     if stored.edition == EDITION:
         return ""
     return (
@@ -176,11 +176,11 @@ def _grade(
 ) -> None:
     """Grade sessions again; add the episodes to two entries and to the results.
 
-    `stored` gets the episodes with their stored verdicts where there is a new one, `again` the same
-    episodes with the new verdicts, and the failures; `ended` is called after each episode.
+    `again` receives the episodes with new verdicts, and the failures. `stored` receives the same
+    graded episodes with their stored verdicts. `ended` is called after each episode.
 
     Raises:
-        ModelError: there was no verdict on many episodes in a row.
+        ModelError: many consecutive episodes got no verdict.
         JudgeMisconfigured: the judge can grade no episode.
     """
     jobs = []

@@ -84,7 +84,7 @@ def add_command(commands: Commands) -> None:
         description=_ABOUT,
         examples=_EXAMPLES,
         done="revised, and not flagged",
-        failed="nothing written: the agent failed, or there was no change that you took",
+        failed="nothing written: the agent failed, changed nothing, or you took no change",
         flagged="revised, but flagged, or masked with something left: see above",
     )
     add = command.add_argument
@@ -100,8 +100,7 @@ def add_command(commands: Commands) -> None:
     add_options(
         add,
         "--mask",
-        help="hide in the resume from the agent and the judge, and put back into the revision: "
-        + MASKED,
+        help="hide from the agent and the judge, and restore in the revision: " + MASKED,
     )
     add_options(add, "--phone-region", "--env", "--judge", "--seed", "--json")
     add(
@@ -149,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
         try:
             revision = restored(revision, task, masker.unmask)
         except ValueError:
-            notes.append("the resume has its data back, the report shows placeholders")
+            notes.append("the resume is unmasked, but the report shows placeholders")
     outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
         content, losses = resume.written(text, out)
@@ -187,7 +186,7 @@ def _is_hosted(spec: Any) -> bool:
 
 
 def _session(contest: Contest, resume: str, job: Source) -> Session:
-    """Make the episode; the weakness of its task, hidden from agents, is diagnosed."""
+    """Make the episode; diagnose the weakness of its task, which agents do not see."""
     session_type = contest.session_type
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
@@ -204,7 +203,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a note on what each tier of an agent did; none on an agent without tiers."""
+    """Return a note on the answers of each tier; empty for an agent without tiers."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -254,7 +253,7 @@ def _taken(session: Session, judge: Judge) -> tuple[str, str]:
     if not revision.changed:
         return session.text, ""
     hunks = find_hunks(revision.task.resume, session.text)
-    # the answer to --json is on stdout
+    # stdout is for --json
     console = Terminal(stderr=True, highlight=False)
     taken = select(revision, hunks, console, sys.stdin.readline)
     return apply_hunks(revision.task.resume, taken), f"{len(taken)} of {len(hunks)} changes"

@@ -89,7 +89,7 @@ def _export(results: FolderContents, target: Path) -> None:
 
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
-    """Read a folder, with a progress bar on the terminal; of a list, no episodes yet."""
+    """Open a folder; read the episodes, with a progress bar, unless it is a list."""
     shown = open_folder(folder, trusted)
     if isinstance(shown, FolderContents):
         with progress_bars() as bars:
@@ -98,6 +98,6 @@ def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
         metrics = folder / "metrics.jsonl"
         written = shown.unreadable or (metrics.is_file() and metrics.stat().st_size)
         if written and not shown.rows and next(shown.steps("metrics.jsonl", []), None) is None:
-            told = "has no episode or step that can be read, but other lines"
+            told = "has lines, but no readable episode or step"
             raise TaskError(f"{str(folder)!r} {told}")
     return shown

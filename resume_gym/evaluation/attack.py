@@ -1,8 +1,8 @@
-"""Gaming policies, which improve no resume, against an environment's judge.
+"""Attacks on an environment's judge by policies that improve no resume.
 
 `resume-gym judge attack` plays them on held-out tasks, and compares their rewards with those of the
-agents noop, careful and oracle, and with the floor: the reward of harmless edits, or of the page
-left alone where that is more. A judge is sound if no policy earns more than the floor.
+agents noop, careful and oracle, and with the floor: the reward of harmless edits, or of no edit if
+that is higher. A judge is sound if no policy earns more than the floor.
 """
 
 import re
@@ -321,7 +321,7 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
         seed: base of the episode seeds.
 
     Returns:
-        The baselines (agents, partial repairs), then the policies, each by falling reward.
+        The baselines (agents, partial repairs), then the policies, each by descending reward.
     """
     makers: dict[str, Callable[[int], Agent]] = {
         **{name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")},

@@ -130,7 +130,7 @@ def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -
     before, after = _means(a), _means(b)
     differing = {
         name: [
-            # rounds away float error, by which equal means of 15 and of 16 rollouts may differ
+            # round: equal means of 15 and of 16 rollouts may differ by floating-point error
             round(after[name][task] - mean, 9)
             for task, mean in before[name].items()
             if task in after[name]

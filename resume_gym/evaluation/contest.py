@@ -1,4 +1,4 @@
-"""An evaluation of several agents on the same tasks under the same judge.
+"""Evaluation of several agents on the same tasks by the same judge.
 
 `make_contest` makes the settings, `play_entry` plays an agent's remaining episodes, `restore`
 resumes an interrupted evaluation, and `evaluation` returns the results as JSON values.
@@ -82,7 +82,7 @@ class Contest:
     def floor(self) -> float | None:
         """Return the mean reward of harmless edits; None with other judges or documents."""
         kind, rules = self.session_type, self.rules
-        if self.judge.name != "rubric" or not issubclass(kind, Session):  # a model's would cost
+        if self.judge.name != "rubric" or not issubclass(kind, Session):  # a model judge costs
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
@@ -110,8 +110,8 @@ def make_contest(
         judge: spec as for `make_judge`; None for the environment's default.
         rollouts: episodes per task and agent.
         seed: base of all episode seeds.
-        limit: number of tasks to play, the same ones in every evaluation of these tasks, and
-            among those of a higher limit; None for all.
+        limit: number of tasks to play, chosen independently of the seed; a higher limit includes
+            the tasks of a lower one. None for all.
 
     Raises:
         TaskError: the environment does not exist, or its tasks or judge cannot be loaded.
@@ -132,9 +132,9 @@ class Entry:
         name: display name.
         spec: the agent's spec as JSON values.
         make: creates the player; called only if episodes are left to play.
-        usage: what the servers of the "agent", and of its tiers by name, have been asked so far;
-            empty for other agents.
-        judge_usage: what a model judge has been asked for this agent's episodes; None for others.
+        usage: returns the usage so far of the "agent" and, by name, of its tiers; empty unless they
+            are models behind servers.
+        judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
         failures: error messages of failed episodes.
         waiting: sessions that an earlier run finished but did not grade.
@@ -162,10 +162,10 @@ class Entry:
                 )
 
     def spent(self) -> dict[str, Usage]:
-        """Return requests, tokens and cost in this process.
+        """Return requests, tokens and cost in this process, by name.
 
-        Those of "agent" and "judge", if they are models, of the agent's mean "episode", and of its
-        tiers, "local" and "frontier", if it has any.
+        The names are "agent" and "judge" for models, "episode" for the agent's mean per episode,
+        and "local" and "frontier" for the agent's tiers.
         """
         spent = self.usage()
         if "agent" in spent and self.ended:
@@ -210,7 +210,7 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
         entry, task = by_name.get(row["agent"]), tasks.get(row["task_id"])
         if entry is None or task is None:
             raise TaskError(
-                f"{results.folder}: nobody asked for {row['agent']} on {row['task_id']}"
+                f"{results.folder}: unexpected episode of {row['agent']} on {row['task_id']}"
             )
         try:
             session = contest.session_type.replay(task, row)

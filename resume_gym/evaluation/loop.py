@@ -1,8 +1,8 @@
-"""The loop of evaluations: tasks x rollouts of one agent, played and graded concurrently.
+"""Evaluation loop: plays and grades tasks x rollouts of one agent concurrently.
 
-`evaluate` plays a scripted agent and raises the first failure; `play_all` plays any agent, and
-an episode on which the agent or the judge fails ends with an error instead of a reward. `grade`
-asks the judge; it also serves the orchestrator of training.
+`evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; an
+episode on which the agent or the judge fails ends with an error instead of a reward. `grade` asks
+the judge, also for the orchestrator of training.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 IN_A_ROW = 64
 """Minimum number of consecutive failures after which the evaluation gives up."""
-_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a judge is asked again
+_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a retry of a judge
 
 
 @dataclass
@@ -47,7 +47,7 @@ class PendingEpisode:
         rollout: index among the episodes of its task.
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
-        error: why the episode has failed; None unless it has.
+        error: error that ended the episode; None if it has not failed.
         costs: tokens and seconds of each turn of a model behind a server.
         asked: prompts and answers of a model judge, with tokens and seconds.
     """
@@ -115,7 +115,7 @@ def evaluate(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine, also where an event loop runs already, as in a notebook."""
+    """Run a coroutine, even if an event loop is already running, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -209,7 +209,7 @@ async def grade(
     Args:
         sessions: the sessions; a grouped judge ranks them together.
         judge: judge of the final documents.
-        timeout_s: seconds in which an unavailable judge is asked again; 0 asks once.
+        timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
         threads: runs a synchronous judge, for at most `timeout_s` seconds; None runs it in the
             event loop and blocks it. An `AsyncJudge` has its own timeouts, which exclude the time
             in its queue.
@@ -244,7 +244,7 @@ async def _ask(
 ) -> list[Any]:
     """Return the verdict on each text, or the error in its place.
 
-    The cause of an error is the exception of a judge that raised another one than it should.
+    An unexpected exception of a judge becomes the cause of a `JudgeError`.
     """
     error: JudgeError
     try:

@@ -31,7 +31,7 @@ def play(agent: Callable[[S], str], session: S) -> S:
 
 
 class Player(Protocol):
-    """Plays episodes, concurrently if it waits for I/O.
+    """Player of episodes; they run concurrently while it waits for I/O.
 
     Attributes:
         max_concurrency: recommended number of concurrent episodes.
@@ -122,8 +122,8 @@ class Endpoint:
     def translated(self, said: Said, toolbox: Toolbox) -> Said:
         """Return a turn of another model in a form that this model's server accepts.
 
-        Ids and further fields of a call are those of the server that sent it, and a call in text
-        would teach a model with native calls to write text. A guided model is sent text alone.
+        IDs and extra fields of a call are dropped: servers accept only their own. A call in text
+        becomes a native call, lest the model write text. A guided model receives text only.
         """
         text = with_calls(said.content, [_named(call) for call in said.calls])
         call = toolbox.read(text)
@@ -186,7 +186,7 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
 
 def action(said: Said) -> str:
     """Return the action text of a turn: thought, content, and the tool calls put back as text."""
-    # a closing tag within the thought would end it early
+    # a closing tag in the thought would end it early
     thought = said.thought.replace("</think>", r"<\/think>")
     text = f"<think>\n{thought}\n</think>\n{said.content}" if thought else said.content
     return with_calls(text, [_named(call) for call in said.calls])

@@ -24,7 +24,7 @@ def progress(console: Console) -> Progress:
 
 
 class Bar:
-    """Progress bar of one agent, from the episodes that it has already.
+    """Progress bar of one agent; starts at the number of restored episodes.
 
     Args:
         bars: display made by `progress`.
@@ -55,7 +55,7 @@ class Bar:
             parts += [f"reward {fmean(episode.reward for episode in graded):.2f}"]
             parts += [f"submitted {fmean(episode.submitted for episode in graded):.0%}"]
         if failed:
-            parts.append(f"{failed} without a number")
+            parts.append(f"{failed} without a reward")
         spent = self._entry.spent()
         if usages := [spent[who] for who in ("agent", "judge") if who in spent]:
             usage = sum(usages[1:], usages[0])

@@ -1,7 +1,7 @@
 """Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
 
-`settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; of several
-lines on one episode the last counts. At the end, `evaluation.json` (statistics) is made from it.
+`settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; the last
+line of an episode counts. `evaluation.json`, written at the end, holds the statistics.
 """
 
 import fcntl
@@ -67,7 +67,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
     Raises:
         KeyError: a figure is missing.
-        ValueError: a figure differs, also in its type.
+        ValueError: a figure differs in value or type.
     """
     if type(row["rollout"]) is not int or row["rollout"] not in range(rollouts):
         raise ValueError(f"rollout: expected 0 to {rollouts - 1}, got {row['rollout']!r:.40}")
@@ -86,9 +86,9 @@ def digest(tasks: Sequence[Any]) -> str:
 
 
 def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
-    """Choose tasks by hashes of their ids, so that no seed and no order changes the choice.
+    """Choose tasks by hashes of their ids, independently of seed and order.
 
-    The tasks of a limit are among those of a higher one.
+    A higher limit includes the tasks of a lower one.
     """
     order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
     chosen = {task.task_id for task in order[:limit]}
@@ -133,7 +133,7 @@ class Results:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
-            raise TaskError(f"{self.folder}: another evaluation writes it") from None
+            raise TaskError(f"{self.folder}: another process is writing to it") from None
         self._check()  # again: another process may have written between check and lock
         self._mend()
         self.is_new = not (self.folder / "settings.json").exists()
@@ -169,7 +169,7 @@ class Results:
             raise TaskError(f"{message}; choose another folder")
 
     def _limited(self, limit: int | None) -> Mapping[str, Any]:
-        """Return the settings, with a lower limit as they would be with that."""
+        """Return the settings as they would be with `limit`, if that is lower."""
         now = self._settings.get("limit")
         if limit is None or (now is not None and now <= limit):
             return self._settings

@@ -5,7 +5,7 @@ runs/nano                         model of a run, or the folder of a checkpoint 
 Qwen/Qwen3-4B                     a model of the Hugging Face Hub, which is downloaded
 MODEL@http://localhost:8000/v1    an OpenAI-compatible server; MODEL@openai for OpenAI itself
 {"model": ..., ...}               a model or server with options, as JSON
-{"local": ..., "frontier": ...}   two servers, of which a rule plays each turn with one (`tiers`)
+{"local": ..., "frontier": ...}   two servers; a rule selects one for each turn (`tiers`)
 NAME=...                          any of these with another display name
 """
 
@@ -86,7 +86,7 @@ def read_spec(text: str) -> AgentSpec:
 
 
 def _tier(name: str, spec: Any) -> dict[str, Any]:
-    """Return the options of a model of two, from its spec as text or as a JSON object."""
+    """Return the options of a tier, from its spec as text or as a JSON object."""
     try:
         read = read_spec(spec if isinstance(spec, str) else json.dumps(spec or {}))
     except ValueError as problem:

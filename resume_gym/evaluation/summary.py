@@ -104,8 +104,8 @@ class Returns:
         tasks: number of distinct tasks.
         reward: mean reward.
         reward_sd: standard deviation (n) of the reward over the episodes.
-        errors: twice the standard error over the tasks of some figures, by name; without those of
-            a single task, and empty in older files.
+        errors: twice the standard error over tasks, by figure; a figure of a single task has none.
+            Empty in older files.
     """
 
     episodes: int
@@ -239,15 +239,15 @@ def summarise(played: Iterable[Episode]) -> Summary:
 
 
 def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, Any]]:
-    """Return a part of each agent in an `evaluation.json`, such as its "summary", where it has one.
+    """Return a part, such as "summary", of each agent in an `evaluation.json` that has it.
 
     Raises:
-        ValueError: a value is no object.
+        ValueError: a value is not an object.
     """
     agents = _object(evaluation.get("agents") or {}, "agents")
     found = {}
     for name, agent in agents.items():
-        # settings have specs there, which may be text
+        # in `settings.json`, agents are specs, which may be text
         if not isinstance(agent, str) and (value := _object(agent, f"agents.{name}").get(part)):
             found[name] = _object(value, f"agents.{name}.{part}")
     return found
@@ -269,11 +269,11 @@ def outdated(
         rewards: rewards of the graded episodes that can be read, by agent.
 
     Raises:
-        ValueError: the content is of another form.
+        ValueError: the content has another format.
     """
     for name, summary in stored(evaluation, "summary").items():
         own, reward = rewards.get(name, ()), summary.get("reward")
-        mean = math.fsum(value / len(own) for value in own)  # the sum of two could overflow
+        mean = math.fsum(value / len(own) for value in own)  # divide first: the sum could overflow
         same = is_finite(reward) and math.isclose(reward, mean, rel_tol=0, abs_tol=1e-5)
         if not same or summary.get("episodes") != len(own):
             episodes = summary.get("episodes")

@@ -34,13 +34,13 @@ def sections(
     floor: float | None = None,
     errors: bool = False,
 ) -> list[TableSection]:
-    """Return the table as text; `Returns`, without edited documents, have fewer rows.
+    """Return the sections of the table; `Returns`, of tasks without documents, have fewer rows.
 
     Args:
         summaries: the columns.
         statistics: statistics over tasks of each column.
-        spent: what the models of each column have cost; see `Entry.spent`.
-        details: whether to include the rows that only a closer look needs.
+        spent: usage of the models of each column; see `Entry.spent`.
+        details: whether to include the rows of `_DETAILS` and of "Over tasks".
         floor: mean reward of harmless edits on the same tasks, shown in a separate row.
         errors: whether cells include `Returns.errors`.
     """
@@ -61,7 +61,7 @@ def sections(
     if floor is not None:
         cells["Reward"]["floor (harmless edits)"] = [f"{floor:.2f}"] * len(columns)
     if any(column.failed for column in spread):
-        cells["Episodes"]["without a number"] = [str(column.failed) for column in spread]
+        cells["Episodes"]["without a reward"] = [str(column.failed) for column in spread]
     if not details:
         cells["Over tasks"] = {}
         for rows in cells.values():
@@ -215,7 +215,7 @@ _DETAILS = {
 
 
 def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
-    """Return the rows of tokens and cost of the agents, their tiers and the judge, if models."""
+    """Return the rows of tokens and cost of agents, tiers and judges that are models."""
     rows = {}
     for who in ("agent", "episode", "local", "frontier", "judge"):
         usages = [column.get(who) for column in columns]

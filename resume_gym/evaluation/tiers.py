@@ -1,7 +1,7 @@
-"""Player of two models behind servers, which plays each turn with one of them by a rule.
+"""Player of two models behind servers; a rule selects the model of each turn.
 
-The rule sees what the agent sees, and what has been spent. Each server is sent the same episode in
-a form that it accepts; see `players.Endpoint.translated`.
+The rule sees what the agent sees, and the cost so far. Each server receives the same episode in a
+form that it accepts; see `players.Endpoint.translated`.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ TIERS = ("local", "frontier")
 
 
 class Route(NamedTuple):
-    """Rule that says which turns the frontier model plays; the local model plays all others.
+    """Rule that selects the turns of the frontier model; the local model plays all others.
 
     Attributes:
-        after_failures: failed calls in a row after which it plays the rest of the episode.
-        difficulty: least `difficulty_of` the tasks of which it plays every turn.
-        budget_dollars: cost of its answers after which it plays no turn of any episode; requests
-            in flight at that moment are paid in addition.
+        after_failures: consecutive failed calls after which it plays the rest of the episode.
+        difficulty: minimum `difficulty_of` an episode for it to play every turn.
+        budget_dollars: total cost of its answers after which it plays no more turns of any
+            episode; requests in flight at that moment are paid in addition.
     """
 
     after_failures: int | None = None
@@ -42,14 +42,14 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the bullets of the unedited document plus its lines over the page."""
+    """Return the number of bullets of the unedited document plus its lines over the page limit."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
 
 
 def failed_streak(session: EditSession[Any, Any]) -> int:
-    """Return the largest number of failed calls in a row so far, of both models."""
+    """Return the largest number of consecutive failed calls so far, of both models."""
     runs = groupby(step.error != "none" for _, step in session.state.transcript)
     return max((len(list(run)) for failed, run in runs if failed), default=0)
 
@@ -105,7 +105,7 @@ def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> Tiers:
         max_concurrency: number of concurrent episodes, and of requests to each server.
 
     Raises:
-        ValueError: an option is unknown or out of range, or no turn could be the frontier model's.
+        ValueError: an option is unknown or out of range, or the frontier model could play no turn.
     """
     rule = {name: value for name, value in options.items() if name not in TIERS}
     for name, value in rule.items():

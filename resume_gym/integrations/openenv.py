@@ -77,7 +77,7 @@ class ResumeGymEnvironment(
 
         Raises:
             JudgeError: the judge gave no verdict.
-            HTTPException: there is no episode, which is always so over HTTP.
+            HTTPException: there is no episode; there never is one over HTTP.
             RuntimeError: the episode is over.
         """
         if self._session is None:

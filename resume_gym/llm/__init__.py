@@ -116,16 +116,16 @@ class Usage:
 
     @property
     def answers(self) -> int:
-        """Answers, usable or not, those of the store included."""
+        """Number of answers, usable or not, including those of the store."""
         return self.calls + self.stored
 
     @property
     def tokens(self) -> int:
-        """Billed tokens, read and written."""
+        """Number of billed tokens, prompts and completions."""
         return self.tokens_in + self.tokens_out
 
     def mean(self, number: int) -> "Usage":
-        """Return the mean over a number of episodes; all but the dollars is rounded."""
+        """Return the mean over a number of episodes; counts are rounded."""
         *counts, dollars = astuple(self)
         calls, stored, read, written = (round(count / number) for count in counts)
         return Usage(calls, stored, read, written, dollars and dollars / number)

@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 _PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
-"""More requests than one thread can build. Without this limit, hundreds of simultaneous requests,
-and those that follow their answers, are all built before any is sent."""
-_OUTAGE = 8  # consecutive failures that are reported
+"""Rate limit above what one thread can build. Without it, hundreds of simultaneous requests, and
+those that follow their answers, are all built before any is sent."""
+_OUTAGE = 8  # number of consecutive failures that triggers a warning
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
 _KEYLESS = ContextVar("_KEYLESS", default=False)
@@ -101,9 +101,9 @@ def without_keys() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
-    """Collect the prompts and usable answers of all clients, of this task and those it starts.
+    """Collect prompts and usable answers of all clients in this task and in tasks that it starts.
 
-    An answer from a store has no tokens and took no time.
+    An answer from a store has no tokens and zero seconds.
     """
     found: list[tuple[Prompt, Answer]] = []
     token = _HEARD.set(found)
@@ -159,7 +159,7 @@ class Client:
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """Return the parsed answer to a prompt.
 
-        A request is not cancelled with its caller: its answer is paid for.
+        Cancelling the caller does not cancel the request, whose answer is billed anyway.
 
         Args:
             prompt: the request.
@@ -172,7 +172,7 @@ class Client:
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """Blocking version of `ask`; deadlocks inside the loop of `resume_gym.llm.loop`."""
+        """Ask and block until the answer; deadlocks inside the loop of `resume_gym.llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class Client:
                 async with asyncio.timeout_at(deadline):
                     await asyncio.sleep(pause)
                     await self._rate.take()
-                # starts after pacing: waiting in the queue is no timeout
+                # starts after pacing: time in the queue does not count
                 deadline = deadline or time_of_loop() + self._settings.deadline_s
                 return await self._once(key, prompt, parse, deadline)
             except Malformed as problem:
@@ -321,7 +321,7 @@ class Client:
             try:
                 await self._store.add(call, key, answer)
             except Misconfigured as full:
-                # The answer is paid for: a full disk must not lose it
+                # The answer is billed: a full disk must not lose it
                 _log.error("%s; the answer is used and not kept", full)
 
 

@@ -53,7 +53,7 @@ class Gemini(SDKProvider):
         from google import genai
         from google.genai import types
 
-        # it quotes what the server sent, which may be the key
+        # the warning quotes the server's reply, which may hold the key
         warnings.filterwarnings("ignore", ".* is not a valid", module=r"google\.genai")
         # Without an HTTP client, the SDK uses aiohttp, with no limit on the size of answers
         options = types.HttpOptions(base_url=self.base_url, httpx_async_client=http)
@@ -75,7 +75,7 @@ class Gemini(SDKProvider):
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
-            response_json_schema=dict(prompt.schema),  # its order is kept since Gemini 2.5,
+            response_json_schema=dict(prompt.schema),  # Gemini 2.5 and later keep its order
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,

@@ -1,8 +1,8 @@
-"""Guided play, for models that do not make calls by themselves.
+"""Guided play, for models that make no tool calls by themselves.
 
-The system prompt gets the tools and one demonstration, in the format of calls, and the first JSON
-object of an answer counts as a call, be it fenced, bare or followed by more text. Results of guided
-and of plain play are not comparable.
+The system prompt describes the tools and shows one demonstration. The first JSON object of an
+answer counts as the call, whether fenced, bare or followed by text. Results of guided and of plain
+play are not comparable.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from resume_gym.tools import decode, tool_call, with_calls
 
 Prompting = Literal["plain", "guided"]
-"""How a model is prompted; plain shows it the tools in the format of its chat template only."""
+"""Prompting of a model; "plain" shows the tools only in the format of its chat template."""
 
 OPENING = "<tool_call>\n"
 """Start of every call, where an engine can continue a turn."""
@@ -47,7 +47,7 @@ An example, with a resume of another person:
 """ + "\n\n".join(
     f"Turn {number} ({why}):\n{call}" for number, (why, call) in enumerate(_DEMONSTRATION, 1)
 )
-_OBJECTS = 16  # JSON objects that are tried, since each try may read the whole rest of the text
+_OBJECTS = 16  # maximum number of JSON objects tried; each try may read the rest of the text
 
 
 def read_prompting(options: Mapping[str, Any]) -> Prompting:

@@ -83,8 +83,8 @@ def _retry_info(body: Any) -> float | None:
 
 
 def masked(text: str, key: str) -> str:
-    """Mask the API key in the text of a server, also where JSON escapes characters of it."""
-    # a shorter key is no secret, but a word that a local server accepts
+    """Mask the API key in the text of a server, even if JSON escapes some of its characters."""
+    # a shorter key is a placeholder for a local server, not a secret
     return _escaped(key).sub("[key]", text) if len(key) >= _SECRET else text
 
 

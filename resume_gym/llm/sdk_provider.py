@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import httpx2
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
-_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive, to be linear without an end
+_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms per object
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive: linear if the quote is open
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
 
@@ -137,7 +137,7 @@ class SDKProvider(ABC):
         self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
-        # raised outside the handlers: the SDK's exception, which has the key, is no context of it
+        # raised outside the handlers, lest the SDK's exception, which holds the key, be its context
         raise problem
 
     async def close(self) -> None:
@@ -177,7 +177,7 @@ class SDKProvider(ABC):
         import httpx2
 
         of_http = (httpx2.HTTPError, httpx2.InvalidURL, _TooLargeError)
-        # some SDKs wrap it
+        # some SDKs wrap exceptions of the HTTP library
         cause = raised.__cause__ if isinstance(raised.__cause__, of_http) else raised
         message = f"{self.name}: {type(cause).__name__}: {shown(cause, self._key)}"
         where = f" at {self.base_url}" if self.base_url else ""
@@ -218,7 +218,7 @@ class SDKProvider(ABC):
 
     @abstractmethod
     def _failure(self, problem: BaseException) -> ModelError | None:
-        """Convert an exception of the SDK; None if it is none of its exceptions."""
+        """Convert an exception of the SDK; return None for any other exception."""
 
     @abstractmethod
     def _answer(self, response: Any, seconds: float) -> Answer:

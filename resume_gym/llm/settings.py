@@ -82,8 +82,8 @@ def check_url(
         expected: form of a valid address.
 
     Raises:
-        ValueError: it is no HTTP or HTTPS URL with a host, or could contain a key, which would
-            enter the files that record the settings.
+        ValueError: the address is not an HTTP or HTTPS URL with a host, or might contain a key,
+            which would be written to the files that record the settings.
     """
     if isinstance(url, str) and set("@?#;") & set(url):
         raise ValueError(f"{name}: expected no key in it; keys are environment variables")

@@ -109,7 +109,7 @@ class Store:
     async def _run(self, work: Any, *args: Any) -> Any:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-        # the last two: a text or a number of an answer that SQLite cannot hold
+        # ValueError and OverflowError: SQLite cannot hold a text or a number of the answer
         except (sqlite3.Error, OSError, ValueError, OverflowError) as problem:
             raise Misconfigured(f"store {str(self.path)!r}: {problem}") from None
 

@@ -21,7 +21,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
 
 
 class _GameScreen(Screen[None]):
-    """Screen on which Tab goes from the page to the form, and to the read-only panes last."""
+    """Screen with the tab order page, form, read-only panes."""
 
     @property
     def focus_chain(self) -> list[Widget]:
@@ -80,7 +80,7 @@ class PlayApp(App[str]):
         self.query_one(Page).focus()
 
     def _show_meters(self) -> None:
-        """Show turns, lines, edits and reward in one row, which ends with the task if it fits."""
+        """Show turns, lines, edits and reward in one row, and the task if it fits."""
         session = self.episode.session
         state, rules = session.state, session.rules
         row = Text(no_wrap=True, overflow="ellipsis")

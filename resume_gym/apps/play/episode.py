@@ -71,7 +71,7 @@ class PlayedEpisode:
         return True
 
     def anchor(self, name: str) -> str:
-        """Return the first string argument of a tool, which locates the edit; empty if none."""
+        """Return the name of a tool's first string argument, which locates the edit, or ""."""
         properties = self.tools[name]["parameters"]["properties"]
         return next((key for key, kind in properties.items() if kind["type"] == "string"), "")
 
@@ -81,7 +81,7 @@ class PlayedEpisode:
         return document.find(session.text, document.unix_lines(text), session.rules.match)
 
     def preview(self, name: str, arguments: Mapping[str, Any]) -> tuple[bool, str]:
-        """Predict a call, by all checks of a real turn, without taking the turn.
+        """Predict the outcome of a call with all checks of a turn, without taking the turn.
 
         Returns:
             Whether the call would succeed, and the resulting layout or the reason for the failure.
@@ -107,9 +107,9 @@ class PlayedEpisode:
         except Exception as problem:  # user-defined judges may raise anything
             failure = f"{type(problem).__name__}: {problem}"
         finally:
-            if self._asked is before:  # otherwise a newer call is in progress
+            if self._asked is before:  # keep the marker of a newer call
                 self._asked = None
-        if self.session.state is before:  # otherwise an undo made the verdict obsolete
+        if self.session.state is before:  # an undo makes the verdict obsolete
             self.session.restore(twin.state)
             self.failure = failure
 
@@ -128,7 +128,7 @@ class PlayedEpisode:
         terms = [f"{name} {value:+.2f}" for name, value in session.ledger.items() if value]
         lines = [f"{visible(session.task.task_id)}: {self.outcome()}", ", ".join(terms)]
         if self.undone:
-            lines.append(f"turns undone, which count nowhere: {self.undone}")
+            lines.append(f"undone turns, not counted: {self.undone}")
         if self.failure:
             lines.append(f"the judge gave no verdict: {visible(self.failure)}")
         return "\n".join(line for line in lines if line)

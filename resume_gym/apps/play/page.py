@@ -1,4 +1,4 @@
-"""Document widget: a list of its lines with the end of the page; a chosen line goes to the form."""
+"""Document widget: lists the lines and the end of the page, and sends a chosen line to the form."""
 
 import re
 from bisect import bisect
@@ -28,7 +28,7 @@ def changed_lines(diff: str) -> frozenset[int]:
 
 
 class Page(OptionList):
-    """Document view, an option for each line; Enter and a click take the text of a line."""
+    """Document view with an option per line; Enter or a click takes the text of a line."""
 
     DEFAULT_CSS = "Page { height: 100%; overflow-y: scroll; scrollbar-size-vertical: 1; }"
     BINDINGS = [  # noqa: RUF012
@@ -86,7 +86,7 @@ class Page(OptionList):
         self.highlighted = line + (line >= self._edge)
 
     def _prompts(self, spans: Sequence[tuple[int, int]]) -> list[Text]:
-        """Return the lines as they are displayed, each with its number on the page."""
+        """Return the displayed lines, each with its number on the page."""
         prompts, start, before = [], 0, 0
         for line, (source, end) in enumerate(zip(self.lines, self._ends, strict=True)):
             text = Text(visible(source), "bold" if source.startswith("#") else "")

@@ -22,11 +22,11 @@ You see more than an agent: the {noun} stays on the screen, and the form preview
 agent sees the {noun} at the start and when a tool shows it; after an edit it sees the changed \
 lines. The first review is rewarded in any case.
 
-A click or Enter puts the text of a line of the {noun} into the first field, Delete the whole line \
-with its line break. The matches of the field are highlighted.
+A click or Enter copies the text of a line of the {noun} into the first field; Delete copies the \
+whole line with its line break. The matches of the field are highlighted.
 
 Undo removes the last turn and its reward. Agents cannot undo, so results of games with undone \
-turns are not comparable with theirs; the record has their number.
+turns are not comparable with theirs. The record holds the number of undone turns.
 """
 
 
@@ -50,7 +50,7 @@ class Help(ModalScreen[None]):
 
 
 class Ending(ModalScreen[str]):
-    """Result screen with ledger and verdict; returns the choice of the next action."""
+    """Result screen with ledger and verdict; returns the next action."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("escape", "choose('look')", "Look at the page"),
@@ -97,7 +97,7 @@ class Ending(ModalScreen[str]):
         episode, session = self._episode, self._episode.session
         text = f"The task's weakness: {visible(session.task.weakness)}. "
         if episode.undone:
-            text += f"Turns undone, which count nowhere: {episode.undone}. "
+            text += f"Undone turns, not counted: {episode.undone}. "
         if episode.asking:
             return text + "The judge is being asked ..."
         if session.state.verdict:

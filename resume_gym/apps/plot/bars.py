@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _GROUP = 0.84  # width of a group of bars; the distance between groups is 1
-_ROOM = 0.34  # inches that a bar needs for a readable number
+_ROOM = 0.34  # minimum width, in inches, of a bar with a readable number
 _PARTS = ("reward", "tool_syntax", "layout", "content")
 _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean with twice its standard error over tasks, and their number; None if unknown."""
+    """Mean, twice its standard error over tasks, and number of tasks; None if unknown."""
 
     mean: float
     error: float | None = None
@@ -83,7 +83,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
     axes.axhline(0, color="black", linewidth=0.8)
     axes.margins(y=0.1)
     width = _GROUP / len(bars)
-    # estimated width of a bar in inches, with axes of 0.9 of the figure
+    # estimated width of a bar in inches; the axes take 0.9 of the figure
     labelled = width * 0.9 * WIDTH / len(categories) > _ROOM
     for index, (agent, values) in enumerate(bars.items()):
         left = -_GROUP / 2 + (index + 0.5) * width
@@ -107,12 +107,12 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
 
 
 def _position(category: str) -> tuple[int, str]:
-    """Sort key: components and weaknesses of resumes in a fixed order, then others by name."""
+    """Return the sort key: known components and weaknesses in fixed order, then others by name."""
     order = (*_PARTS, *WEAKNESSES)
     return (order.index(category) if category in order else len(order), category)
 
 
 def _counts(bars: Bars, categories: Sequence[str]) -> list[str]:
-    """Return the number of tasks of each category, where its bars have one number."""
+    """Return a label with the number of tasks of each category; empty if its bars disagree."""
     numbers = [{own[name].tasks for own in bars.values() if name in own} for name in categories]
     return [f"n = {of.pop()}" if len(of) == 1 and None not in of else "" for of in numbers]

@@ -1,7 +1,7 @@
 """Entry point of `resume-gym plot`: all figures of training runs and evaluations.
 
 A run yields `training` (nine panels), `trainer` (training health), and `components` and
-`weaknesses` before and after training; several runs yield `runs`, too, where they share panels.
+`weaknesses` before and after training. Several runs also yield `runs`.
 Evaluations share one set: `components` and `weaknesses`.
 """
 
@@ -25,7 +25,7 @@ Picture = tuple[str, "Figure | None"]
 
 
 class Written(NamedTuple):
-    """Written files, and what they lack.
+    """Written files, and figures and data that are missing.
 
     Attributes:
         files: written files.
@@ -47,9 +47,9 @@ def plot(
 
     Args:
         paths: folders. All evaluations share one set of figures, each run has a separate set.
-        out: output folder, with a subfolder per run if there are several paths; by default
-            `plots` in the folder of the run or evaluation, of the first run for `runs`. Runs with
-            equal folder names are distinguished by their parent folders.
+        out: output folder, with a subfolder per run if there are several paths. The default is
+            `plots` in the folder of the run or evaluation; `runs` goes to that of the first run.
+            Runs with equal folder names are distinguished by their parent folders.
         formats: subset of `FORMATS`.
 
     Raises:
@@ -57,7 +57,7 @@ def plot(
         OSError: a file cannot be read or written.
         TaskError: a path holds no run or evaluation, or `out` is missing for several evaluations.
     """
-    # two spellings of one folder count once
+    # deduplicate paths of the same folder
     paths = list({path.resolve(): path for path in paths}.values())
     opened = [FolderContents(path) for path in paths]
     runs = [one for one in opened if one.is_run]

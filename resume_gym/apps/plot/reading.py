@@ -134,7 +134,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the figures of a summary; those that an earlier version did not have are left out."""
+    """Return the figures of a summary, without those that an earlier version did not record."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:
         for name, value in figures.items():

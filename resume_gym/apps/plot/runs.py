@@ -20,13 +20,13 @@ _WITHOUT_EFFECT = {
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
     *("save_every", "eval_every", "on_collapse", "on_hack"),
 }
-"""Settings in which the runs of a group may differ: the seed, and those that no result needs."""
+"""Settings in which the runs of a group may differ: the seed, and those that change no result."""
 _NAMED = 3  # maximum number of settings in a label
 _DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # once the colours are used up
 
 
 class RunGroup(NamedTuple):
-    """Runs that differ in their seed only, and what they are called."""
+    """Label and runs of a group: runs with equal settings, except those of `_WITHOUT_EFFECT`."""
 
     label: str
     runs: Sequence[Run]
@@ -54,9 +54,9 @@ _PANELS = (
 
 
 def grouped(runs: Sequence[Run]) -> list[RunGroup]:
-    """Group runs by their settings; those without settings stay alone.
+    """Group runs by their settings; a run without settings is a group of its own.
 
-    A label names the settings in which the groups differ, or the runs where these are many.
+    A label names the settings that differ between groups, or the runs if more than 3 differ.
     """
     by_settings: dict[str, list[Run]] = {}
     for number, run in enumerate(runs):
@@ -78,7 +78,7 @@ def grouped(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def draw_runs(runs: Sequence[Run]) -> "Figure | None":
-    """Draw runs into common panels, with a legend in the last; None if they have no metrics."""
+    """Draw runs into common panels, with a legend in the last; return None without metrics."""
     groups = grouped(runs)
     drawn = [panel for panel in _PANELS if any(_curve(run, panel) for run in runs)]
     if not drawn:
@@ -108,7 +108,7 @@ def _curve(run: Run, panel: _Panel) -> Curve:
 
 
 def _draw(axes: "Axes", curves: Sequence[Curve], number: int, marker: str) -> None:
-    """Draw the runs of a group, and their mean with its error at the steps that all have."""
+    """Draw the runs of a group, and their mean and its standard error at common steps."""
     if not curves:
         return
     colour, dashes = _look(number)

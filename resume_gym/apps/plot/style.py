@@ -1,6 +1,6 @@
 """Common style of all figures, and reproducible output: equal data yield equal bytes.
 
-The width of 8.3 inches stands for the 830 pixels of a README, where 8 points become 11 pixels.
+A width of 8.3 inches corresponds to the 830 pixels of a README; 8 points become 11 pixels.
 """
 
 import textwrap
@@ -31,7 +31,7 @@ _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Context for drawing and saving figures; overrides the user's settings of matplotlib.
+    """Context manager for drawing and saving figures; overrides the user's matplotlib settings.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed; the message names the extra.
@@ -70,7 +70,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure with a panel over training steps for each name, and perhaps a last one."""
+    """Return a figure with a panel over training steps per name, and one for a legend if asked."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend
@@ -97,7 +97,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before marks
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    # about 130 characters fit the width; an entry takes 8 beside its name
+    # about 130 characters fit the width; an entry takes 8 more than its name
     columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(

@@ -38,15 +38,14 @@ Evaluations = Sequence[Mapping[str, Any]]
 """Figures on held-out tasks, each with `step`, and `errors` by figure where known."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
-_ALARM = "alarm_"  # prefix of the metric of an alarm that holds
+_ALARM = "alarm_"  # prefix of the metrics of active alarms
 
 
 class Panel(NamedTuple):
     """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
 
     `curves` holds label and colour by metric. If empty, the panel has one curve per field of the
-    verdicts. A log scale needs `low`, the noise that is not worth a look: smaller values are drawn
-    there.
+    verdicts. A log scale needs `low`, the noise level; smaller values are drawn at `low`.
     """
 
     title: str
@@ -122,8 +121,8 @@ TRAINER = (
 )
 """Panels on training health.
 
-The gap is the mean difference of log-probabilities, the ratio that of probabilities, trainer to
-sampler, of which tokens that are too far from 1 are dropped.
+The gap is the mean difference of the log-probabilities of trainer and sampler. The ratio is that
+of their probabilities; training drops tokens whose ratio is too far from 1.
 """
 
 
@@ -141,7 +140,7 @@ def dashboard(
         path: output file, replaced atomically; the extension sets the format.
         title: title of the figure.
         held_out: evaluations on held-out tasks.
-        floor: reward and score of the floor agent on the held-out tasks, where played.
+        floor: reward and score of the floor agent on the held-out tasks, if played.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -195,7 +194,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return what happened by step: the alarms that begin, and rollbacks."""
+    """Return the alarms that begin and the rollbacks, by step."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:
@@ -239,7 +238,7 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 
 def span(steps: int) -> int:
-    """Return the width, in steps, of the window that smooths a curve of so many steps."""
+    """Return the width, in steps, of the smoothing window for a curve of `steps` steps."""
     return 2 * max(1, steps // 20) + 1
 
 

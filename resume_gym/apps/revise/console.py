@@ -1,4 +1,4 @@
-"""A revision in the terminal: its summary, and questions on its changes as in `git add -p`."""
+"""Terminal interface of a revision: its summary, and a prompt per change as in `git add -p`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
@@ -32,7 +32,7 @@ def print_summary(
         revision: revision to describe.
         notes: notes on the input files.
         files: paths of the written files.
-        edits: whether to print the edits, unless the user has just seen them.
+        edits: whether to print the edits; False if the user has just seen them.
     """
     console = Terminal(highlight=False)
     for change in revision.changes if edits else ():
@@ -64,7 +64,7 @@ def select(
         revision: revision whose claims and reasons are shown with the hunks.
         hunks: its hunks, see `find_hunks`.
         console: where hunks and questions are printed.
-        read: returns the next answer with its line end; "" at the end of the input, which means q.
+        read: returns the next line of input; "" at the end of the input, which counts as q.
     """
     taken: list[Hunk] = []
     for number, hunk in enumerate(hunks, start=1):

@@ -1,13 +1,13 @@
-"""Differences between two versions of a resume, line by line, and hunks of them to choose from."""
+"""Line diffs between two versions of a resume, and hunks to choose from."""
 
 import difflib
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_ALIKE = 0.25  # least share of common words of two versions of a line
-_REWORDED = 0.4  # the same for a line that also moved
-_MOST = 250_000  # pairs of lines to compare in one changed passage
+_ALIKE = 0.25  # minimum Jaccard similarity of the words of two versions of a line
+_REWORDED = 0.4  # exclusive minimum for a line that also moved
+_MOST = 250_000  # maximum number of line pairs compared in one changed passage
 
 
 class Span(NamedTuple):
@@ -30,7 +30,7 @@ def unified(before: str, after: str, context: int) -> str:
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:
-    """Return rows of a diff without blank ones, with "moved up: " for a line that left and came."""
+    """Return the non-blank rows of a diff; a removed and re-added line becomes one "moved" row."""
     bodies = {sign: {row[1:] for row in rows if row[0] == sign} for sign in "+-"}
     merged: list[str] = []
     for row in filter(lambda row: row[1:].strip(), rows):
@@ -45,8 +45,8 @@ def merge_moves(rows: Sequence[str]) -> list[str]:
 def find_hunks(original: str, revised: str) -> list[Hunk]:
     """Return the hunks between two texts, in the order of their first lines.
 
-    A hunk is a line with its new version, or a passage of adjacent lines without such. A line that
-    moved, reworded or not, is one hunk with the place that it left.
+    A hunk is a line with its new version, or a passage of adjacent lines without versions. The old
+    and the new place of a moved line, reworded or not, form one hunk.
     """
     old, new = original.split("\n"), revised.split("\n")
     hunks: list[Hunk] = []
@@ -59,7 +59,7 @@ def find_hunks(original: str, revised: str) -> list[Hunk]:
 
 
 def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
-    """Return the original with these hunks of it applied; the other lines stay."""
+    """Return the original with the given hunks applied."""
     lines = original.split("\n")
     for span in sorted((span for hunk in hunks for span in hunk), reverse=True):
         lines[span.start : span.stop] = span.new
@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line that one place lost is added at the other, perhaps reworded."""
+    """Return whether a line moved between a hunk and a span, perhaps reworded."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -80,7 +80,7 @@ def _linked(hunk: Hunk, span: Span) -> bool:
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the changed passages as old lines [i, stop) and new lines [j, end), in order.
 
-    A line and its new version make a passage of their own, as do the other lines between two such.
+    A line with its new version is one passage; the lines between two such pairs are another.
     """
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for kind, i, stop, j, end in matcher.get_opcodes():
@@ -105,11 +105,11 @@ def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs of lines that are most likely versions of each other, in order."""
+    """Return the indices of old and new versions of lines: the most similar monotonic alignment."""
     if len(old) * len(new) > _MOST:
         return []
     words = [[frozenset(line.lower().split()) for line in lines] for lines in (old, new)]
-    # best[a][b]: likeness and pairs of the lines before a and b
+    # best[a][b]: total similarity and pairs of the first a old and b new lines
     best: list[list[tuple[float, tuple[tuple[int, int], ...]]]] = [[(0.0, ())] * (len(new) + 1)]
     for a, left in enumerate(words[0]):
         best.append([(0.0, ())])

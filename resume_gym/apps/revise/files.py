@@ -28,7 +28,7 @@ _END = re.compile(r"(\r\n|\r|\n)")
 
 @dataclass(frozen=True)
 class Source(ReadFile):
-    """User document, whose `text` may be plain text as it is, and the path of its file."""
+    """User document with the path of its file; `text` may be unconverted plain text."""
 
     path: Path = Path()
 
@@ -54,7 +54,7 @@ class Source(ReadFile):
         """Encode a revision of `text` like the original text file, else in UTF-8.
 
         Keeps encoding, byte order mark, line ends and the blank lines around the text, so that
-        unedited lines stay identical byte for byte, also where `text` has them in another form.
+        unedited lines stay identical byte for byte, even if `text` holds them in another form.
         New lines get the most frequent line end.
         """
         if self.kind not in _TEXTS:
@@ -136,7 +136,7 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
             reason = f"exists; --force replaces it, {option} FILE names another"
             raise TaskError(f"{option}: {str(path)!r} {reason}")
         if not os.access(path.parent, os.W_OK):
-            raise TaskError(f"{option}: the folder {str(path.parent)!r} may not be written to")
+            raise TaskError(f"{option}: the folder {str(path.parent)!r} is not writable")
         taken.append(path)
 
 
@@ -177,8 +177,8 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
         force: whether existing files may be replaced.
 
     Raises:
-        OSError: a file cannot be written, or exists by now without `force`; in the second case
-            its content stays in a draft that the message names.
+        OSError: a file cannot be written, or was created meanwhile and `force` is False. The
+            message then names the draft that holds the new content.
     """
     # write all drafts first, so that a full disk changes no file
     drafts: dict[Path, Path] = {}

@@ -15,10 +15,10 @@ from resume_gym.render import visible
 BY_RULE = """\
 Rules compare the revision with your original. They find figures, names, tools, titles, degrees \
 and dates that are not in it, figures that moved to another bullet, bullets that moved to another \
-job, and passages that say more than the original does. They do not see an invention in ordinary \
-words that takes the place of as many others, nor a misspelt word, and they do not know what is \
-true: only what your original says. A flagged claim may be true of you, and one without a flag \
-may be false: read all changes. "The evidence" would be other documents about you; here are none."""
+job, and passages that say more than the original does. They miss misspelt words, and inventions \
+in ordinary words that replace as many others. They do not know what is true, only what your \
+original says. A flagged claim may be true, and a claim without a flag may be false: read all \
+changes. "The evidence" means other documents about you; here there are none."""
 LONG_THOUGHT = 2000
 _GRADES = {-1: "worse", 0: "as before", 1: "better"}
 _SUPPORT = {-1: "objects", 1: "no objection"}
@@ -58,14 +58,14 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
 
 
 def outcome(revision: Revision) -> dict[str, str]:
-    """Return labelled results in a few words each."""
+    """Return the results as short texts, by label."""
     session = revision.session
     lines, limit = revision.lines, session.rules.page_lines
     fits = "fits" if revision.fits else f"{lines - limit} lines too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # an invention never stands under "sees no difference"
+    # an objection replaces the preference, which may ignore an invention
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
@@ -119,7 +119,7 @@ def by_rule(change: AppliedEdit) -> str:
         effects = ["only the place of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
-        # the whole comes last, and has something to add only with another reason
+        # `preference` comes last; it is shown only if its reason is new
         if reason and (field != "preference" or reason not in " ".join(effects)):
             effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
     if not effects:

@@ -47,7 +47,7 @@ class FlaggedClaim(NamedTuple):
 
     @property
     def short(self) -> str:
-        """The reason without the line, for where the line is shown."""
+        """Reason without the quoted line, for use next to the line."""
         return self.reason.replace(f' in "{cut(self.line)}"', "")
 
 
@@ -62,8 +62,8 @@ class AppliedEdit:
         said: text of the agent's turn outside thought and tool call; may be empty.
         thought: thought of the agent; may be empty.
         moved: whether the edit only reorders words.
-        grades: graded fields that this edit alone changes by rule, each -1 or 1.
-        reasons: the rule behind a grade, in a few words; for some of the grades.
+        grades: nonzero grades of this edit alone, by rule, each -1 or 1.
+        reasons: rule behind a grade, in a few words; missing for some grades.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
 
@@ -89,11 +89,11 @@ class Revision:
 
     Attributes:
         session: finished session.
-        text: the agent's text, or what is left of it after the user's choice.
+        text: the agent's text, with only the changes that the user took.
         judge: name of the judge.
         verdict: verdict on `text`, if there is one.
         no_verdict: why there is no verdict; empty if there is one or none is needed.
-        choice: how many changes the user took; empty if none was asked about.
+        choice: number of changes that the user took, as text; empty if the user was not asked.
     """
 
     session: Session
@@ -110,7 +110,7 @@ class Revision:
 
     @property
     def whole(self) -> bool:
-        """Whether the user took all that the agent did."""
+        """Whether the user took all changes."""
         return self.text == self.session.text
 
     @cached_property
@@ -161,7 +161,7 @@ class Revision:
 
     @property
     def lines(self) -> int:
-        """Lines of the revision on the page, wrapped."""
+        """Number of lines of the revision, after wrapping."""
         return wrapped_lines(self.text, self.session.rules.page_width)
 
     @property
@@ -223,7 +223,7 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
 def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:
     """Grade the text that the user takes from a finished episode.
 
-    The reward of the episode needs the whole of the agent's text. An error of the judge is
+    The episode gets its reward only if the user took all changes. An error of the judge is
     reported in `Revision.no_verdict`.
     """
     verdict, fault = None, ""
@@ -238,15 +238,15 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Return the revision of a masked resume as one of the resume itself.
+    """Convert the revision of a masked resume to one of the unmasked resume.
 
     Args:
         revision: revision of the masked resume.
-        task: task with the resume itself.
-        restore: puts the data back into a text.
+        task: task with the unmasked resume.
+        restore: unmasks a text.
 
     Raises:
-        ValueError: the same edits do not lead to the same text in the resume itself.
+        ValueError: the edits have another effect on the unmasked resume.
     """
     session = revision.session
     twin = type(session)(task, session.rules)

@@ -1,8 +1,8 @@
 """Write a revision into a copy of the Word file that the resume was read from.
 
 Lines of the Markdown are matched with paragraphs by their letters and digits. Only paragraphs of
-changed lines are touched: a reworded one keeps its style and the type of the words that stay, a new
-one has the style of the nearest line of its kind. Tables, pictures, headers and margins stay.
+changed lines are edited. A reworded paragraph keeps its style and the format of unchanged words. A
+new paragraph copies the nearest line of its kind. Tables, pictures, headers and margins stay.
 """
 
 import io
@@ -51,13 +51,13 @@ def open_word(data: bytes) -> Any:
         raise missing("writing Word files needs", "python-docx", "data") from None
     try:
         return docx.Document(io.BytesIO(data))
-    except Exception as problem:  # it may raise anything
+    except Exception as problem:  # python-docx may raise anything
         why = f"{type(problem).__name__}: {problem}"[:200]
         raise DocumentError(f"it cannot be written as Word again ({why})") from problem
 
 
 def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
-    """Return a Word file with the changes of its Markdown, and notes on what it could not hold.
+    """Apply the changes of the Markdown to a Word file; return it with notes on losses.
 
     Args:
         data: Word file.
@@ -76,16 +76,16 @@ def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
     wanted, written = (Counter(map(_key, _lines(text))) for text in (new, write_markdown(rows)))
     lines = (wanted - written).total()
     notes = {
-        "paragraphs written anew, without their tabs or cells": writer.anew,
-        "lines of the revision that the Word file has differently": lines,
+        "paragraphs rewritten without their tabs or cells": writer.anew,
+        "lines that differ between the revision and the Word file": lines,
     }
     return file.getvalue(), [
-        f"{note}: {count}; look at it" for note, count in notes.items() if count
+        f"{note}: {count}; check the file" for note, count in notes.items() if count
     ]
 
 
 class _Writer:
-    """The paragraphs of a document, by the lines of its Markdown.
+    """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
         anew: number of paragraphs that matched no single line and were written anew.
@@ -96,7 +96,7 @@ class _Writer:
         self._styles = {style.name: style.style_id for style in document.styles}
         paragraphs = list(paragraphs_of(document))
         keys, theirs = [*map(_key, lines)], [_key(text_of(one)) for one in paragraphs]
-        # lines of the original, as a range, and the paragraphs that hold them
+        # a range [start, stop) of original lines, and the paragraphs that hold them
         self._units: list[tuple[int, int, list[Any]]] = []
         for kind, i, stop, j, end in SequenceMatcher(None, keys, theirs, False).get_opcodes():
             if kind == "equal":
@@ -140,7 +140,7 @@ class _Writer:
             self.anew += len(gone) * (start not in self._models)
 
     def _kept(self, start: int, wanted: Sequence[str]) -> int:
-        """Return which of the lines takes the only paragraph of a line; -1 if none does."""
+        """Return the index of the wanted line that takes over the paragraph; -1 if none does."""
         line = self._lines[start]
         alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
         same = [n for n in alike if wanted[n] == line]
@@ -158,7 +158,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Return a new paragraph: a copy of the same line, or one like the nearest of its kind."""
+        """Return a new paragraph, copied from the same line or the nearest line of its kind."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]
@@ -186,14 +186,14 @@ class _Writer:
             return
         words, others = (re.findall(r"\s+|\S+", _plain(body)) for body in (before, after))
         codes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
-        for kind, i, stop, j, end in reversed(codes):  # the last first: places before it stay
+        for kind, i, stop, j, end in reversed(codes):  # from the end, so that positions stay valid
             if kind != "equal":
                 first = start + len("".join(words[:i]))
                 gone = len("".join(words[i:stop]))
                 splice(texts, first, first + gone, "".join(others[j:end]))
 
     def _fill(self, paragraph: Any, body: str) -> None:
-        """Replace the text of a paragraph, with its most frequent type and the markup of `body`."""
+        """Replace the text of a paragraph, in the format of its longest run, with inline markup."""
         texts = texts_of(paragraph)
         main = max(reversed(texts), key=lambda text: len(text.text or ""), default=None)
         style = None if main is None else main.getparent().find(f"{W}rPr")
@@ -247,7 +247,7 @@ def _plain(body: str) -> str:
 
 
 def _addresses(body: str) -> list[str]:
-    """Return what is marked up in a text: bold and italic passages, and addresses of links."""
+    """Return the bold and italic passages and the link addresses of a text."""
     return [match["address"] or match[0] for match in _MARKUP.finditer(body)]
 
 
@@ -258,7 +258,7 @@ def _key(line: str) -> str:
 
 
 def _owned(old: Sequence[str], new: Sequence[str]) -> list[list[str]]:
-    """Return, for each old line, the new lines that take its place or follow it."""
+    """Return, for each old line, the new lines that replace or follow it."""
     now = [[line] for line in old]
     first: list[str] = []
     for i, stop, j, end in changed_spans(old, new):

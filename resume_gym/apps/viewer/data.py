@@ -32,7 +32,7 @@ _FIGURES = (
 )
 """Files that a running job writes, besides those in `trajectories`."""
 
-_NAMED = 3  # lines in a note
+_NAMED = 3  # maximum number of lines quoted in a note
 
 _PROBLEMS = (
     *(ValueError, LookupError, TypeError, AttributeError),
@@ -42,7 +42,7 @@ _PROBLEMS = (
 
 
 _SILENT_S = 3600
-"""A job that holds its lock and has written nothing for so long is called stale."""
+"""Seconds without a write after which a job that holds its lock counts as stale."""
 
 
 class UnreadableError(ValueError):
@@ -54,8 +54,8 @@ class FolderContents:
 
     Args:
         path: folder to read.
-        trusted: whether to import modules that its settings name, and to follow other addresses
-            in them; always done if the run was started on this machine.
+        trusted: whether to import modules and load any task source that its settings name;
+            implied if the run was started on this machine.
 
     Raises:
         TaskError: the folder holds neither, its settings are invalid, or a link in it leads
@@ -122,7 +122,7 @@ class FolderContents:
 
     @property
     def edition(self) -> object:
-        """The edition of the tasks and verdicts, as stored; the first one was not."""
+        """Stored edition of the tasks and verdicts; 1 if none is stored."""
         facts = read_object(self._file("facts.json")) if self.is_run else self.settings
         return facts.get("edition") or 1
 
@@ -135,7 +135,7 @@ class FolderContents:
         return [self._file("episodes.jsonl")]
 
     def version(self) -> str:
-        """Return a text that changes when the files do; reads none of them."""
+        """Return a text that changes with the files, without reading them."""
         sizes = [file.stat().st_size for file in self.files() if file.is_file()]
         return repr((stamp(self.path), len(sizes), sum(sizes), status(self.path)))
 
@@ -154,7 +154,7 @@ class FolderContents:
         start, number = self._read.get(file, (0, 0))
         self._incomplete.discard(file)
         for line in read_lines(file, start, whole=False):
-            if not line.endswith(b"\n"):  # perhaps it is still written
+            if not line.endswith(b"\n"):  # a job may still be writing it
                 self._incomplete.add(file)
                 break
             number += 1
@@ -169,13 +169,13 @@ class FolderContents:
     def _add(self, file: Path, record: Mapping[str, Any], place: tuple[Path, int, int]) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
         row = make_row(record, int(found[2]) if found else None, self.tasks)
-        if found and found[1] == "eval":  # after that step, on held-out tasks
+        if found and found[1] == "eval":  # an evaluation on held-out tasks after the step
             row = row._replace(group=f"eval {row.group}", flags=("held-out", *row.flags))
         number = self._numbers.setdefault((row.agent, row.group, row.member), len(self.rows))
         if number == len(self.rows):
             self.rows.append(row)
             self._places.append(place)
-        else:  # a later line replaces an earlier one: the episode was graded meanwhile
+        else:  # a later line with the grade replaces an earlier one
             self.rows[number], self._places[number] = row, place
 
     def record(self, number: int) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class FolderContents:
             raise TaskError(f"{self.path}: {type(problem).__name__}: {problem}") from None
 
     def damage(self) -> list[str]:
-        """Return sentences on lines of episodes that are left out, incomplete or missing."""
+        """Return notes on episode lines that are left out, incomplete or missing."""
         notes = []
         if self.unreadable:
             first = "; ".join(self.unreadable[:_NAMED])
@@ -243,11 +243,11 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return the results of a run on held-out tasks: before, after, or of the floor."""
+        """Return the held-out results of a run; `when` is "before", "after" or "floor"."""
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file with a line per step; each line left out adds a note."""
+        """Yield the rows of a file with a line per step; add a note for each invalid line."""
         file = self._file(name)
         steps: set[int] = set()
         lines = read_lines(file, whole=False) if file.is_file() else ()
@@ -270,7 +270,7 @@ class FolderContents:
         between = {
             f"step {row['step']}": {name: row[name] for name in row if name != "step"}
             for row in self.steps("evaluations.jsonl", notes)
-            # the first and the last are the results before and after training, too
+            # skip the first and the last, which repeat the results before and after training
             if not any(result and result.items() <= row.items() for result in (before, after))
         }
         figures = {"before": before, **between, "after": after, "floor": floor}
@@ -301,7 +301,7 @@ class FolderContents:
 
 @contextmanager
 def unreadable() -> Iterator[None]:
-    """Context that raises an UnreadableError for the problems of malformed records."""
+    """Context manager that turns the exceptions of malformed records into UnreadableError."""
     try:
         yield
     except _PROBLEMS as problem:
@@ -337,7 +337,7 @@ def status(folder: Path) -> str:
 
 
 def _is_locked(file: Path) -> bool:
-    """Return whether a process holds a lock, by taking it, shared and for microseconds."""
+    """Return whether a process holds a lock; takes a shared lock for microseconds."""
     if not file.is_file() or file.is_symlink():
         return False
     with suppress(OSError), file.open("rb") as opened:
@@ -377,7 +377,7 @@ def _loads(text: bytes) -> Any:
     """Parse JSON; NaN and infinities, which standard JSON lacks, become None.
 
     Raises:
-        ValueError: it is no JSON, nested too deeply, or has a number that is too large, as 1e999.
+        ValueError: the text is not JSON, is nested too deeply or has a number that overflows.
     """
     try:
         return json.loads(text, parse_constant=lambda constant: None, parse_float=_finite)
@@ -392,6 +392,6 @@ def _finite(text: str) -> float:
 
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value; raise a RecursionError if it is too deep to be written as JSON."""
-    json.dumps([[[[value]]]])  # deeper than in any page or answer
+    """Return the value; raise RecursionError if it is nested too deeply for JSON."""
+    json.dumps([[[[value]]]])  # deeper than in any response
     return value

@@ -1,7 +1,7 @@
 """Reconstruction of a recorded episode: turns, documents between them, reward and verdict.
 
-The record is sufficient: the documents are recovered backwards, from the final text through the
-diffs in the replies, so that a run remains readable without its tasks.
+The documents are recovered backwards, from the final text through the diffs in the replies. A run
+thus remains readable without its tasks.
 """
 
 import json
@@ -33,7 +33,7 @@ class TurnView(NamedTuple):
         arguments: arguments of the call.
         error: error code; empty on success.
         reply: reply without the lines on layout and budget.
-        status: these lines.
+        status: lines on layout and budget.
         reward: reward of the call; None if not recorded.
     """
 
@@ -84,7 +84,7 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
     if body == "submitted":
         return "submit", ""
     error = _ERROR.match(body)
-    # a page may begin like an error, but ends with its layout
+    # a shown document may begin like an error, but ends with its layout line
     if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
         return "error", error[1]
     return "shown", ""
@@ -166,7 +166,7 @@ def episode(
             after = [record["text"]] if original is None else [original, record["text"]]
             notes.append(f"The document before the edits cannot be reconstructed: {problem}.")
     if after and original is not None and original != after[0]:
-        notes.append("The task as it is found now has another document than the one played.")
+        notes.append("The current task has another document than the recorded episode.")
     rules = record.get("rules") or {}
     return {
         "rules": rules,
@@ -189,7 +189,7 @@ def episode(
 
 def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
     """Return tokens and seconds of each turn, as far as they are recorded."""
-    sampled = (record.get("tokens") or {}).get("sampled") or []  # of all turns, and of the replies
+    sampled = (record.get("tokens") or {}).get("sampled") or []  # a flag per token
     written = [{"tokens_out": sum(1 for _ in run)} for own, run in groupby(sampled) if own]
     costs = record.get("costs") or (written if len(written) == turns else [])
     return [*costs, *repeat({}, turns)][:turns]

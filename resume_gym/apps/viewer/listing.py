@@ -17,7 +17,7 @@ class Listing:
     """Folder of runs and evaluations; their episodes are read when one of them is opened.
 
     Args:
-        path: the folder.
+        path: folder of the runs and evaluations.
         trusted: see `FolderContents`.
     """
 
@@ -37,7 +37,7 @@ class Listing:
         """Return a run or an evaluation.
 
         Raises:
-            LookupError: there is none of this name.
+            LookupError: there is no run or evaluation of this name.
             TaskError: its settings are invalid.
         """
         with self._lock:  # the server handles each request in a thread
@@ -46,14 +46,14 @@ class Listing:
             return self._opened[name]
 
     def version(self) -> str:
-        """Return a text that changes when the list does; reads no file."""
+        """Return a text that changes with the list, without reading files."""
         folders = self.folders().items()
         return repr(sorted((name, stamp(folder), status(folder)) for name, folder in folders))
 
     def index(self) -> dict[str, Any]:
         """Return the list as JSON values."""
         keys = {(folder, stamp(folder)) for folder in self.folders().values()}
-        # a row is made again once its files have changed
+        # rebuild only rows whose files have changed
         self._rows = {key: self._rows.get(key) or self._row(*key) for key in keys}
         rows = [row | {"status": status(key[0])} for key, row in self._rows.items()]
         return {
@@ -69,12 +69,12 @@ class Listing:
         row = {"name": folder.name, "href": href, "changed": written[0] // 10**6}
         try:
             return row | _summary(FolderContents(folder, self._trusted))
-        except Exception as problem:  # another's files may hold anything: the other rows stay
+        except Exception as problem:  # files of others may hold anything; keep the other rows
             return row | {"problem": str(problem)}
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the figures of a row: of a run the latest evaluation, else the agents, best first."""
+    """Return the figures of a row: a run's latest evaluation, or an evaluation's best agent."""
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
     floor = figures.pop("floor", {}) if results.is_run else {}
@@ -86,7 +86,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     return {
         "kind": results.kind,
         "env": str(settings.get("env") or ""),
-        # of the path of a model its end
+        # the last two parts of a model's path
         "model": "/".join(str(settings.get("model") or "").split("/")[-2:]) or ", ".join(agents),
         "step": _finite(last.get("step")),
         "steps": _finite(settings.get("steps")) if last else None,
@@ -113,5 +113,5 @@ def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
 def _is_readable(folder: Path) -> bool:
     try:
         return is_results(folder)
-    except OSError:  # another user's
+    except OSError:  # a folder of another user
         return False

@@ -1,4 +1,4 @@
-"""The file of one episode: a saved game of `resume-gym play`, or a report of `revise --json`."""
+"""File of one episode: a saved game of `resume-gym play`, or a report of `revise --json`."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +13,7 @@ from resume_gym.tasks import TaskError
 
 
 class SavedEpisode(FolderContents):
-    """A file, as if it were a folder with one episode; see `FolderContents`.
+    """File of one episode, with the interface of a folder; see `FolderContents`.
 
     Raises:
         TaskError: the file holds no episode.
@@ -45,7 +45,7 @@ class SavedEpisode(FolderContents):
             raise TaskError(f"{path}: {problem}") from None
 
     def files(self) -> list[Path]:
-        """Return no file that grows."""
+        """Return an empty list: the file does not grow."""
         return []
 
     def record(self, number: int) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class SavedEpisode(FolderContents):
         return [self._record][number]
 
     def figures(self) -> dict[str, Any]:
-        """Return what a report of a revision warns of, as notes."""
+        """Return the warnings, unsupported claims and notes of a revision's report, as notes."""
         report = self._report
         claims = [
             f"not supported by the original: {claim['quote']}: {claim['reason']}"

@@ -34,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(403, "text/plain", b"expected localhost as host name")
         path = self.path.partition("?")[0]
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
-            # how long an answer takes would tell another web site how much there is
+            # the response time would tell another web site the size of the data
             return self._answer(403, "text/plain", b"expected a request of the viewer's page")
         try:
             kind, body = self._body(path)
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/version.json":
             value = shown.version()
         elif path == "/index.json":
-            version = shown.version()  # of before: what is written meanwhile is read next time
+            version = shown.version()  # taken first: later writes are read next time
             if isinstance(shown, FolderContents):
                 shown.refresh()
             value = {**shown.index(), "version": version, "listed": shown is not self.shown}
@@ -94,7 +94,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # the browser closed it
+        if not isinstance(sys.exception(), ConnectionError):  # the browser closed the connection
             super().handle_error(request, client_address)
 
 
@@ -105,7 +105,7 @@ def serve(shown: FolderContents | Listing, port: int = PORT) -> ThreadingHTTPSer
     """Create a server on the loopback address; its method `serve_forever` runs it.
 
     Args:
-        shown: what to serve.
+        shown: folder or list to serve.
         port: TCP port; 0 for any free port.
 
     Raises:

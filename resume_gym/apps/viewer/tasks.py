@@ -12,7 +12,7 @@ from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG
 
-# at most 1,000 tasks
+# generators, of at most 1,000 tasks
 _HARMLESS = re.compile(
     r"(procedural|omission)(-mini)?:[0-9]{1,9}:([0-9]{1,3}|1000)|ladder(-mini)?:[0-9]{1,9}"
 )

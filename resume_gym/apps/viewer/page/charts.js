@@ -10,17 +10,17 @@ const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 4"];
 
 const colour = (place) => "var(--c" + (place % DASHES.length) + ")";
 
-// Not Math.min(...values): a long run has more values than a call takes arguments.
+// Not Math.min(...values): a long run exceeds the maximum number of arguments.
 const extent = (values) =>
   values.reduce(
     ([low, high], one) => [Math.min(low, one), Math.max(high, one)],
     [Infinity, -Infinity],
   );
 
-// How far a point reaches up and down: a standard deviation, or two standard errors.
+// Length of an error bar to each side: a standard deviation, or two standard errors.
 const reach = (one) => one.sd ?? one.error ?? 0;
 
-// Round numbers that part a range into about four, with texts of as many decimals as they need.
+// Round numbers that divide a range into about four parts, and their labels.
 function ticks(low, high) {
   const raw = (high - low) / 4;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -33,7 +33,7 @@ function ticks(low, high) {
   return values.map((value) => [value, isPlain ? fixed(value, decimals) : number(value)]);
 }
 
-// What a chart is drawn from: series with a name, a place among the colours, and points.
+// Series of a chart: name, index of the colour, points, and format of the values.
 const seriesOf = (names) =>
   names.map((name, place) => series(name, place, index.metrics, label(name)));
 
@@ -54,7 +54,7 @@ function heldOut({ metrics, figures }, place, name) {
   return { name, place, points, text: number, dots: true };
 }
 
-// The reward with its spread, held-out tasks, and the floor, as a level.
+// Series of the training reward, the held-out rewards and the floor, a horizontal line.
 function rewardSeries() {
   const { metrics, figures } = index;
   const ends = figures.floor ? [0, metrics.at(-1).step] : [];
@@ -66,7 +66,7 @@ function rewardSeries() {
   ];
 }
 
-// From steps and values to places in the picture, and back.
+// Limits of the axes, and the conversions between data and pixels.
 function frameOf(points) {
   let [low, high] = extent(
     points.flatMap((one) => [one.value - reach(one), one.value + reach(one)]),
@@ -120,7 +120,7 @@ function curve(frame, { place, points, dots }) {
   return [spread(frame, place, points), stroke(place, "path", { d: path(frame, pairs) })];
 }
 
-// One standard deviation around a curve.
+// Band of one standard deviation around a curve.
 function spread(frame, place, points) {
   const band = points.filter((one) => typeof one.sd === "number");
   if (band.length < 2) return null;
@@ -152,8 +152,8 @@ function chart(title, given) {
   return h("section.card.chart", h("h3", title), svg, legend);
 }
 
-// The legend tells the values at a step: the last, the one under the pointer, or by arrow keys.
-// A click, or Enter, opens the episodes of that step.
+// Shows the values of a step in the legend: the last one, or that of the pointer or arrow keys.
+// A click or Enter opens the episodes of the step.
 function readable(svg, legend, cursor, series, frame) {
   const all = series.flatMap((one) => one.points.map((point) => point.step));
   const steps = [...new Set(all)].sort((a, b) => a - b);
@@ -161,7 +161,7 @@ function readable(svg, legend, cursor, series, frame) {
   const values = () =>
     series.map(({ name, place, points, text, dots }) => {
       const here = points.find((one) => one.step === steps[at]);
-      // what is measured at some steps only, or ended: the last of them
+      // a series without a value at this step shows its latest one
       const point = here || points.findLast((one) => one.step < steps[at]);
       const when = point && !here ? ` (step ${point.step})` : "";
       const range = point?.error ? "\u00a0±\u00a0" + fixed(point.error, 2) : "";

@@ -1,4 +1,4 @@
-// Two episodes of a group side by side.
+// Page that compares two episodes side by side.
 
 async function comparePage(left, right) {
   const details = [await loadEpisode(left), await loadEpisode(right)];

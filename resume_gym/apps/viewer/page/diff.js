@@ -1,4 +1,4 @@
-// What differs: in the diff of an edit, and between two documents side by side.
+// Diffs: of an edit, and of two documents side by side.
 
 const SIGNS = { minus: "− ", plus: "+ " };
 const line = (kind, ...content) =>
@@ -10,7 +10,7 @@ function diffOf(text) {
     const [old, fresh] = ["-", "+"].map((sign) =>
       rows.filter((row) => row[0] === sign).map((row) => row.slice(1)),
     );
-    // one line for another: the words that differ are marked
+    // one line replaces one line: mark the words that differ
     const isOne = old.length === 1 && fresh.length === 1;
     const lines = isOne
       ? changed(old[0], fresh[0])
@@ -38,7 +38,7 @@ function changed(before, after) {
 // Pairs of equal, replaced, removed and added lines, by longest common subsequence.
 function aligned(a, b) {
   const wide = b.length + 1;
-  // of texts so long that this would take seconds, all counts as rewritten
+  // long texts count as completely rewritten, since alignment would take seconds
   const isShort = a.length * b.length < 4e6;
   const best = new Uint32Array(isShort ? (a.length + 1) * wide : 0);
   for (let i = a.length - 1; isShort && i >= 0; i -= 1) {

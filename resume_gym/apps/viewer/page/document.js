@@ -23,7 +23,7 @@ function pagePart(detail) {
   return [h("div.row", count, legend), box];
 }
 
-// Rows of the page: text, whether it goes on with the row before, whether its line is new.
+// Rows of the page: text, whether it continues the previous row, whether its line is new.
 function pageRows(detail) {
   const { after, lines: texts, wrapped } = detail.documents;
   const original = new Set(after[0]);
@@ -38,7 +38,7 @@ function pageRows(detail) {
   );
 }
 
-// The page with its free lines, its right edge, and its lower edge, over which rows may go.
+// The page with its free lines, its right edge and its lower edge, which rows may exceed.
 function sheet(rows, { page_lines: room, page_width: width }) {
   const items = rows.map(({ text, goesOn, isNew }, place) => {
     const kinds = [goesOn && ".goes-on", isNew && ".changed", place >= room && ".over"];

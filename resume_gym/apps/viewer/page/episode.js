@@ -1,4 +1,4 @@
-// One episode: its facts, its group, its grades, its task, its turns, its document.
+// Page of an episode: facts, group, task, grades, turns and document.
 
 async function episodePage(number) {
   const detail = await loadEpisode(number);
@@ -37,7 +37,7 @@ async function episodePage(number) {
   return { content, keys };
 }
 
-// The episode as it was recorded; an exported file has no records.
+// Link to the record of the episode; an exported file has no records.
 function download(number) {
   const attributes = { href: `record/${number}.json`, download: `${index.name}-${number}.json` };
   return isExported ? null : h("a", attributes, "Download (JSON)");
@@ -68,7 +68,7 @@ function headline(row, detail) {
   return [facts, chips.length ? h("p", chips) : null];
 }
 
-// The episodes of its group, each with a link that compares them.
+// Links to the other episodes of the group, and to a comparison with each.
 function groupPart(row, group, other = null) {
   if (group.length < 2) return null;
   const members = group.map((one) => {

@@ -1,14 +1,14 @@
 // Tables of figures: before and after, agents side by side, pairs of agents.
 
-// What figures are called where their names in the files do not tell it.
+// Labels of figures whose names in the files are unclear.
 const LABELS = {
   by_weakness: "mean reward by weakness",
   edits: "edits an episode",
-  failed: "episodes without a number",
+  failed: "episodes without a reward",
   failed_edits: "failed edits an episode",
   failed_share: "edits that failed",
-  gap: "log-probability, sampler and trainer differ by",
-  gradient_norm: "norm of the gradient",
+  gap: "log-probability gap of sampler and trainer",
+  gradient_norm: "gradient norm",
   fits: "fits the page",
   interval: "95 % interval",
   layout_pass: "fits the page",
@@ -21,7 +21,7 @@ const LABELS = {
   reward: "mean reward",
   reward_sd: "sd of the reward",
   score: "score, 0 to 100",
-  seconds_lag: "seconds that sampling lags behind",
+  seconds_lag: "lag of sampling, in seconds",
   several_calls: "several calls in a turn",
   submit_rate: "submitted",
   tool_syntax: "tool calls",
@@ -58,9 +58,9 @@ const isGroup = (value) => value !== null && typeof value === "object" && !Array
 const isCount = (name) =>
   /(^failed|tokens|episodes|groups|tasks|unjudged|staleness_max)$/.test(name);
 const fixedCount = (value) => (Number.isInteger(value) ? fixed(value, 0) : number(value));
-const LEFT_OUT = ["errors", "versions", "step", "reward_std"]; // they stand beside others
+const LEFT_OUT = ["errors", "versions", "step", "reward_std"]; // shown beside other figures
 
-// Columns by their names, each an object of figures; what is nested gets a heading of its own.
+// Table of `columns`: figures by column name; nested figures get a heading of their own.
 function figures(title, columns) {
   const names = Object.keys(columns).filter((one) => Object.keys(columns[one]).length);
   if (!names.length) return null;
@@ -113,7 +113,7 @@ const range = (ends) => ends.map((one) => fixed(one, 2)).join(" to ");
 
 // --- the result of an evaluation ----------------------------------------------------------------
 
-// The agents side by side, each with the interval of its mean reward, and how they differ.
+// Figures of the agents, each with the interval of its mean reward, and their differences.
 function result() {
   const columns = Object.entries(index.figures).map(([name, { reward, ...rest }]) => {
     const { interval } = index.statistics[name] || {};
@@ -123,7 +123,7 @@ function result() {
   return h("section", progress(), differences(), figures(title, Object.fromEntries(columns)));
 }
 
-// Of an evaluation that has not ended: what each agent has so far, and its latest episodes.
+// Progress of each agent in an unfinished evaluation, and the latest episodes.
 function progress() {
   const { status, settings, agents, episodes } = index;
   if (status === "ended" || !status) return null;
@@ -144,7 +144,7 @@ function progress() {
   ];
 }
 
-// The differences in reward; on how many tasks the second agent is better, the same and worse.
+// Differences in reward, and the tasks on which the second agent is better, the same and worse.
 function differences() {
   const pairs = index.comparisons.filter((one) => isGroup(one.figures?.reward));
   if (!pairs.length) return null;

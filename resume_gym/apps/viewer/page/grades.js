@@ -1,4 +1,4 @@
-// What an episode earned: the ledger and the verdict.
+// Grades of an episode: the reward ledger and the verdict.
 
 const tone = (value) => (value > 0 ? "good" : value < 0 ? "bad" : "muted");
 const amountCell = (value) => h("td.number." + tone(value), signed(value));
@@ -19,7 +19,7 @@ function ledger(detail) {
   return [h("h2", "Reward ledger"), h("table.figures.card.ledger", h("tbody", rows, last))];
 }
 
-// The sum of a part of the reward, and the terms that it is made of.
+// Rows of a component of the reward: its sum and its terms.
 function ledgerPart(part, all) {
   const terms = all.filter((one) => one.part === part);
   const sum = terms.reduce((total, one) => total + one.value, 0);
@@ -42,7 +42,7 @@ function verdict(detail) {
   return [title, h("p.muted", scaleOf(fields)), list, askedPart(detail.asked)];
 }
 
-// What a model judge was sent, and what it answered.
+// Prompts of a model judge, and its answers.
 function askedPart(asked) {
   if (!asked.length) return null;
   const one = (name, text) => h("details", h("summary", name), h("pre", text));
@@ -56,13 +56,13 @@ function askedPart(asked) {
   return h("details", h("summary", `Prompts and answers of the judge (${asked.length})`), parts);
 }
 
-// Tokens and seconds, as far as they are recorded; an answer from a store took neither.
+// Recorded tokens and seconds as text; an answer from a store has none.
 function costOf({ tokens_in: read, tokens_out: written, seconds }) {
   const tokens = [read && read + " tokens read", written && written + " tokens written"];
   return [...tokens, seconds && number(seconds) + " s"].filter(Boolean).join(", ");
 }
 
-// The one field that is named after what is bad would be read the wrong way round.
+// The only field named after a fault needs an explanation of its scale.
 function scaleOf(fields) {
   const isNamed = fields.some((one) => one.field === "hallucination");
   const scale = isNamed ? " Hallucination: +1 nothing is made up, −1 something is." : "";
@@ -81,6 +81,6 @@ function verdictField({ field, value, confidence, reasons }) {
 function whyNoVerdict(detail) {
   if (!detail.graded) return "No judge has answered: this episode has no grade.";
   return detail.ledger.length
-    ? "No judge was asked: the document came back as it was, and the tables grade it."
+    ? "No judge was asked: the document is unchanged, and the reward tables grade it."
     : "There is no judge.";
 }

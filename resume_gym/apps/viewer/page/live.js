@@ -1,6 +1,6 @@
-// A job that still runs: the page follows it, and stays where its reader is.
+// Follows a running job, and keeps the reader's position.
 
-const POLL = 3000; // milliseconds between two questions whether something has changed
+const POLL = 3000; // milliseconds between two polls for changes
 
 function follow() {
   const live = document.getElementById("live");
@@ -16,18 +16,18 @@ function follow() {
   }, POLL);
 }
 
-// True if there was anything new.
+// Loads new data; returns whether there were any.
 async function refresh() {
-  if (!getSelection().isCollapsed) return false; // a new page would end a selection
+  if (!getSelection().isCollapsed) return false; // a redraw would clear the selection
   if ((await ask("version.json")) === index.version) return false;
   await loadIndex();
   cache.clear();
-  // an episode that is shown has ended; what is new shows on the way to another
+  // episodes on display have ended, so they need no redraw
   if (!["episode", "compare"].includes(place().path[0])) await keeping(() => show(true));
   return true;
 }
 
-// Draws again; what is open, scrolled to, in focus or being written stays so.
+// Redraws the page; keeps open details, scroll position, focus and typed text.
 async function keeping(draw) {
   const before = document.activeElement;
   const [left, top] = [scrollX, scrollY];
@@ -38,7 +38,7 @@ async function keeping(draw) {
   for (const summary of main.querySelectorAll("summary")) {
     if (!opened.includes(summary.textContent) || summary.parentNode.open) continue;
     summary.parentNode.open = true;
-    summary.parentNode.dispatchEvent(new Event("toggle")); // the browser's own comes too late
+    summary.parentNode.dispatchEvent(new Event("toggle")); // the browser's own event comes too late
   }
   window.scrollTo({ left, top, behavior: "instant" });
   const again = main.querySelector(selectorOf(before));
@@ -48,7 +48,7 @@ async function keeping(draw) {
   if (again.type === "search") again.setSelectionRange(before.selectionStart, before.selectionEnd);
 }
 
-// Finds an element in the page that is drawn next.
+// Selector that finds an element again after a redraw.
 function selectorOf(element) {
   const href = element.getAttribute("href");
   if (element.id) return "#" + CSS.escape(element.id);

@@ -1,4 +1,4 @@
-// The overview of a run or an evaluation: curves, figures side by side, the journal.
+// Overview of a run or an evaluation: curves, figures and journal.
 
 const PANELS = [
   ["Reward, and its spread", /^reward$/],
@@ -9,7 +9,7 @@ const PANELS = [
   ["Calls an episode", /^(turns|edits|failed_edits|malformed)$/],
   ["Lines of the final document", /^lines$/],
   ["Entropy, nats a token", /^entropy$/],
-  ["Size of the gradient", /^gradient_norm$/],
+  ["Gradient norm", /^gradient_norm$/],
 ];
 
 function overviewPage() {
@@ -32,8 +32,8 @@ function leftOut() {
   if (!isExported) return null;
   const all = index.episodes.length;
   const missing = index.episodes.filter((one) => !one.kept).length;
-  const share = missing ? `, and of ${missing} of ${all} episodes only rows` : "";
-  return notes([`An exported file without the records${share}.`]);
+  const share = missing ? `; ${missing} of ${all} episodes have only a table row` : "";
+  return notes([`This exported file has no records${share}.`]);
 }
 
 function facts() {
@@ -75,7 +75,7 @@ function curves() {
 
 const numbersOf = (one) => Object.keys(one).filter((name) => typeof one[name] === "number");
 
-// Charts that are drawn when they are wanted.
+// Charts that are drawn when their details are opened.
 function lateGrid(count, draw) {
   const box = h("details", { hidden: !count }, h("summary", `All other figures (${count})`));
   box.addEventListener("toggle", () => box.append(h("div.grid", draw())), { once: true });
@@ -88,7 +88,7 @@ function journal() {
   return h("section", h("h2", "Journal"), h("ul.card.journal", items));
 }
 
-// What the judge pays best, to be read: of the last evaluation.
+// Episodes of the last evaluation with the highest rewards, to be checked by a reader.
 function highestPaid() {
   const all = index.episodes.filter((one) => one.flags.includes("held-out") && known(one.reward));
   const last = Math.max(...all.map((one) => one.step));

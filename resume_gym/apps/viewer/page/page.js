@@ -1,8 +1,8 @@
-// Elements, where the data come from, and which page is shown. Texts of documents and models are
-// only ever put into text nodes: nothing here reads a string as markup.
+// DOM helpers, loading of data and routing. Texts of documents and models only enter text nodes, so
+// no string is parsed as markup.
 
-// An element: its tag and classes ("p.muted"), then attributes and "on..." listeners if any, then
-// children: nodes, texts, and lists of these.
+// Creates an element from tag and classes ("p.muted"), optional attributes and "on..." listeners,
+// and children: nodes, texts, and lists of these.
 const h = (name, ...rest) => fill((tag) => document.createElement(tag), name, rest);
 const s = (name, ...rest) =>
   fill((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag), name, rest);
@@ -22,22 +22,22 @@ function fill(create, name, rest) {
   return element;
 }
 
-// Characters that nobody sees, or that turn the text around them.
+// Invisible characters, and those that change the direction of text.
 const ODD =
   /([\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ud800-\udfff\u{e0000}-\u{e0fff}])/u;
 
-// A text in which such characters are replaced by their codes.
+// Replaces such characters by their code points.
 function visible(text) {
   return String(text)
     .split(ODD)
     .map((part, at) => {
       if (at % 2 === 0) return part;
       const code = "U+" + part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-      return h("span.odd", { title: "a character that is not seen" }, code);
+      return h("span.odd", { title: "invisible character" }, code);
     });
 }
 
-// An entry of a list of choices, which can hold only text.
+// Entry of a select element, which can hold only text.
 function option(value, text, selected) {
   const texts = visible(text).map((one) => one.textContent ?? one);
   return new Option(texts.join(""), value, selected, selected);
@@ -47,7 +47,7 @@ const asText = (value) => (typeof value === "string" ? value : JSON.stringify(va
 const words = (name) => String(name).replaceAll("_", " ");
 const known = (value) => value !== null && value !== undefined && value !== "";
 
-// With a minus that is as wide as a plus. Ties go to the even digit, as in the tables of `eval`.
+// Formats a number with a typographic minus; rounds half to even, as the tables of `eval` do.
 function fixed(value, decimals) {
   const scaled = Math.abs(value) * 10 ** decimals;
   const tie = scaled % 1 === 0.5 && Number.isInteger(value * 2 ** (decimals + 1));
@@ -55,7 +55,7 @@ function fixed(value, decimals) {
   return (tie ? even : value).toFixed(decimals).replace("-", "−");
 }
 
-// With two decimals; small numbers with two digits, very small and large ones as powers of ten.
+// Formats a number with two decimals, two significant digits if small, or a power of ten.
 function number(value) {
   const size = Math.abs(value);
   if (size >= 1e6 || (value && size < 1e-3))
@@ -67,7 +67,7 @@ const signed = (value) => (value > 0 ? "+" : "") + fixed(value, 2);
 
 // --- data ---------------------------------------------------------------------------------------
 
-let index = null; // what `Results.index` gives, with `episodes`: the rows as objects
+let index = null; // result of `FolderContents.index`, with the rows as objects in `episodes`
 const cache = new Map();
 const isExported = document.getElementById("index") !== null;
 
@@ -97,7 +97,7 @@ async function loadEpisode(number) {
   if (!index.episodes[number]) throw new Error("There is no episode " + number + ".");
   if (!index.episodes[number].kept) {
     throw new Error(
-      "This file holds a share of the episodes, and not this one: `resume-gym view` on the folder has all.",
+      "This episode is not in the exported file; `resume-gym view` on the folder shows all episodes.",
     );
   }
   const key = isExported ? "chunk-" + index.chunks[number] : "episode/" + number + ".json";
@@ -116,7 +116,7 @@ async function loadEpisode(number) {
 
 const groupOf = (episode) => index.episodes.filter((one) => one.group === episode.group);
 
-// Which episode of its group it is, and which of all on its task.
+// Names of an episode: within its group, and among all on its task.
 const shortName = ({ agent, member }) => (agent ? agent + ", " : "") + "rollout " + member;
 const nameOf = (episode) =>
   (known(episode.step) ? `step ${episode.step}, ` : "") + shortName(episode);
@@ -124,8 +124,8 @@ const nameOf = (episode) =>
 // --- pages --------------------------------------------------------------------------------------
 
 const main = document.getElementById("main");
-let shown = 0; // counts, so that a page that comes late does not replace a newer one
-let keysHere = {}; // what keys do on the page that is shown
+let shown = 0; // number of requested pages, so that a late one does not replace a newer one
+let keysHere = {}; // keyboard shortcuts of the current page
 
 function place() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
@@ -140,7 +140,7 @@ async function go(path, query = "", replace = false) {
   } else location.hash = target;
 }
 
-// The content of a page, and what keys do there.
+// Content and keyboard shortcuts of a page.
 function pageOf([name, ...numbers], query) {
   const [first, second] = numbers.map(Number);
   if (index.kind === "list") return name === "runs" ? runsPage(query) : listPage(query);
@@ -179,7 +179,7 @@ async function show(stays = false) {
   if (path[0] === "episode") lastEpisode = Number(path[1]);
 }
 
-// Moves the focus to the next of some elements (`by` 1), or to the one before (-1).
+// Moves the focus to the next (`by` 1) or previous (-1) element.
 function moveFocus(selector, by) {
   const all = [...document.querySelectorAll(selector)];
   const now = all.findIndex((one) => one.contains(document.activeElement));

@@ -1,4 +1,4 @@
-// The runs and evaluations of a folder, and some of them side by side.
+// List of the runs and evaluations of a folder, and their comparison.
 
 const WHEN = { dateStyle: "medium", timeStyle: "short" };
 const RUNS = [
@@ -14,7 +14,7 @@ const RUNS = [
   ["changed", "last change", "", (one) => new Date(one.changed).toLocaleString(undefined, WHEN)],
 ];
 
-// Figures that are drawn at once where runs are compared, besides the reward.
+// Metrics that a comparison of runs draws at once, besides the reward.
 const FIRST = ["tool_syntax", "content", "layout", "failed_share", "entropy"];
 
 function listPage(query) {

@@ -1,4 +1,4 @@
-// Keys, and the first page.
+// Keyboard shortcuts, and the start of the page.
 
 const help = document.getElementById("help");
 
@@ -32,7 +32,7 @@ function onKey(event) {
 async function start() {
   document.getElementById("help-button").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", onKey);
-  // the link to the content must not be taken for a page
+  // the hash of the skip link is not the address of a page
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();

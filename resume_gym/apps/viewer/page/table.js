@@ -1,7 +1,7 @@
-// The episodes: filtered, sorted, a page of rows at a time. All of its state is in the address.
+// Table of the episodes with filters, sorting and paging; its whole state is in the address.
 
 const ROWS = 50;
-// Name, title, class, and what a cell holds if not the value.
+// Name, title, class and, if a cell does not show the value, its content.
 const COLUMNS = [
   ["number", "#", "number", numberCell],
   ["agent", "agent", "wide"],
@@ -20,8 +20,8 @@ const COLUMNS = [
 ];
 const CHOICES = ["agent", "step", "weakness", "outcome", "flags"];
 const ORDER = new Intl.Collator("en", { numeric: true });
-let lastQuery = new URLSearchParams(); // of the table, so that an episode leads back to it
-let lastEpisode = null; // that was open, so that the table goes on from there
+let lastQuery = new URLSearchParams(); // of the table; the page of an episode links back to it
+let lastEpisode = null; // opened last; the table scrolls to it
 
 const valuesOf = (episode, name) => [episode[name] ?? ""].flat().map(String);
 
@@ -35,7 +35,7 @@ function matching(query) {
   );
 }
 
-// By the column that the query names, with a minus in front downwards.
+// Sorts by the column in the query; a leading minus means descending.
 function sorted(rows, query, columns = COLUMNS) {
   const sort = query.get("sort") || "";
   const name = sort.replace("-", "");
@@ -43,7 +43,7 @@ function sorted(rows, query, columns = COLUMNS) {
   const key = (one) => (name === "flags" ? one.flags.length : one[name]);
   return [...rows].sort((a, b) => {
     const [left, right] = [key(a), key(b)];
-    // what is missing comes last
+    // missing values come last
     if (!known(left) || !known(right)) return known(right) - known(left);
     const by = typeof left === "number" ? left - right : ORDER.compare(left, right);
     return sort === name ? by : -by;
@@ -73,7 +73,7 @@ function tablePage(query) {
   };
   const at = `page ${page} of ${pages}`;
   const pager = () => h("div.row", button("‹ Previous", page - 1), at, button("Next ›", page + 1));
-  const empty = index.episodes.length ? "No episode is like that." : "No episode has ended yet.";
+  const empty = index.episodes.length ? "No episode matches." : "No episode has ended yet.";
   const content = [
     h("h1", "Episodes"),
     notes(index.notes),
@@ -101,7 +101,7 @@ function tableCell([name, , , content], row) {
   return content ? content(row) : row[name];
 }
 
-// The heading of a column sorts by it, and then the other way round.
+// Heading of a column; a click sorts by it, another click reverses the order.
 function headCell([name, title, kind], sort) {
   const [arrow, order] =
     { [name]: ["↑", "ascending"], ["-" + name]: ["↓", "descending"] }[sort] || [];
@@ -111,7 +111,7 @@ function headCell([name, title, kind], sort) {
   return h("th", { scope: "col", class: kind, "aria-sort": order || "none" }, button);
 }
 
-// A table whose rows become cards on a phone, with labels, and open the link in them.
+// Table whose rows become labelled cards on a phone; a click on a row opens its link.
 function cards(title, columns, rows, sort) {
   const open = (event) => {
     if (!event.target.closest("a, input")) event.target.closest("tr").querySelector("a")?.click();
@@ -140,7 +140,7 @@ function numberCell({ number, kept }) {
   return [h("a", link, number), kept ? null : h("span.muted", " left out")];
 }
 
-// In words: a bad episode has so many that chips would fill the screen.
+// Flags as text: chips for all flags of a bad episode would fill the screen.
 function flagsCell({ flags }) {
   if (!flags.length) return h("span.muted", "none");
   const worse = flags.filter((one) => one.startsWith("worse ")).map((one) => one.slice(6));
@@ -149,7 +149,7 @@ function flagsCell({ flags }) {
   return all.map((one, at) => [at ? ", " : "", h("span" + flagTone(one), one)]);
 }
 
-// What is no fault is no alarm.
+// Flags that are not faults are not shown as alarms.
 const flagTone = (flag) => (["held-out", "not judged"].includes(flag) ? ".muted" : ".bad");
 
 function toRow(number) {
@@ -160,18 +160,18 @@ function toRow(number) {
 
 // --- filters ------------------------------------------------------------------------------------
 
-// The table again with other settings; what is in focus stays so.
+// Redraws the table with other settings; keeps the focus.
 async function change(settings) {
   const query = new URLSearchParams(place().query);
   for (const [name, value] of Object.entries({ page: "", ...settings })) {
     if (value === "") query.delete(name);
     else query.set(name, value);
   }
-  await keeping(() => go(index.kind === "list" ? "" : "episodes", query, true)); // before any other key is heard
+  await keeping(() => go(index.kind === "list" ? "" : "episodes", query, true)); // before another key
 }
 
 function filters(query) {
-  let waits = 0; // typing filters once it pauses
+  let waits = 0; // timer: the filter applies once typing pauses
   const changed = (event) => {
     clearTimeout(waits);
     const { name, value } = event.target;

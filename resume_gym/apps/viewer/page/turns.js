@@ -5,9 +5,9 @@ const RESULTS = new Map([
   ["shown", "document shown"],
   ["submit", "submitted"],
 ]);
-const LONG_REPLY = 300; // characters; longer ones are opened when they are wanted
+const LONG_REPLY = 300; // characters; longer documents are collapsed
 
-// An action and its reply; `id` names its heading.
+// An action and its reply; `id` is the ID of the heading.
 function turn(one, id, place) {
   const result = one.kind === "error" ? "failed: " + words(one.error) : RESULTS.get(one.kind);
   const action = one.tool || (one.kind === "text" ? "action" : "no readable call");
@@ -31,7 +31,7 @@ function turn(one, id, place) {
   );
 }
 
-// The arguments of a call, on a ground that shows spaces at their ends.
+// Arguments of a call; their background shows leading and trailing spaces.
 function callPart(call) {
   const rows = Object.entries(call).map(([name, value]) => {
     const text = asText(value);
@@ -42,7 +42,7 @@ function callPart(call) {
 
 function replyPart({ kind, reply }) {
   if (kind === "edit") return diffOf(reply);
-  if (kind === "submit" || !reply) return null; // the heading says it
+  if (kind === "submit" || !reply) return null; // the heading shows it
   const text = h(kind === "error" ? "pre.bad" : "pre", reply);
   const isLong = kind === "shown" && reply.length > LONG_REPLY;
   return isLong ? h("details", h("summary", "What it was shown"), text) : text;

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WITHOUT_EFFECT = {
     *("name", "runs", "seed", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
-    *("save_every", "eval_every", "on_collapse", "on_hack"),
+    *("save_every", "eval_every", "on_collapse", "on_hack", "goal", "budget", "heartbeat_s"),
 }
 """Settings in which the runs of a group may differ: the seed, and those that change no result."""
 _NAMED = 3  # maximum number of settings in a label

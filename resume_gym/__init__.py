@@ -8,7 +8,7 @@ import sys
 
 from resume_gym.import_path import leave_current_folder
 
-# `python -m resume_gym` must not import what follows from the current folder
+# With `python -m resume_gym`, the imports below must not find files of the current folder
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("resume_gym", "-mresume_gym"):
     leave_current_folder()
 

@@ -1,4 +1,4 @@
-"""The parser of all commands: one look of help, errors and exit statuses."""
+"""Argument parser of all commands, with uniform help, errors and exit statuses."""
 
 import argparse
 import textwrap
@@ -33,15 +33,15 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Argument parser whose help ends with examples and exit statuses.
 
-    An unknown argument is reported with the usage of its subcommand, and a similar one suggested.
+    The error for an unknown argument shows the usage of its subcommand and suggests a similar one.
 
     Args:
-        prog: name of the command.
-        examples: example arguments, without `resume-gym`; may be empty.
-        done: meaning of exit status 0.
-        failed: meaning of exit status 1.
-        flagged: meaning of exit status 3; empty if the command does not use it.
-        options: other arguments of `ArgumentParser`.
+        prog: Name of the command.
+        examples: Example arguments, without `resume-gym`; may be empty.
+        done: Meaning of exit status 0.
+        failed: Meaning of exit status 1.
+        flagged: Meaning of exit status 3; empty if the command does not use it.
+        options: Other arguments of `ArgumentParser`.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def hint(self, unknown: str) -> str:
-        """Return the end of the error message on an unknown argument; may be empty."""
+        """Return a suggestion to append to the error for an unknown argument; may be empty."""
         name = unknown.partition("=")[0]
         return did_you_mean(name, self._option_string_actions) if name.startswith("-") else ""
 
 
 def parse_nothing(about: str | None) -> None:
-    """Parse the command line of a script without options; `--help` prints what it is about."""
+    """Parse the command line of a script that has no options; `--help` prints `about`."""
     raw = argparse.RawDescriptionHelpFormatter
     argparse.ArgumentParser(description=about, formatter_class=raw).parse_args()
 

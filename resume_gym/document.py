@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-# Blanks count only from their first one: a search from each blank takes quadratic time
+# Match a run of blanks only from its start: trying every blank takes quadratic time
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
@@ -100,8 +100,8 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
         text: Text to search.
         old: Text to find; an empty one never matches.
         match: "exact" or "fuzzy". If there is no exact match, a fuzzy search ignores differences
-            in indentation and trailing blanks, then all differences in whitespace, then those of
-            typography (see `untyped`).
+            in indentation and trailing blanks, then all differences in whitespace, then
+            differences in typography (see `untyped`).
 
     Returns:
         Start and end offset of each occurrence.
@@ -197,9 +197,9 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Name the first character in which a text differs from `old` by typography alone.
+    """Describe the first typographic difference between `old` and its fuzzy match in `text`.
 
-    Returns an empty string if there is none, or `text` has only ASCII characters.
+    The result is empty if there is no such match, or `text` has only ASCII characters.
     """
     if text.isascii() or not (wanted := untyped(old)[0].strip()):
         return ""
@@ -339,7 +339,7 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Format a line range as `diff -u` does: from 1; an empty one names the line before it."""
+    """Format a 1-based line range as `diff -u` does: an empty one has the line before it."""
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"

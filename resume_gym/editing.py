@@ -18,7 +18,7 @@ from resume_gym.document import Document, Edit, Match
 from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 
 MAX_OBSERVATION = 1_048_576
-"""Maximum length of an observation in characters; of a longer reply, the middle is left out."""
+"""Maximum length of an observation in characters; the middle of a longer reply is left out."""
 Ledger = Mapping[str, float]
 """Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
 
@@ -51,10 +51,10 @@ class Rules:
         page_width: Page width in characters.
         match: Search mode for the text to replace; see `document.find`.
         max_chars: Maximum length of an action and of the document in characters.
-        layout_reward: "binary" pays +1 or -1 at the end; "continuous" pays each edit for the lines
-            over the page that it removes, so that any way from one text to another pays the same.
-        layout_amplitude: Reward of a line, if continuous; a multiple of 1/64, so sums are exact.
-        feedback_every: Number of edits after which the reply has feedback; 0 for none.
+        layout_reward: "binary" gives +1 or -1 at the end; "continuous" rewards each edit for the
+            excess lines that it removes, so that the sum depends only on the first and last text.
+        layout_amplitude: Reward per line, if continuous; a multiple of 1/64, so sums are exact.
+        feedback_every: Interval in edits at which replies include feedback; 0 for no feedback.
 
     Raises:
         ValueError: A limit is out of range.
@@ -97,8 +97,8 @@ _DEFAULT_RULES = Rules()
 class Step(NamedTuple):
     """The result of one action.
 
-    `reward` is the sum of `ledger`. If `done` and the session's `needs_verdict`, both still lack
-    the content terms, which `EditSession.grade` returns.
+    `reward` is the sum of `ledger`. If the session's `needs_verdict` is true after the step, both
+    lack the content terms, which `EditSession.grade` returns.
     """
 
     observation: str
@@ -124,7 +124,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The result of a tool that shows a text; the first `paid` one earns the review's reward."""
+    """The result of a tool that shows text; the first with `paid` earns the review reward."""
 
     text: str
     paid: bool = True
@@ -243,12 +243,12 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The largest amounts of the content terms: `verdict_weights`, and those of the task."""
+        """The maximum absolute value of each content term, including the task's own terms."""
         return self.verdict_weights
 
     @classmethod
     def terms_of(cls, tasks: Sequence[TaskT]) -> tuple[str, ...]:
-        """Return the names of all ledger terms of episodes on tasks."""
+        """Return the names of all ledger terms of episodes on these tasks."""
         return cls.terms
 
     @property
@@ -325,14 +325,14 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The rewards with the scores 0 and 100."""
+        """The rewards that correspond to the scores 0 and 100."""
         return rewards.reward_bounds(self.rules.max_turns, self.verdict_weights)
 
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
         `reward_*` are the terms of the last step as floats, including the verdict's once there is
-        one; they sum to the step's reward. `verdict_*` are the verdict's fields, 0 before it.
+        one; they sum to the step's reward. `verdict_*` are the verdict's fields, or 0 without one.
         """
         state = self.state
         info = dict(self._empty_info)
@@ -373,7 +373,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         state, rules = self.state, self.rules
         if state.done:
             raise RuntimeError("the episode is over: start a new session")
-        text = paired(text)  # or the replay of a record, which is JSON, would differ
+        text = paired(text)  # as JSON does: the replay of a record would differ otherwise
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
@@ -490,7 +490,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if not state.done:
             raise RuntimeError("the episode still runs: only a final document is graded")
         if self._unedited(state.document, state.edits):
-            raise RuntimeError("nothing was edited: the tables grade this episode, not a judge")
+            raise RuntimeError("nothing was edited: reward tables grade this episode, not a judge")
         ledger = self._content(verdict)
         try:
             json.dumps(asdict(verdict), allow_nan=False)  # type: ignore[call-overload]
@@ -506,7 +506,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return self.state
 
     def restore(self, state: State) -> None:
-        """Set the state to a snapshot of this task, earlier or later."""
+        """Set the state to any snapshot of an episode on this task."""
         self.state = state
 
     def fork(self) -> Self:

@@ -1,4 +1,4 @@
-"""Gymnasium environments: `EditEnv` wraps the sessions of any domain, `ResumeEdit-v0` resumes."""
+"""Gymnasium environments: `EditEnv` for any domain of editing, `ResumeEditEnv` for resumes."""
 
 import asyncio
 import inspect
@@ -19,7 +19,7 @@ from resume_gym.tasks import TaskError
 from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
-_FAR_TOO_LONG = 1.5  # least pages of every document for a warning
+_FAR_TOO_LONG = 1.5  # warn if the shortest document has at least this many pages
 
 
 class EditEnv(gym.Env[str, str]):
@@ -105,8 +105,8 @@ class EditEnv(gym.Env[str, str]):
         return self.session.prompt, self.session.info()
 
     def _warn_of_time_limits(self) -> None:
-        """Warn if a wrapper truncates episodes before their last turn, which has the last terms."""
-        # wrappers can be found among the callers only: the environment does not refer to them
+        """Warn if a wrapper truncates episodes before the turn with the terminal rewards."""
+        # search the call stack: an environment holds no reference to its wrappers
         frame, turns = inspect.currentframe(), self.rules.max_turns
         while frame:
             caller = frame.f_locals.get("self")
@@ -114,7 +114,7 @@ class EditEnv(gym.Env[str, str]):
             if isinstance(caller, TimeLimit) and caller.unwrapped is self and limit < turns:
                 gym.logger.warn(
                     f"a TimeLimit of {limit} steps is below max_turns={turns}: truncated episodes "
-                    "lack the layout, the verdict and the penalty for not submitting; pass "
+                    "lack the rewards for layout, verdict and a missing submit; pass "
                     f"max_turns={max(limit, 3)} instead"
                 )
                 return
@@ -143,7 +143,7 @@ class EditEnv(gym.Env[str, str]):
                 return
             least = min(least or lines, lines)
         gym.logger.warn(
-            f"no document of {self.source} comes near the page of {limit} lines: the shortest has "
+            f"no document of {self.source} nearly fits a page of {limit} lines: the shortest has "
             f"{least}; choose other tasks (procedural-mini:SEED:COUNT for 20 lines) or page_lines"
         )
 
@@ -161,10 +161,10 @@ class EditEnv(gym.Env[str, str]):
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
-        """Make the judge of a specification; a subclass may adapt it to its verdicts.
+        """Make the judge of a specification; a subclass may adapt it to its verdict type.
 
         Raises:
-            ValueError: The judge does not exist, or gives no such verdicts.
+            ValueError: The judge does not exist, or does not give this type of verdict.
         """
         return make_judge(spec)
 
@@ -174,7 +174,7 @@ class EditEnv(gym.Env[str, str]):
         Use it to play many episodes concurrently: sessions are light and can be graded later.
 
         Args:
-            task_id: Task of the episode; None draws one.
+            task_id: Task of the episode; None draws a random one.
 
         Raises:
             TaskError: The task does not exist.
@@ -183,7 +183,7 @@ class EditEnv(gym.Env[str, str]):
         tasks = self.tasks
         _ = self.judge  # report an invalid judge before an episode is played
         if task_id is None:
-            # takes a third of the time of `integers`, which is noticeable in short episodes
+            # `random` takes a third of the time of `integers`: noticeable in short episodes
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
@@ -196,7 +196,7 @@ class EditEnv(gym.Env[str, str]):
 
         Raises:
             gymnasium.error.ResetNeeded: No episode is running.
-            TypeError: The action is no string.
+            TypeError: The action is not a string.
             JudgeError: The judge returned no verdict. The finished episode stays in `session`;
                 `grade` tries again.
         """
@@ -303,14 +303,14 @@ class ResumeEditEnv(EditEnv):
 
     ## Episode End
     `submit` and running out of turns both terminate the episode, since the turn budget is part of
-    the state. The environment never truncates. A `TimeLimit` below `max_turns` would hide the terms
-    of the end, so the first reset warns.
+    the state. The environment never truncates. A `TimeLimit` below `max_turns` would drop the
+    terminal rewards, so the first reset warns of it.
 
     ## Information
     The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,
     `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one of
     `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
-    `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the judge's fields:
+    `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the verdict's fields:
     -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
 
     ## Arguments
@@ -324,8 +324,8 @@ class ResumeEditEnv(EditEnv):
     | `max_turns` | 10 | number of turns |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
     | `match` | `"exact"` | `"fuzzy"` ignores differences of whitespace and typography in `old` |
-    | `layout_reward` | `"binary"` | `"continuous"` pays each edit for lines over the page |
-    | `layout_amplitude` | 0.25 | reward of each such line, if continuous |
+    | `layout_reward` | `"binary"` | `"continuous"` rewards each edit for removed excess lines |
+    | `layout_amplitude` | 0.25 | reward per excess line, if continuous |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
@@ -351,7 +351,7 @@ class ResumeEditEnv(EditEnv):
         layout_amplitude: float = 0.25,
         feedback_every: int = 0,
     ) -> None:
-        check_source(tasks, split)  # an error now rather than at the first reset
+        check_source(tasks, split)  # fail now rather than at the first reset
         rules = Rules(
             max_turns,
             page_lines,
@@ -367,32 +367,32 @@ class ResumeEditEnv(EditEnv):
 
 
 class ResumeEditNetEnv(ResumeEditEnv):
-    """`ResumeEdit-v0`, paid by the line.
+    """`ResumeEdit-v0` with rewards per line.
 
-    The tables of `ResumeEdit-v0` pay for having edited, and hardly for more of it. Here each line
-    of the final document that differs from the original is paid by the judge's verdict on it:
+    The rewards of `ResumeEdit-v0` hardly grow with the number of improvements. Here each line of
+    the final document that differs from the original is rewarded by the judge's verdict on it:
 
     | line | reward |
     |---|---|
     | improved | +0.5 |
     | changed, neither better nor worse | -0.25 |
     | worse, or with an unsupported claim | -1 |
-    | any, in a text that the judge rejects as a whole | -2 once for the text, no other terms |
+    | any, in a text that the judge rejects as a whole | -2 for the text, nothing for its lines |
 
-    Deleted and added lines count as what they say; moved lines count nothing. Each line over the
-    page costs 0.25, paid when an edit adds or removes it. `submit` earns 0.25, a failed call costs
-    0.25, no submit 0.5; edits and reviews earn nothing. A page left alone and submitted earns 0.25,
-    and so does any way back to it.
+    Deleted and added lines are judged by what they say; moved lines do not count. Each line over
+    the page costs 0.25, from the edit that adds it to the edit that removes it. `submit` earns
+    0.25. A failed call costs 0.25, a missing submit 0.5. Edits and reviews earn nothing. Submitting
+    the unchanged page earns 0.25, also after edits that were undone.
 
     The judge must give verdicts by line, as the rubric judge does. The other arguments are those of
-    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for the page left alone, about
-    100 for all planted faults repaired. `ResumeEditNetMini-v0` has the short documents.
+    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged page, about
+    100 if all planted faults are repaired. `ResumeEditNetMini-v0` has the short documents.
     """
 
     session_type = NetSession
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Any:
-        """Make a judge that counts lines.
+        """Make a judge that counts improved, harmless and worse lines.
 
         Raises:
             ValueError: The judge does not exist, or gives no verdicts by line.
@@ -430,10 +430,10 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 
 def find_edit_env(name: str) -> type[EditEnv] | None:
-    """Return the class of an environment, an ID or module:ID; None if it is no editing one.
+    """Return the class of an environment, given as ID or module:ID; None if it is no `EditEnv`.
 
     Raises:
-        gymnasium.error.Error, ImportError, AttributeError: There is no such environment.
+        gymnasium.error.Error, ImportError, AttributeError: The environment does not exist.
     """
     module, _, env_id = name.rpartition(":")
     if module:
@@ -444,7 +444,7 @@ def find_edit_env(name: str) -> type[EditEnv] | None:
 
 
 def _check_env(name: str) -> None:
-    """Raise TaskError if a name is no editing environment, without creating one."""
+    """Raise TaskError unless a name is an editing environment; do not create it."""
     own = "resume_gym."
     ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
     expected = f"--env: expected one of {', '.join(ours)}, or module:ID"
@@ -454,4 +454,4 @@ def _check_env(name: str) -> None:
         hint = did_you_mean(name, ours) or (f" ({problem})" if ":" in name else "")
         raise TaskError(f"{expected}; got {name!r}{hint}") from None
     if not found:
-        raise TaskError(f"{expected}; {name} edits no documents")
+        raise TaskError(f"{expected}; {name} is not an editing environment")

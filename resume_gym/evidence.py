@@ -1,8 +1,8 @@
 """`ResumeEditEvidence-v0`: a fourth tool searches documents about the candidate.
 
-The documents restate what the resume says, in other words and with the true figures, among lines
-about other people's work and figures that a later line corrects. The judge knows them in every
-environment; here the agent can read them, a passage at a time, for a turn each.
+The documents restate the resume in other words and with the true figures. They also contain lines
+about other people's work, and figures that a later line corrects. The judge knows the documents in
+every environment; here the agent can search them, at the cost of a turn.
 """
 
 import re
@@ -18,7 +18,7 @@ from resume_gym.tasks import Evidence
 from resume_gym.tools import TOOLS, FailedCall, Toolbox, ToolCall, schema
 
 PASSAGES = 3
-"""Passages that a search shows at most."""
+"""Maximum number of passages that a search shows."""
 SEARCH = schema(
     "search",
     f"Show at most {PASSAGES} passages from documents about the candidate, best match first.",
@@ -31,9 +31,9 @@ class Passage(NamedTuple):
     """A passage of a document.
 
     Attributes:
-        name: kind of the document and number of the passage, such as "portfolio 3".
-        heading: heading above it; empty without one.
-        text: a sentence or an item of a list.
+        name: Kind of the document and number of the passage, such as "portfolio 3".
+        heading: Heading above the passage; empty if there is none.
+        text: A sentence or a list item.
     """
 
     name: str
@@ -64,7 +64,7 @@ def passages(documents: Sequence[Evidence]) -> list[Passage]:
 
 @lru_cache(maxsize=256)
 def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
-    """Return the passages of documents and their BM25 index; None without a word."""
+    """Return the passages of documents and their BM25 index, or None if they have no words."""
     import bm25s  # rarely needed
 
     found = passages(documents)
@@ -125,7 +125,7 @@ class ResumeEditEvidenceEnv(ResumeEditEnv):
 
     A search shows at most three passages of the candidate's documents, with the names of their
     documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: a figure that a document
-    states of the same work improves `quantification`, any other is an unsupported claim.
+    states for the same work improves `quantification`; any other is an unsupported claim.
     """
 
     session_type = EvidenceSession

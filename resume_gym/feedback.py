@@ -32,10 +32,10 @@ class FeedbackSession(Session):
 class ResumeEditFeedbackEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with the tool `feedback()`.
 
-    It shows at most three remarks on the draft, each on a quoted line, costs a turn and earns
-    nothing. With `feedback_every=k`, the reply to every k-th edit has them, too. The remarks name
-    neither the judge's fields nor the planted weakness. Other arguments and the rewards are those
-    of `ResumeEdit-v0`.
+    The tool shows at most three remarks on the draft, each on a quoted line. It costs a turn and
+    earns nothing. With `feedback_every=k`, the reply to every k-th edit includes remarks, too. They
+    name neither the judge's fields nor the planted weakness. Other arguments and the rewards are
+    those of `ResumeEdit-v0`.
     """
 
     session_type = FeedbackSession

@@ -1,7 +1,7 @@
 """The import path of `python -m`.
 
-This module imports only what the interpreter has imported: a file in the current folder could take
-the place of anything else.
+This module imports only what the interpreter has already imported: a file in the current folder
+could shadow any other module.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 def leave_current_folder() -> None:
     """Remove the current folder from the import path, where `python -m` puts it first.
 
-    It stays if this package was imported from it.
+    The folder stays if this package was imported from it.
     """
     try:
         path = os.getcwd()

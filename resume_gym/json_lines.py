@@ -1,6 +1,6 @@
-"""Lines of JSON with a checksum, and files that are read in bounded memory.
+"""JSON lines with checksums, and functions that read files in bounded memory.
 
-The checksum shows that a line is as it was written; it does not show who wrote it.
+A checksum detects changes of a line; it does not authenticate the writer.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from resume_gym.tasks import TaskError
 from resume_gym.tools import unique_keys
 
 MOST_BYTES = 2**26
-"""Most bytes of a line, and of a file that is read whole."""
+"""Maximum size in bytes of a line, and of a file that is read whole."""
 CHECKSUM = "sha256"
-"""Key of the checksum, the last of a line: that of the line's text without it."""
+"""Last key of a line; its value is the checksum of the line without this key."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
@@ -25,20 +25,20 @@ def strict_json(text: str) -> Any:
     """Parse JSON; raise ValueError for a repeated key, and for NaN and infinities."""
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number of JSON")
+        raise ValueError(f"{constant} is not a JSON number")
 
     return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse)
 
 
 class ChecksumError(ValueError):
-    """Raised for a line that is not as it was written."""
+    """Raised for a line that does not match its checksum."""
 
 
 def seal(record: Mapping[str, Any]) -> str:
     """Return a record as a line of JSON with a checksum, without line feed.
 
     Raises:
-        ValueError: it is empty, or has a number that is not finite.
+        ValueError: The record is empty, or contains a number that is not finite.
     """
     if not record:
         raise ValueError("expected a record with a key, got an empty one")
@@ -52,18 +52,18 @@ def unseal(
     """Return the record of a line from `seal`.
 
     Args:
-        line: the line.
-        required: whether the line must have a checksum; earlier versions wrote none.
-        loads: parser of JSON.
+        line: The line.
+        required: Whether the line must have a checksum; earlier versions wrote none.
+        loads: JSON parser.
 
     Raises:
-        ChecksumError: the line has another checksum, or none where one is required.
-        ValueError: it is no JSON object.
-        RecursionError: the JSON is nested too deeply.
+        ChecksumError: The checksum is wrong, or missing although required.
+        ValueError: The line is not a JSON object.
+        RecursionError: The JSON is nested too deeply.
     """
     sealed = _SEALED.fullmatch(line)
     if sealed and hashlib.sha256(sealed[1] + b"}").hexdigest() != sealed[2].decode():
-        raise ChecksumError("the checksum is of other content")
+        raise ChecksumError("the checksum does not match the content")
     if required and not sealed:
         raise ChecksumError("expected a checksum at the end, as this version writes it")
     record = loads(line)
@@ -75,15 +75,15 @@ def unseal(
 
 
 def is_finite(value: Any) -> TypeGuard[float]:
-    """Return whether a value of JSON is a finite number; True and False are none."""
+    """Return whether a JSON value is a finite number; booleans are not numbers."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def check_figures(figures: Any, name: str) -> None:
-    """Check that a value is a finite number, or a list of or a mapping to such values.
+    """Check that a value is a finite number, or a nested list or mapping of finite numbers.
 
     Raises:
-        ValueError: it is something else; the message has its name.
+        ValueError: It is something else; the message names the place.
     """
     if isinstance(figures, Mapping | list):
         pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
@@ -97,7 +97,7 @@ def check_step(step: Any, earlier: Container[int]) -> int:
     """Return the step of a row.
 
     Raises:
-        ValueError: it is no whole number from 0, or one of the earlier rows' steps.
+        ValueError: The step is not an integer of at least 0, or an earlier row has it.
     """
     if not (is_finite(step) and step >= 0 and step == int(step)):
         raise ValueError(f"step: expected a whole number from 0, got {step!r:.40}")
@@ -110,7 +110,7 @@ def check_regular(file: Path) -> None:
     """Check that a file, if it exists, is regular: a pipe could block, a device never end.
 
     Raises:
-        TaskError: it is something else.
+        TaskError: The file is not regular.
     """
     if file.exists() and not file.is_file():
         raise TaskError(f"{file}: expected a regular file")
@@ -120,12 +120,12 @@ def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[by
     r"""Yield the lines of a file from a byte offset, each with "\n".
 
     Args:
-        file: the file.
-        start: byte offset.
-        whole: whether to skip an incomplete last line.
+        file: The file.
+        start: Byte offset.
+        whole: Whether to skip an incomplete last line.
 
     Raises:
-        TaskError: the file is not regular, or a line is longer than `MOST_BYTES`.
+        TaskError: The file is not regular, or a line is longer than `MOST_BYTES`.
     """
     check_regular(file)
     with file.open("rb") as opened:
@@ -142,7 +142,7 @@ def read_bytes(file: Path) -> bytes:
     """Return the content of a file.
 
     Raises:
-        TaskError: the file is not regular, or larger than `MOST_BYTES`.
+        TaskError: The file is not regular, or larger than `MOST_BYTES`.
     """
     check_regular(file)
     with file.open("rb") as opened:

@@ -32,12 +32,12 @@ _SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 
 
 def visible(text: str) -> str:
-    """Replace control characters by visible symbols, one for one; line feeds stay."""
+    """Replace each control character except line feeds by a visible symbol."""
     return text.translate(_SHOWN)
 
 
 def say(text: object, error: bool = False) -> None:
-    """Print a text with `visible`, to stderr if it is an error or a hint."""
+    """Print a text through `visible`, to stderr if it is an error or a hint."""
     print(visible(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
@@ -59,7 +59,7 @@ def _status(session: EditSession[Any, Any]) -> str:
 
 
 def last_reply(session: EditSession[Any, Any]) -> list[str]:
-    """Return the last reply's lines; of a review only the layout, as the page is shown anyway."""
+    """Return the last reply's lines; only the layout of a review, since the page is shown too."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
@@ -117,7 +117,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
     Below the page, there is room for an overflow of a quarter page (at least two lines) and for
-    the last reply; further lines are counted, not drawn.
+    the last reply. Further lines are counted, not drawn.
     """
     from PIL import Image, ImageDraw
 

@@ -44,7 +44,7 @@ LINE_TOOL_REWARDS: Mapping[str, float] = {
     "submit": 0.25,
     "no_submit": -0.5,
 }
-"""Rewards of tool calls where lines are paid: an edit earns what its lines earn."""
+"""Rewards of tool calls with rewards per line: an edit itself earns nothing."""
 WEAKNESS_METRIC: Mapping[str, str] = {
     "vague_bullets": "clarity",
     "too_long": "clarity",
@@ -71,8 +71,8 @@ class Verdict:
         preference: Preference of a recruiter between the two resumes.
         reasons: One sentence for each field.
         confidence: Confidence in [0, 1] for each field.
-        items: Grades of the task's rubric items by text: +1 or, with a negative weight, -1 where
-            the item holds of the revision and not of the original; else 0.
+        items: Grades of the task's rubric items by text: the sign of the weight if the item holds
+            for the revision and not for the original, else 0.
 
     Raises:
         ValueError: A grade has another value.

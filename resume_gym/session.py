@@ -1,6 +1,6 @@
-"""The editing session whose document is a resume, revised for a job.
+"""Editing sessions on a resume that is revised for a job.
 
-`EditSession` has the state machine; this module adds the resume's prompt, tools and verdicts.
+`EditSession` implements the state machine; this module adds prompt, tools and verdicts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ class Session(EditSession[Task, Verdict]):
                 rubric and verdicts are by line.
         """
         if task.rubric and self.verdict_type is not Verdict:
-            raise TaskError(f"{task.task_id}: expected no rubric where lines are paid")
+            raise TaskError(f"{task.task_id}: expected no rubric with rewards per line")
         limit = (rules or Rules()).max_chars
         for name, text in (("job", task.job), ("resume", task.resume)):
             if len(text) > limit:
@@ -111,7 +111,7 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The rewards with the scores 0 and 100, with all items of negative or positive weight."""
+        """See `EditSession.bounds`; includes all rubric items of negative or positive weight."""
         least, greatest = super().bounds
         for item in self.task.rubric:
             least, greatest = least + min(0.0, item.weight), greatest + max(0.0, item.weight)
@@ -166,9 +166,9 @@ class Session(EditSession[Task, Verdict]):
 
 
 class NetSession(Session):
-    """One episode on one resume, paid by the line: what its final document is worth.
+    """One episode on one resume, with rewards per line of the final document.
 
-    The reward of a way through the episode does not depend on the way, apart from failed calls.
+    The return depends only on the final document, apart from failed calls and a missing submit.
     """
 
     __slots__ = ()
@@ -179,12 +179,12 @@ class NetSession(Session):
     tool_rewards = rewards.LINE_TOOL_REWARDS
 
     def unchanged(self) -> Ledger:
-        """Return no terms: the page left alone earns nothing for its content."""
+        """Return no terms: an unchanged page earns nothing for its content."""
         return {}
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The page left alone has the score 50, all planted faults repaired about 100."""
+        """See `EditSession.bounds`; an unchanged page scores 50, a fully repaired one about 100."""
         alone = self.tool_rewards["submit"]
         repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
         gain = self.verdict_weights["improved"] * max(1, repairs)

@@ -13,11 +13,11 @@ BUNDLED = ("default", "mini")
 
 
 class Loader(NamedTuple):
-    """Where the tasks of a kind of source come from.
+    """The loader of one kind of task source.
 
     Attributes:
-        pattern: regular expression of the whole source.
-        entry: MODULE:FUNCTION, imported at the first use; called with source and split, it returns
+        pattern: Regular expression that matches the whole source.
+        entry: MODULE:FUNCTION, imported at the first use. Called with source and split, it returns
             the tasks of at least this split, in order.
     """
 
@@ -36,7 +36,7 @@ LOADERS: Mapping[str, Loader] = {
     ),
     "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
 }
-"""Sources other than files, by the form that users see."""
+"""Loaders of sources other than files, by the form shown to users."""
 _FOLDER = LOADERS["hf://OWNER/NAME"]
 _DATA = Path(__file__).parent / "data"
 

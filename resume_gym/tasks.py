@@ -62,13 +62,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A rubric item: what a revision may newly be or have, and what that is worth.
+    """A rubric item: a property that a revision may add, and its reward.
 
     Attributes:
         text: A figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
             statement about the revised resume; one line of at most 500 characters.
-        weight: Reward if it holds of the revision and not of the original: a multiple of 0.25 other
-            than 0, at most 8; negative for what should not be so.
+        weight: Reward if it holds for the revision and not for the original: a nonzero multiple of
+            0.25 from -8 to 8; negative for an undesired property.
         kind: One of `ITEM_KINDS`; "judged" needs a model judge, rules grade the others.
 
     Raises:
@@ -114,7 +114,7 @@ class Task:
         fixes: Edits that repair the weakness, in the order to apply them.
         persona: Owner of the resume: role, level, vertical, name, company.
         evidence: Documents about the candidate that a revision may draw on.
-        rubric: Items that the reward counts beside the fields of the verdict.
+        rubric: Items that are rewarded in addition to the fields of the verdict.
 
     Raises:
         TaskError: A field has a wrong type or value, or contains a NUL or a lone surrogate.

@@ -1,4 +1,4 @@
-"""Console for the terminal, which texts of others cannot control."""
+"""Console that keeps untrusted text from sending control codes to the terminal."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,11 +10,11 @@ from resume_gym.render import visible
 
 
 class Terminal(Console):
-    """A console that shows control characters and square brackets as they are.
+    """A console that shows control characters as symbols and does not interpret markup.
 
     Args:
-        stderr: whether to write to stderr.
-        options: other options of rich's console.
+        stderr: Whether to write to stderr.
+        options: Other options of Rich's console.
     """
 
     def __init__(self, stderr: bool = False, **options: Any) -> None:
@@ -23,6 +23,6 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render an object; only the console's own control codes stay."""
+        """Render an object; of its control codes, keep only the console's own."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)

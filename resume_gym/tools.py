@@ -150,7 +150,7 @@ _TAG = re.compile(rf"{_OPEN}\s*|</think>")
 def split_thought(text: str) -> tuple[str, str]:
     """Split a text after its thought, whose opening tag may be in the prompt.
 
-    A `</think>` inside a string of a call ends no thought.
+    A `</think>` inside a string of a call does not end the thought.
 
     >>> split_thought("So.</think>Yes.")
     ('So.</think>', 'Yes.')
@@ -168,7 +168,7 @@ def split_thought(text: str) -> tuple[str, str]:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raise ValueError if a key occurs twice, whose last value would win."""
+    """Return a JSON object; raise ValueError for a repeated key, which `json` would accept."""
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
@@ -177,7 +177,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
-"""Decode the JSON value at a place of a text, and return its end too; keys must be unique."""
+"""Decode the JSON value at an offset; return it and its end offset. Keys must be unique."""
 _decode_any = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -268,14 +268,14 @@ def _kind(value: Any) -> str:
 
 
 def paired(text: str) -> str:
-    """Return a text as JSON returns it: surrogates that form a pair become their character."""
+    """Replace each surrogate pair by its character, as a round trip through JSON does."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def text_fault(text: str) -> str:
-    """Name the forbidden kind of character that a text contains; empty if there is none."""
+    """Return the kind of forbidden character that a text contains; empty if there is none."""
     if "\x00" in text:
         return "a NUL character"
     if not text.isascii():

@@ -31,8 +31,8 @@ _KEYS = ("env", "tasks", "judge")
 def import_named(module: str) -> ModuleType:
     """Import a trusted module, which may be in the current folder.
 
-    The folder is at the end of the import path only for this import: otherwise a file there would
-    take the place of an optional package that is not installed.
+    The folder is on the import path only for this import: otherwise a file there would be imported
+    instead of an optional package that is not installed.
     """
     if {"", os.getcwd()} & set(sys.path):
         return import_module(module)
@@ -45,12 +45,12 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a server is on this machine; libraries read unusual addresses differently."""
+    """Return whether a URL is local; False in doubt, as libraries differ on unusual addresses."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 
 def refusal(file: Path, does: str, name: str) -> str:
-    """Return the message on a name in a file that is not trusted, and what the file does."""
+    """Return the error for an untrusted file that names a module; `does` is its predicate."""
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
@@ -60,7 +60,7 @@ def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     Call it only for a folder that had no settings before: others may be a stranger's.
     """
     file = folder / STARTED
-    with suppress(OSError):  # then its owner needs the flag, too
+    with suppress(OSError):  # without the mark, the owner needs the flag, too
         file.unlink(missing_ok=True)  # it could be a link
         file.write_text(secrets.token_hex() + "\n", encoding="utf-8")
         mark = _mark(folder, settings)
@@ -75,7 +75,7 @@ def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
-    # a random id and the settings belong to the key: another run at the same path is a stranger's
+    # the key includes a random id and the settings: another run at this path may be a stranger's
     identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
     key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

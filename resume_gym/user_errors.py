@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message on an unknown name; empty if no known name is similar."""
+    """Return a suggestion to append to an error message; empty if no known name is similar."""
     matches = get_close_matches(name, list(known), n=1, cutoff=0.65)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
@@ -17,7 +17,7 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
     """Return the error for a package that is not installed.
 
     Args:
-        needs: Action that requires it, with a verb: "drawing needs".
+        needs: Action that requires it, with its verb: "drawing needs".
         package: Name of the missing package.
         extra: Extra of resume-gym that installs it.
     """
@@ -25,11 +25,11 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
 
 
 def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
-    """Return the error for the packages of an extra that are not installed; None without any.
+    """Return the error for packages of an extra that are not installed; None if all are.
 
     Args:
-        needs: Action that requires them, with a verb: "training needs".
-        extra: Extra of resume-gym, whose packages have the names of their modules but for hyphens.
+        needs: Action that requires them, with its verb: "training needs".
+        extra: Extra of resume-gym whose packages are named like their modules, except for hyphens.
     """
     try:
         required = requires("resume-gym") or []

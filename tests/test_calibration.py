@@ -302,7 +302,7 @@ def test_the_command_prints_a_table_or_json(capsys) -> None:
     assert "rubric on 28 labelled pairs, 2 times each" in out
     assert "moved_number" in out
     assert re.search(r"cost +nothing", out)  # it asks no model
-    assert "says nothing of whether it is right" in " ".join(out.split())
+    assert "says nothing about its accuracy" in " ".join(out.split())
     command("--limit", "28", "--repeats", "2", "--json")
     written = json.loads(capsys.readouterr().out)
     assert written["recall"]["number"] == {

@@ -62,7 +62,7 @@ def test_eval_prints_json(capsys):
         (["--agent", "careful", "--env", "examples.release_notes:ReleaseNotes-v0"],
          "--agent careful: careful edits resumes; examples.release_notes:ReleaseNotes-v0"),
         (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean 'ResumeEdit-v0'?"),
-        (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 edits no documents"),
+        (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 is not an editing environment"),
         (["--judge", "nope"], "critique; got 'nope'\n"),
         (["--judge", "gemini"], "gemini-3-flash-preview: expected a key in GOOGLE_API_KEY or"),
         (["--judge", '{"name": "votes"}'], "--judge: judge 'votes': expected the option 'judge'"),

@@ -157,7 +157,7 @@ def test_a_warning_is_one_plain_line() -> None:
     env = ("--env", "ResumeEditMini-v0")
     done = child("eval", "--agent", "noop", "--tasks", "procedural:7:4", *env)
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: no document of procedural:7:4 comes near the page of 20 lines")
+    assert line.startswith("warning: no document of procedural:7:4 nearly fits a page of 20 lines")
     assert line.endswith(" or page_lines")
 
 

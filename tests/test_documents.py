@@ -306,7 +306,7 @@ def test_json_fields_hold_lists_html_and_blanks() -> None:
         ],
     }
     read = convert("JSON Resume", json.dumps({"work": [work, None]}).encode(), True)
-    assert "left out, since the schema does not know it: work[1]" in read["notes"]
+    assert "left out, since it is not in the schema: work[1]" in read["notes"]
     assert read["text"] == (
         "## Experience\n\n### 1. FC Köln\n\nuntil May 2019\n\nDid & led\n\n- one\n\n"
         "- Built x\n- Led y\n- Kept\n- z\n- q\n"
@@ -405,7 +405,7 @@ def test_json_resume(tmp_path: Path) -> None:
         ),
         ("{", "expected JSON"),
         ('{"work": [], "work": []}', "expected JSON: the key 'work' occurs twice in an object"),
-        ('{"work": [{"startDate": NaN}]}', "expected JSON: NaN is no number of JSON"),
+        ('{"work": [{"startDate": NaN}]}', "expected JSON: NaN is not a JSON number"),
     ],
 )
 def test_invalid_json_resumes_are_errors(tmp_path: Path, resume: Any, says: str) -> None:
@@ -550,7 +550,7 @@ def test_pages_whose_order_is_doubtful_are_noted() -> None:
     paper.drawString(300, 300, "Jane Roe")
     paper.acroForm.textfield(name="f", value="shown", x=50, y=50)
     paper.save()
-    order = "it has turned text or more than two columns: check the order"
+    order = "it has rotated text or more than two columns: check the order"
     assert order in convert("PDF", pdf(three), True)["notes"]
     assert convert("PDF", file.getvalue(), True)["notes"][:2] == [
         order,

@@ -83,7 +83,7 @@ def test_construction_is_cheap_and_reads_no_tasks(tmp_path: Path) -> None:
 
 def test_tasks_of_which_none_fits_the_page_are_warned_of() -> None:
     made = gym.make("ResumeEditMini-v0", tasks="procedural:7:6")
-    with pytest.warns(UserWarning, match="no document of procedural:7:6 comes near the page of 20"):
+    with pytest.warns(UserWarning, match="no document of procedural:7:6 nearly fits a page of 20"):
         made.reset()
     gym.make("ResumeEditMini-v0", tasks="procedural-mini:7:6").reset()
     gym.make("ResumeEdit-v0", tasks="procedural:7:6").reset()

@@ -265,7 +265,7 @@ def test_an_interrupted_run_resumes(
     with gemini_server(writer.reply, delay_s=0.05) as server:
         with pytest.raises(KeyboardInterrupt):
             run(*arguments_for(server, out, "--width", 3))
-        assert "tasks are stored; the same command goes on" in capsys.readouterr().err
+        assert "tasks are stored; repeat the command to continue" in capsys.readouterr().err
         assert len(server.requests) < 10
         counts = requests(server, out, whole, "--width", 3)
     assert sum(counts) <= 10 + 3, "only what was on its way is sent again"
@@ -302,7 +302,7 @@ def test_a_finished_run_sends_no_request_and_a_larger_one_only_new_ones(
         run(*arguments_for(server, out, count=3))
         assert len(server.requests) == 3
         assert (out.read_bytes(), manifest(out)) == before
-        assert f"{out} is there already, with 3 of 3 tasks\n" in capsys.readouterr().out
+        assert f"{out} already exists, with 3 of 3 tasks\n" in capsys.readouterr().out
         run(*arguments_for(server, out, count=5))
     assert len(server.requests) == 5
     assert out.read_bytes().startswith(before[0])
@@ -321,7 +321,7 @@ def test_other_settings_neither_mix_nor_shrink_a_file(
     arguments: tuple[object, ...], message: str, out: Path
 ) -> None:
     out.write_text("mine\n")
-    with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
+    with pytest.raises(TaskError, match="exists without a manifest of how it was made"):
         run("--generator", "procedural", "--count", 6, "--out", out)
     assert out.read_text() == "mine\n"
     out.unlink()
@@ -338,7 +338,7 @@ def test_a_file_that_was_cut_is_neither_complete_nor_overwritten(out: Path, coun
     made = out.read_bytes()
     cut = b"".join(made.splitlines(keepends=True)[:2])
     out.write_bytes(cut)
-    with pytest.raises(TaskError, match=r"is not as it was made: .*manifest\.json has another sha"):
+    with pytest.raises(TaskError, match=r"was modified: its SHA-256 is not .*manifest\.json"):
         run(*PROCEDURAL, "--count", count, "--out", out)
     assert out.read_bytes() == cut
     out.unlink()

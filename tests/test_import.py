@@ -136,7 +136,7 @@ def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
     ]
     assert found["ada.md"][0].text == "Ada Moreno moved 12 harbours.\n"
     assert [path.name for path, _ in report.failed] == ["whose.md"]
-    assert "belongs to none of the resumes" in report.failed[0][1]
+    assert "matches none of the resumes" in report.failed[0][1]
     names = [put(files, f"{n}.md", f"# {n}\n\n- Built it\n") for n in ("smith", "smith-jones")]
     paper = put(files, "smith-jones-review.md", "Good.\n")
     report = import_resumes(names, some(files, *JOBS), [paper])

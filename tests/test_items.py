@@ -272,7 +272,7 @@ def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFix
     source = file_of(tmp_path, replace(PLAIN, task_id="a", split="eval"), TASK)
     assert main(["eval", "--agent", "noop", "--tasks", source, "--env", "ResumeEditNet-v0"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "expected no rubric where lines are paid" in line
+    assert "expected no rubric with rewards per line" in line
     with pytest.raises(TaskError, match="expected no rubric"):
         NetSession(TASK)
 

@@ -386,7 +386,7 @@ def test_what_is_left_and_what_was_not_found_is_said() -> None:
     }
     assert masker.not_found == ["mail", "links"]
     assert masker.doubtful
-    assert "no number of US; --phone-region names another country" in masker.notes[-1]
+    assert "not valid in US; --phone-region selects another country" in masker.notes[-1]
     german = Masker(1, text, FIELDS, "DE")
     german.mask(text, "a")
     assert not german.doubtful

@@ -459,7 +459,7 @@ def test_a_seed_and_a_split_draw_the_task() -> None:
         (["--save", "no/such/folder/file"], "there is no folder"),
         (["--save", "."], "is a folder"),
         (["--save", __file__], "exists; name another file"),
-        (["--env", "CartPole-v1"], "CartPole-v1 edits no documents"),
+        (["--env", "CartPole-v1"], "CartPole-v1 is not an editing environment"),
         (["--judge", "rubrik"], "did you mean 'rubric'"),
         (["--task-id", "x"], "task_id: 'x' is not in default"),
         ([], "needs a terminal"),

@@ -359,9 +359,9 @@ def test_changed_and_missing_lines_are_named(
     assert main(["plot", str(run), str(folder), "--out", str(tmp_path), "--format", "svg"]) == 0
     told = capsys.readouterr().err
     for named in (
-        "metrics.jsonl, line 1 is left out: the checksum is of other content",
+        "metrics.jsonl, line 1 is left out: the checksum does not match the content",
         "metrics.jsonl, line 4 is left out: ",
-        "episodes.jsonl, line 1: ChecksumError: the checksum is of other content",
+        "episodes.jsonl, line 1: ChecksumError: the checksum does not match the content",
         "The last line of episodes.jsonl is incomplete",
         "evaluation.json: noop has a mean reward of",
     ):

@@ -328,7 +328,7 @@ def test_a_record_that_comes_out_differently_is_refused(tmp_path, capsys):
         assert "the replay ends with another reward" in capsys.readouterr().err
     file.write_text(f"{line.replace('reward', 'rewards', 1)}\n{rest}")
     assert evaluate(tmp_path, "--agent", "oracle") == 2
-    assert "the checksum is of other content" in capsys.readouterr().err
+    assert "the checksum does not match the content" in capsys.readouterr().err
 
 
 def test_figures_that_the_replay_does_not_have_are_refused(tmp_path, capsys):

@@ -379,7 +379,7 @@ def test_a_step_that_was_changed_or_repeated_is_a_note(folder, name):
     assert [note.partition(" is")[0] for note in told] == [
         f"{name}, line {number}" for number in (2, 4, 5, 6)
     ]
-    assert "the checksum is of other content" in told[0]
+    assert "the checksum does not match the content" in told[0]
     shown = str(index["metrics"]) + str(index["figures"])
     assert "8.0" not in shown
     assert "sha256" not in shown
@@ -393,7 +393,7 @@ def test_changed_and_missing_episodes_are_notes(tmp_path):
     file.write_text("\n".join([changed, *rest[:-1], rest[-1][:-9]]))
     results = read(evaluation)
     damaged, cut, *others = results.damage()
-    assert "episodes.jsonl, line 1: ChecksumError: the checksum is of other content" in damaged
+    assert "episodes.jsonl, line 1: ChecksumError: the checksum does not match the" in damaged
     assert cut == "The last line of episodes.jsonl is incomplete."
     assert "good has a mean reward of" in others[0]
     assert len(results.rows) == len(rest) - 1

@@ -94,7 +94,7 @@ def editor(edit: Callable[[Session], tuple[str, str] | None]) -> Agent:
     """Make an agent that reviews, edits until one turn is left, and submits.
 
     Args:
-        edit: returns the next edit (old, new), or None to submit.
+        edit: Function that returns the next edit (old, new), or None to submit.
     """
 
     def act(session: Session) -> str:
@@ -121,7 +121,7 @@ def bullets(text: str) -> list[str]:
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
     """Swap one function word of a random bullet that has not been edited, else add one.
 
-    What such harmless edits earn is the floor of a useful policy's reward.
+    The reward of these harmless edits is the least that a useful policy must exceed.
 
     Returns:
         The edit (old, new); None if all bullets have been edited.
@@ -137,9 +137,9 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
 def careful(session: Session) -> str:
     """Edit by heuristics that use only the text and invent nothing.
 
-    The agent reviews, edits until one turn is left (see `careful.next_edit`), and submits. Where
-    there is a tool `search`, it uses the turns that are left to add figures that documents state
-    (see `searching.next_search`).
+    The agent reviews, edits until one turn is left (see `careful.next_edit`), and submits. If there
+    is a tool `search`, it spends the remaining turns on adding figures from documents (see
+    `searching.next_search`).
     """
     turns_left = _turns_left(session)
     if not session.state.turns:

@@ -1,7 +1,7 @@
-"""Add figures from documents about the candidate, where the tool `search` finds them.
+"""Edits that add figures from documents about the candidate, with the tool `search`.
 
 A figure is taken only from a passage about the same employer that shares content words with the
-bullet, and fewer with every other line. Its clause is appended.
+bullet and fewer with any other line. The clause of the figure is appended to the bullet.
 """
 
 import re
@@ -16,11 +16,11 @@ _BULLET = re.compile(r"[-*+] +(\S.*)")
 _PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # under a heading, the employer's name
 _FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
 _CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
-_SHARED = 2  # least number of stems that bullet and passage share
+_SHARED = 2  # minimum number of stems that bullet and passage share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return the edit that the last search allows, or the next search; None if none is worth it."""
+    """Return an edit based on the last search, or else the next search; None if none is useful."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):

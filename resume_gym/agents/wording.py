@@ -52,10 +52,10 @@ _SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|ou
 
 
 def weak_head(text: str) -> tuple[str, str]:
-    """Return the weak opening of a bullet and what replaces it; both empty if it has none.
+    """Return the weak opening of a bullet and its replacement; both are empty if there is none.
 
-    Weak are duties ("Responsible for sorting"), nouns of action ("Mentoring of", "Design of") and
-    light verbs ("Made changes to").
+    Weak openings are duties ("Responsible for sorting"), nouns of action ("Mentoring of", "Design
+    of") and light verbs ("Made changes to").
 
     >>> weak_head("I was tasked with sorting it"), weak_head("Design of pump housings for ships")
     (('I was tasked with sorting', 'I sorted'), ('Design of', 'Designed'))
@@ -110,10 +110,10 @@ FILLERS = tuple(
         on a day-to-day basis""",
     )
 )
-"""Phrases that add no information; those that limit a claim ("to some extent") are none."""
+"""Phrases that add no information; none limits a claim, as "to some extent" does."""
 
 _PHRASE = ways(FILLERS)
-# "and similar skills" is no filler, nor is "at various levels" without its adjective
+# "and similar skills" is not a filler, nor is "various" in "at various levels"
 _GOES_ON = (
     r"(?:(?<!similar )(?<!such )(?<!more )[a-z$\d]|(?:in|to|for|with|on|by|from|of|at|until|before"
     r"|after|so|without|under|per|and|every|each)\b)"
@@ -207,7 +207,7 @@ _FRAMED = re.compile(
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
 _LEAST = 0.25  # share of the bullet that must follow the verb of its point
-# Words that point back to what the new line no longer says, and passives that are still there.
+# Words that refer to omitted text, and passives that remain.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"

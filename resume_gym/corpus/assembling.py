@@ -21,7 +21,7 @@ from resume_gym.tasks import Evidence, Task
 
 PAIRINGS = ("best", "all", "random")
 _EVAL_SHARE = 5  # one in five candidates goes to eval
-_LIKENESS = 0.8  # similarity from which two resumes count as versions of one
+_LIKENESS = 0.8  # minimum similarity of two versions of one resume
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
 
 
@@ -32,7 +32,7 @@ class Options:
     Attributes:
         pairing: how to pair resumes with jobs; one of `PAIRINGS`.
         seed: seed of the random pairing.
-        weakness: weakness of every task; None for the one that each resume shows most.
+        weakness: weakness of every task; None to diagnose the weakness of each resume.
         split: split of every task; None for one in five candidates in eval, by a hash of the
             texts. Near-duplicates and resumes with a common name or email share a split.
         mask: subset of `masking.FIELDS` to mask.
@@ -146,12 +146,12 @@ def import_resumes(
             if not diagnosis.bullets:
                 report.notes.append((path, NO_BULLETS))
             if diagnosis.shares and not diagnosis.clear and not options.weakness:
-                report.notes.append((path, "it shows no weakness; taken for wrong_emphasis"))
+                report.notes.append((path, "no weakness was found; wrong_emphasis is assumed"))
     return report
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Return the jobs of a resume; the seed has its text, so that no other resume matters."""
+    """Choose the jobs of a resume; its text is in `seed`, so other resumes have no influence."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":
@@ -183,7 +183,7 @@ def _read_all(
 def _owners(
     evidence: dict[Path, ReadFile], resumes: dict[Path, ReadFile], report: ImportReport
 ) -> dict[Path, dict[Path, str]]:
-    """Return the texts of evidence by the resume that the file name or the text refers to."""
+    """Assign each evidence text to the one resume that its file name or text refers to."""
     owned: dict[Path, dict[Path, str]] = defaultdict(dict)
     headings = {path: heading(resume.text) for path, resume in resumes.items()}
     for file, document in evidence.items():
@@ -196,7 +196,7 @@ def _owners(
         if len(owners) == 1:
             owned[owners[0]][file] = document.text
         else:
-            why = f"it belongs to {len(owners) or 'none'} of the resumes; begin its file name with "
+            why = f"it matches {len(owners) or 'none'} of the resumes; begin its file name with "
             why += "that of a resume, or name one candidate in it"
             report.failed.append((file, why))
     return owned
@@ -222,14 +222,14 @@ def _masked(
     for file, paper in papers.items():
         kinds = (kind for word, kind in _KINDS.items() if word in file.stem.lower())
         kind = options.evidence_kind or next(kinds, "project_notes")
-        # The file name is no title, since it often contains the candidate's name.
+        # Do not use the file name as the title: it often contains the candidate's name.
         title = heading(paper) or kind.replace("_", " ").capitalize()
         evidence.append(Evidence(kind, title, paper))
     return text, tuple(evidence)
 
 
 def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
-    """Assign a split to each resume by the texts alone, the same for all of a candidate."""
+    """Assign a split to each resume from the texts alone; a candidate's resumes share one."""
     # Each resume maps to the representative of its group; a group is one candidate.
     group = {path: path for path in resumes}
 

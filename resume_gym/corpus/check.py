@@ -35,7 +35,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Size of the random sample whose fixes are judged; takes some tens of milliseconds per task."""
+"""Size of the random sample whose fixes are judged, at tens of milliseconds per task."""
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -124,10 +124,10 @@ def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
             bad.append(f"{place}: {problem}")
             continue
         if task.task_id in tasks:
-            repeated.append(f"{place}: {task.task_id!r} stands in {places[task.task_id]}")
+            repeated.append(f"{place}: {task.task_id!r} is in {places[task.task_id]}")
         else:
             tasks[task.task_id], places[task.task_id] = task, place
-    findings = _rows("bad_row", "rows that are no task", bad)
+    findings = _rows("bad_row", "rows that are not tasks", bad)
     return list(tasks.values()), findings + _rows("duplicate_id", "rows with a used id", repeated)
 
 
@@ -140,7 +140,7 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
-    """Return an error that lists every row, since each must be repaired; empty without rows."""
+    """Return an error that lists every row, since each must be repaired; [] if there are none."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
 
 
@@ -163,7 +163,7 @@ def print_report(console: Console, report: CheckReport) -> None:
         for example in finding.shown:
             show(f"          {example}")
     if not report.findings:
-        show("Nothing is wrong.")
+        show("No problems found.")
     verdict, style = ("fit", "bold green") if report.fit else ("not fit", "bold red")
     show(verdict, style=style, end="")
     errors = sum(finding.severity == "error" for finding in report.findings)

@@ -2,9 +2,9 @@
 
 Each bullet counts for at most one weakness; inconsistently formatted lines count separately.
 `diagnose` divides the share of each weakness by its mean share in generated tasks that have it
-planted; a page in another language than English gets no shares. On the 200 bundled tasks, this
-identifies the planted weakness in nine of ten. A buried point (wrong_emphasis) in a form that no
-rule covers is diagnosed as no_metrics.
+planted. A resume that is not in English gets no shares. On the 200 bundled tasks, this identifies
+the planted weakness in nine of ten. A buried main point (wrong_emphasis) that no rule recognises
+is diagnosed as no_metrics.
 """
 
 import math
@@ -30,13 +30,13 @@ USUAL: Mapping[str, float] = {
 }
 """Mean share of each weakness in generated tasks that have it planted.
 
-The value of no_metrics is raised, since a third of the bullets of any resume has no figure: it is
-the fallback where no other weakness shows.
+The value of no_metrics is raised: a third of the bullets of any resume have no figure, so it is the
+diagnosis only if no other weakness stands out.
 """
 
 _PAGE = Rules()
 NO_BULLETS = "not fit for the rubric judge: no bullets were found in it"
-"""The note on a page without bullets."""
+"""Note on a resume without bullets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ def fit(resume: str, job: str) -> float:
 
 
 def _reference(resume: str, job: str) -> Reference:
-    # A task needs a weakness; any will do but wrong_emphasis, which changes the reference.
+    # A task needs a weakness. Any will do except wrong_emphasis, which changes the reference.
     return make_reference(Task("diagnosis", job, resume, "weak_verbs"))
 
 
 def _fault(line: Line, spare: bool) -> str:
     """Return the weakness of a bullet, or an empty string."""
     content = line.content
-    weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true
-    # "Tasks included" is a weak opening, and no filler
+    weak = is_weak(content) and head(content).kind == "weak"  # not a hedge, which may be true
+    # "Tasks included" is a weak opening, not a filler
     told = " ".join(content.tokens[head(content).at :]) if weak else line.body
     if fillers(told) or (spare and not weak):
         return "vague_bullets"

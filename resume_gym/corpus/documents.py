@@ -40,8 +40,8 @@ class ReadFile:
         notes: warnings about content that was omitted, changed or is uncertain.
         contacts: (field, value) of names, emails, phones and links that the format labels as such;
             the file without extension is one of the names.
-        blocks: of a text file whose lines were kept, the lengths of its parts in lines of `text`
-            and of the file; empty for another format.
+        blocks: for a text file whose lines were kept, the length of each part in lines of `text`
+            and in lines of the file; empty for other formats.
         raw: bytes of the file.
     """
 
@@ -61,8 +61,8 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
         outline: whether to convert plain text to a Markdown resume instead of keeping its lines.
 
     Raises:
-        DocumentError: the file is missing, empty, too large, no regular file, password-protected,
-            scanned, or not in the format of its extension; or reading it reaches a limit.
+        DocumentError: the file is missing, empty, too large, not regular, password-protected,
+            scanned, or not in the format of its extension; or reading it exceeds a limit.
         ModuleNotFoundError: the package for the format is missing; the message names the extra.
     """
     kind = FORMATS.get(path.suffix.lower())
@@ -82,7 +82,7 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
 
 def _bytes(path: Path, most: int) -> bytes:
     try:
-        # Opening a named pipe without a writer would wait for one.
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
@@ -103,7 +103,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _detect(data: bytes) -> str:
-    """Detect the format of a file from its content; files of old Word formats are refused."""
+    """Detect the format of a file from its content; reject old or encrypted Word files."""
     if data.startswith(_OLD_WORD):
         if _LOCKED in data:
             raise DocumentError("it is protected by a password; save it without one")

@@ -54,7 +54,7 @@ def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
 
 
 def heading(text: str) -> str:
-    """Return the heading "# " in the first line, or an empty string."""
+    """Return the text of a "# " heading in the first line, or an empty string."""
     first = text.partition("\n")[0]
     return first.lstrip("# ").strip() if first.startswith("# ") else ""
 
@@ -79,8 +79,8 @@ def near_duplicates(
     index: dict[int, list[str]] = defaultdict(list)
 
     def rarest(key: str) -> list[int]:
-        # Two similar sets share most of their shingles, so at least one of these few; being rare,
-        # each of them occurs in few texts. The order must be the same for all sets.
+        # Prefix filtering: two similar sets share at least one of these few shingles. Rare ones
+        # occur in few texts, which keeps the index small. All sets must use the same order.
         own = shingles[key]
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]

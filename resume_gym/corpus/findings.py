@@ -57,7 +57,7 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find tasks with a blank ID, job or resume."""
     places = [(task, name) for task in tasks for name in ("task_id", "job", "resume")]
     blank = [f"{x.task_id!r}: {name}" for x, name in places if not getattr(x, name).strip()]
-    yield from _finding("error", "blank", blank, "texts that are blank, of task_id, job, resume")
+    yield from _finding("error", "blank", blank, "blank texts of task_id, job or resume")
 
 
 def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
-    """Find repeated tasks, like resumes of a split, and like texts of both splits."""
+    """Find repeated tasks, similar resumes within a split, and similar texts across splits."""
     resumes = {task.task_id: bare_resume(task.resume, _names(task)) for task in tasks}
     jobs = {task.task_id: bare(task.job) for task in tasks}
     first: dict[tuple[str, str], str] = {}
@@ -212,13 +212,13 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
         try:
             verdict = judge.judge(task, text)
         except JudgeRefused:
-            continue  # too long for it
+            continue  # too long for the judge
         repaired += 1
         metric = WEAKNESS_METRIC[task.weakness]
         if getattr(verdict, metric) != 1:
             idle.append(f"{task.task_id}: {task.weakness}, {metric}")
-    text = "tasks whose fixes do not better the metric of their weakness, by the rubric judge"
-    yield from _finding("warning", "idle_repair", idle, f"{text}, of {repaired} looked at")
+    text = "tasks whose fixes do not improve the metric of their weakness, by the rubric judge"
+    yield from _finding("warning", "idle_repair", idle, f"{text}, of {repaired} judged")
 
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:

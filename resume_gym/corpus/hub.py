@@ -1,7 +1,7 @@
 """Load and save tasks as Hugging Face data sets, in a local folder or on the Hub.
 
-The split eval is named test there, by convention. `push` writes what `datasets.load_from_disk` (a
-folder) and `datasets.load_dataset` (the Hub) can read.
+Data sets name the split eval "test", by convention. `datasets.load_from_disk` (a folder) and
+`datasets.load_dataset` (the Hub) read what `push` writes.
 """
 
 import re

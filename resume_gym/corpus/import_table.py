@@ -22,10 +22,10 @@ _COLUMNS = {
     "formatting_inconsistent": "form",
 }
 _KEY = (
-    "fit: how much of the job the resume tells, in %. lines: on a page of 55 (too_long). In % of "
-    "the bullets: vague (vague_bullets), bare: without any figure, whether or not something else "
-    "is wrong (no_metrics), aside of the job (wrong_emphasis), with weak verbs (weak_verbs); in % "
-    "of the lines: out of form (formatting_inconsistent). * is the weakness of the task.\n"
+    "fit: share of the job that the resume covers, in %. lines: height on a page of 55 (too_long). "
+    "In % of the bullets: vague (vague_bullets); bare, without a figure, whatever else is wrong "
+    "(no_metrics); aside from the job (wrong_emphasis); with weak verbs (weak_verbs). In % of the "
+    "lines: inconsistent form (formatting_inconsistent). * marks the weakness of the task.\n"
 )
 
 
@@ -68,8 +68,8 @@ def print_report(report: ImportReport, out: Path) -> None:
     if report.maskers:
         console.print(_masking(report))
         console.print(
-            "Employers, places, dates and other people are not masked, and what no rule "
-            "recognises stays; jobs are left as they are. Read the tasks before you share them.\n",
+            "Employers, places, dates, other people and job descriptions are not masked, nor is "
+            "what no rule recognises. Read the tasks before you share them.\n",
             style="dim",
             highlight=False,
         )
@@ -84,7 +84,7 @@ def print_report(report: ImportReport, out: Path) -> None:
         text = f"{len(report.made)} tasks ({parts}) in {out}"
         console.print(text, highlight=False, soft_wrap=True)
     if report.made and not report.maskers:
-        console.print("Personal data is in the tasks as it was; --mask all replaces it.")
+        console.print("The tasks contain personal data; --mask all replaces it.")
 
 
 def _tasks(made: list[Made]) -> Table:

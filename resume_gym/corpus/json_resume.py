@@ -13,8 +13,8 @@ from resume_gym.corpus.outline import clean, split_bullet
 from resume_gym.json_lines import strict_json
 from resume_gym.text.lines import MONTH_NAMES
 
-# By section: heading, number of fields in the title of an item, and fields in the order of output,
-# with those of earlier schemas: company, website.
+# By section: heading, number of title fields of an item, and all fields in the order of output.
+# Fields of earlier schemas (company, website) are included.
 _SECTIONS = {
     "work": (
         "Experience", 3, "position name company location url website description summary highlights"
@@ -38,7 +38,7 @@ _PARAGRAPHS = ("description", "summary", "reference")
 _LISTS = ("highlights", "roles", "keywords", "courses")
 _DATES = ("startDate", "endDate", "date", "releaseDate")
 _ASIDE = ("$schema", "meta")  # keys without data about the candidate
-_OTHERS = {  # other formats, by a key that this one lacks
+_OTHERS = {  # other formats, by a key that JSON Resume lacks
     "sections": "Reactive Resume", "employment": "FRESH", "SkillsPassport": "Europass",
     "cv": "RenderCV", "workExperiences": "OpenResume", "positions": "LinkedIn",
 }  # fmt: skip
@@ -51,7 +51,7 @@ def _fields(names: Iterable[str]) -> dict[str, Any]:
     return {name: kinds.get(name, "") for name in names}
 
 
-_SCHEMA: dict[str, Any] = {  # "" is a string of one line, _ROWS one with list items
+_SCHEMA: dict[str, Any] = {  # "" is a one-line string, _ROWS a string with list items
     "basics": {
         **_fields(("name", "label", "email", "phone", "url", "website", "summary")),
         "location": _fields(("address", "postalCode", "city", "region", "countryCode")),
@@ -90,7 +90,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         items = [block for item in resume[key] for block in _item(key, item)]
         blocks += [f"## {heading}"] if items else []
         blocks += ["\n".join(items)] if key in _LINES else items
-    notes = [f"left out, since the schema does not know it: {path}" for path in unknown]
+    notes = [f"left out, since it is not in the schema: {path}" for path in unknown]
     return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
 
 
@@ -102,7 +102,7 @@ def _words(value: Any) -> int:
 
 
 def _rows(text: str) -> list[tuple[str, str]]:
-    """Return the lines of a text, with "- " as the marker of list items; others are joined."""
+    """Return the lines of a text, with "- " as the marker of list items; join other lines."""
     lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
     if has_html(text):
         # HTML has its own line breaks, unless it is inside the items of a plain list.
@@ -133,7 +133,7 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
         got = names.get(type(value), type(value).__name__)
         raise DocumentError(f"{where}: expected {names[type(schema)]}, got {got}")
     if isinstance(value, str):
-        value = clean(value)  # escapes may hold what the text of the file does not
+        value = clean(value)  # JSON escapes may add characters that the file does not contain
         if not schema and not has_html(value):
             return " ".join(value.split())
         rows = _rows(value)
@@ -197,6 +197,6 @@ def _month(date: str) -> str:
     match = re.fullmatch(r"(\d{4}-\d\d)(-\d\d)?(?:T.*)?", date)
     try:
         day = datetime.date.fromisoformat(f"{match[1]}{match[2] or '-01'}") if match else None
-    except ValueError:  # no day of the calendar
+    except ValueError:  # not a calendar date
         day = None
     return f"{MONTH_NAMES[day.month - 1][:3]} {day.year}" if day else date

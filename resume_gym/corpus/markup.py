@@ -1,4 +1,4 @@
-"""Read Markdown, and HTML in it or in fields of other formats, as Markdown of the environment."""
+"""Convert Markdown, and HTML in it or in other formats, to the environment's Markdown."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ _INLINE = (
 )
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
-# Attributes have values, other than a few: "<hr manager>" is text.
+# All but a few attributes need a value: "<hr manager>" is text.
 _ATTRIBUTE = (
     r"\s{1,99}(?:open|hidden|reversed|download|async|defer"
     r"|[a-z_:][\w.:-]{0,99}\s{0,9}=\s{0,9}(?:\"[^\"]{0,9999}\"|'[^']{0,9999}'|[^\s\"'=<>`]{1,9999}))"
@@ -102,7 +102,7 @@ class _Reader:
             closing, tag = match[1], match[2].lower()
             if self._hidden and (not closing or tag != self._hidden):
                 continue
-            # In "vector<a>" and "parser for <script> tags" it is text.
+            # A tag that is never closed is text: "vector<a>", "parser for <script> tags".
             lone = not closing and ends.get(tag, -1) < match.start()
             if lone and not (tag in _BREAKS or tag in _VOID or (match[3] and tag not in _HIDDEN)):
                 continue
@@ -165,7 +165,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
             made = [(_line(line, notes)[0], 2)]
         elif token.type == "html_block" and not token.level:
             if not any(body[stop:]) and not body[stop - 1].rstrip().endswith(">"):
-                continue  # most likely an open comment: it has all lines below
+                continue  # most likely an unclosed comment, which would take all lines below
             made = [(laid_out(read_html(token.content, notes)), stop - start)]
         elif token.type == "table_open" and not token.level:
             rows = map(_cells, (body[start], *body[start + 2 : stop]))
@@ -198,7 +198,7 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def _line(line: str, notes: Counter[str]) -> Block:
-    """Return a line without HTML, and with a list marker that Markdown knows."""
+    """Return a line without HTML and with a Markdown list marker."""
     line = line.removesuffix("\\")  # a line break
     if has_html(line):
         prefix = _PREFIX.match(line)
@@ -236,7 +236,7 @@ def _row(cells: Sequence[str]) -> tuple[str, str]:
 
 
 def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return markers and texts as lines, with blank lines except between list items."""
+    """Join markers and texts to lines; insert blank lines except between list items."""
     lines: list[str] = []
     for number, (marker, text) in enumerate(rows):
         above = rows[number - 1][0] if number else marker

@@ -1,11 +1,11 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-A `Masker` replaces only what it can recognise for certain: mail addresses, phone numbers of a
-region or after a label, links and accounts, and the name that heads the resume: whole, joined or
-with an initial, but no single part, since "Morgan" may be Morgan Stanley. It uses the same
-placeholders in all documents of one candidate. What looks personal, but is not certain or belongs
-to no field (streets, dates of birth, numbers like IDs, ...), stays and is counted in `Masker.left`.
-Employers, dates and achievements that together identify a person are not looked for.
+A `Masker` replaces only certain matches: email addresses, phone numbers of a region or after a
+label, links and accounts, and the name at the top of the resume. It replaces the name whole, joined
+or with an initial, but no single part: "Morgan" may be Morgan Stanley. Placeholders are the same in
+all documents of a candidate. Uncertain matches and personal data of no field (streets, dates of
+birth, ID-like numbers, ...) stay and are counted in `Masker.left`. Employers, dates and
+achievements that identify a person only in combination are not detected.
 All passes take linear time: repetitions are bounded or cannot overlap.
 """
 
@@ -37,7 +37,7 @@ _MAIL = re.compile(
     re.IGNORECASE,
 )
 _LINK = re.compile(
-    rf"(?P<mail>{_ADDRESS})"  # what looks like a link in an email is none
+    rf"(?P<mail>{_ADDRESS})"  # an email may contain what looks like a link
     rf"|(?P<full>(?:https?://|ftp://|www\.){_TAIL})"
     rf"|(?<![\w@./-])(?P<path>{_HOST}/{_TAIL})"
     rf"|(?<![\w@./-])(?P<host>{_HOST})(?![\w@/-]|\.\w)",
@@ -77,7 +77,7 @@ _POSTCODE = re.compile(
     r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",  # before a town
     re.MULTILINE,
 )
-# What is one above the sections only, since a year may stand before a capital elsewhere.
+# Only above the sections: elsewhere, a year may precede a capitalised word.
 _SHORT_POSTCODE = re.compile(r"(?:^|[,|;•·:] {0,2})\d{4} [^\W\d_a-z][^\W\d_]", re.MULTILINE)
 _BIRTH = re.compile(
     rf"\b(?:{any_of(WORDS['births'])})(?!\w)[^\n]{{0,25}}?(?:\d{{1,2}}[./-]\d|(?:19|20)\d\d\b)"
@@ -176,7 +176,7 @@ class Masker:
 
     @property
     def not_found(self) -> list[str]:
-        """The kinds of data to replace of which no document has any."""
+        """The kinds of data to replace that occur in no document."""
         found = sum(self.replaced.values(), Counter())
         return [field for field in FIELDS if field in self.fields and not found[field]]
 
@@ -193,7 +193,7 @@ class Masker:
 
     @property
     def notes(self) -> list[str]:
-        """What the user should check, after the documents are masked."""
+        """Notes on what the user should check, once the documents are masked."""
         notes = []
         left = self._all_left()
         if "names" in self.fields and not self.named:
@@ -204,7 +204,7 @@ class Masker:
             counts = ", ".join(f"{what}: {count}" for what, count in sorted(left.items()))
             notes.append(f"looks personal, was left: {counts}")
         if "phone" in self.fields and left["possible phone numbers"]:
-            country = f"no number of {self._region}; --phone-region names another country"
+            country = f"not valid in {self._region}; --phone-region selects another country"
             notes.append(f"figures that may be phone numbers are left: {country}")
         return notes
 
@@ -226,7 +226,7 @@ class Masker:
             elif spans:
                 left[field] += len(spans)
         rest = _without(_PLACEHOLDER, text)
-        if "phone" not in self.fields:  # else those that are certain are placeholders by now
+        if "phone" not in self.fields:  # otherwise, certain numbers are placeholders by now
             chars = [*rest]
             for start, end, _ in _phones(text, self._region):
                 chars[start:end] = "\0" * (end - start)
@@ -238,7 +238,7 @@ class Masker:
         return text
 
     def unmask(self, text: str) -> str:
-        """Put the data back in a text of which some may be new."""
+        """Restore the original data in a text, which may have been edited."""
         places = {new: old for known in self._known.values() for old, new in known.items()}
         if not places:
             return text
@@ -249,7 +249,7 @@ class Masker:
         known = self._known[field]
         key = found if self._exact else "" if field == "names" else key
         if key not in known:
-            # To be put back, placeholders differ, also from what the resume has.
+            # Reversible placeholders must be unique and must not occur in the resume.
             taken = "\0".join((self._resume, *known.values())) if self._exact else ""
             new = (self._numbered(field, n) for n in count(len(known) + 1))
             known[key] = next(one for one in new if one not in taken)
@@ -330,7 +330,7 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """Replace matches by as many null characters, which no pattern matches."""
+    """Replace matches by null characters of the same length, which no pattern matches."""
     return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
 
 
@@ -351,9 +351,9 @@ def _site(link: str) -> str:
 
 
 def _numbers(text: str) -> Iterator[str]:
-    """Yield the category of each number that is no date or amount, and may identify a person.
+    """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    Up to 15 digits may be a phone number, grouped ones only above the sections.
+    A number of up to 15 digits may be a phone number; a grouped one only above the sections.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):
@@ -381,7 +381,7 @@ def _head_size(resume: str) -> int:
 
 
 def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
-    """Return the places of links, and how many other texts may be addresses of sites.
+    """Return the spans of links, and the number of other possible site addresses.
 
     A bare host is certainly a link only above the first section.
     """
@@ -419,7 +419,7 @@ def _phones(text: str, region: str) -> Iterator[_Span]:
 
 
 def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> str:
-    """Return the digits of what is certainly a phone number; empty for other figures."""
+    """Return the digits of a certain phone number; empty for any other number."""
     import phonenumbers
 
     digits = re.sub(r"\D", "", number)

@@ -71,7 +71,7 @@ class Name(NamedTuple):
 
 
 def find_name(resume: str) -> Name | None:
-    """Find the candidate's name: the heading "# Name", or the first line below any "# Resume".
+    """Find the candidate's name: a heading "# Name", or the first line below a title like "Resume".
 
     Returns None if neither looks like the name of a person.
     """
@@ -93,13 +93,13 @@ def find_name(resume: str) -> Name | None:
 
 
 def read_name(text: str, resume: str) -> Name | None:
-    """Parse the name at the start of a heading; None if it is not certainly one of a person."""
+    """Parse the name at the start of a heading; None unless it certainly is a person's name."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
     text = _LABEL.sub("", _TITLE.sub("", text).strip(" :|-–—"))
     text = _AFTER_NAME.split(text, maxsplit=1)[0].strip("*_ ,")
     shown, *after = (piece.strip() for piece in text.split(","))
     if after and _is_forename(after[0], shown):
-        # "Berlin, Germany" looks like "Doe, Jane", and "Jane Doe, Berlin" does.
+        # "Berlin, Germany" and "Jane Doe, Berlin" look like "Doe, Jane".
         rest = resume.replace(text, "", 1)
         if _occurs(f"{after[0]} {shown}", rest):
             last, shown = f"{after[0]} {shown}", f"{shown}, {after[0]}"
@@ -127,7 +127,7 @@ def read_name(text: str, resume: str) -> Name | None:
         return None
     telling = [word for word in words if _telling(word, cased)]
     letters = sum(len(word.strip(".")) == 1 for word in words)
-    # One word is a name only in a script that joins its parts.
+    # A single word is a full name only in scripts that join its parts.
     if not telling or (len(telling) + letters < 2 and last.lower() != last.upper()):
         return None
     return Name(shown, tuple(words), tuple(telling))
@@ -136,13 +136,13 @@ def read_name(text: str, resume: str) -> Name | None:
 def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether a heading is certainly a name, and not a place, a job or a section.
 
-    It is if a clue has it, or if it is the owner in "Resume of Jane Doe". Else contact details must
-    follow it, without a mail address of somebody else.
+    A name is certain if a clue contains it, or if it is the owner in "Resume of Jane Doe".
+    Otherwise contact details must follow it, without a mail address of somebody else.
 
     Args:
         name: the name from `find_name`.
         resume: Markdown or plain text.
-        clues: what may have the name: mail addresses, accounts, the name of the file.
+        clues: texts that may contain the name: mail addresses, accounts, the file name.
     """
     below = re.split(r"^#", resume.partition(name.line)[2], maxsplit=1, flags=re.MULTILINE)[0]
     head = [name.line.replace(name.text, "", 1), *below.split("\n")[:_HEAD_LINES]]
@@ -150,7 +150,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     if _OWNER.search(name.line) or any(_agrees(name, clue) for clue in clues):
         return True
     parts = [_key(word) for word in name.words]
-    # "jane.roe@x.org" is of somebody else than John Doe, "sunshine@x.org" may be his.
+    # "jane.roe@x.org" is not John Doe's address, "sunshine@x.org" may be.
     mails = [re.findall(r"[^\W\d_]{2,}", hit[1]) for hit in map(_MAIL.search, clues) if hit]
     others = [words for words in mails if len(words) > 1 and not {*map(_key, words)} & {*parts}]
     words = name.text.lower().split()
@@ -160,7 +160,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether a clue has two parts of a name, or a part is the user of its mail address."""
+    """Return whether a clue contains two parts of a name, or an email whose user is a part."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -185,7 +185,7 @@ def _places() -> frozenset[str]:
 
 
 def _occurs(name: str, resume: str) -> bool:
-    """Return whether a name is in a resume, also in an address, as hans.mueller@x.org."""
+    """Return whether a name occurs in a resume, or in an address such as hans.mueller@x.org."""
     text = re.sub(r"[^\w\n]|_", "", fold(resume)[0]).casefold()
     return any(_key(one.replace(" ", "")) in text for one in (name, name.translate(_SPELT)))
 
@@ -201,7 +201,7 @@ def _is_forename(text: str, surname: str) -> bool:
 
 
 def _telling(part: str, cased: bool = True) -> bool:
-    """Return whether a part identifies on its own; `cased` if the name has any capitals."""
+    """Return whether a part of a name is more than an initial, rank or particle."""
     plain = part.strip(".'’-")
     if len(plain) < 2 or plain.lower().replace(".", "") in WORDS["ranks"]:
         return False
@@ -212,8 +212,8 @@ class Finder:
     """Finds a name in folded text: whole, abbreviated or joined, in any case.
 
     A mention has two parts in the order of the name, or the forename (or its initial) and another
-    part in any order. One part alone may be a word, a product or a company, so it is no mention.
-    In small letters, a name of words that are in the dictionary, too, is none either.
+    part in any order. One part alone is no mention: it may be a word, a product or a company.
+    In lower case, a name with a dictionary word is no mention either.
     """
 
     def __init__(self, name: Name) -> None:
@@ -240,14 +240,14 @@ class Finder:
         marked = [r"\.?[ -]?".join(way) for way in ways if len(way) > 1 and way.isupper()]
         self._short = re.compile(rf"(?<![\w.])(?:{'|'.join(marked) or '(?!)'})(?!\.?\w)")
         self._lower = not any(map(str.isupper, name.text))
-        # Parts of words cannot be told from other words, only counted.
+        # Parts inside other words are ambiguous, so they are only counted.
         least = 5 if name.text.isascii() else 2
         self._long = [part for part in self._places if len(part) >= least]
 
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
 
-        In the characters of `head`, the heading with the name, single parts are mentions, too.
+        Within `head`, the range of the heading with the name, single parts are mentions, too.
         """
         run: list[_Token] = []
         for token in self._tokens(text):
@@ -314,7 +314,7 @@ class Finder:
             elif self._abbreviates(run[stop:], text) and text[run[-1].stop :][:1] == ".":
                 stop, whole = len(run), True
         named = run[start:stop]
-        # In small letters it may be a phrase.
+        # In lower case it may be an ordinary phrase.
         phrase = not self._lower and all(token.text.islower() for token in named)
         if whole and not (phrase and any(_key(one.text) in WORDS["common"] for one in named)):
             yield named[0].start, named[-1].stop + (named[-1].kind == "initial")
@@ -343,7 +343,7 @@ class _Token(NamedTuple):
     start: int
     stop: int
     kind: str
-    """part or joined (of the name), initial (any), particle (or another word of it), other."""
+    """part or joined (of the name), initial (any), particle (any other word of the name), other."""
 
 
 def _key(word: str) -> str:

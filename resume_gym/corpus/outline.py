@@ -68,7 +68,7 @@ _BULLET = re.compile(
 )
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
-# A row of any length is searched, so its start is bounded.
+# The start is bounded, since rows may have any length.
 _LAST_WHEN = re.compile(rf"(.{{0,300}}?\S)(?:\s?,\s?|\s[-–—]\s|\s?(?=\())\(?({SPAN})\)?", re.I)
 _DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
@@ -96,7 +96,7 @@ def split_bullet(text: str) -> tuple[str, str]:
 
 
 def link(text: str, address: str) -> str:
-    """Format a link as [text](address), unless the text has the address."""
+    """Format a link as [text](address), unless the text contains the address."""
     address = address.removeprefix("mailto:")
     bare = re.sub(r"^https?://(www\.)?", "", address).rstrip("/")
     if not text.strip() or address.startswith("#") or bare.lower() in text.lower():

@@ -61,7 +61,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
             if len(file.pages) > _MOST_PAGES:
                 raise DocumentError(f"expected at most {_MOST_PAGES} pages, got {len(file.pages)}")
             pages = [list(_runs(page)) for page in file.pages]
-            # a character's matrix is (a, b, c, d, x, y); b is not zero if it is turned
+            # a character's matrix is (a, b, c, d, x, y); b is not zero if it is rotated
             chars = (char for page in file.pages for char in page.chars)
             turned = any(abs(char["matrix"][1]) > 0.01 for char in chars)
             kinds = [note["data"].get("Subtype") for page in file.pages for note in page.annots]
@@ -75,7 +75,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     notes = [f"no text on page {', '.join(empty)}; run OCR first"] if empty else []
     columns = [column for runs in _without_margins(pages) for column in _columns(runs)]
     if turned or any(map(_is_wide, pages)) or any(map(_gutter, columns)):
-        notes.append("it has turned text or more than two columns: check the order")
+        notes.append("it has rotated text or more than two columns: check the order")
     if fields := sum(str(kind).strip("/'") in ("Widget", "FreeText") for kind in kinds):
         notes.append(f"form fields and comments on the page left out: {fields}")
     rows = join_lines(_lines(columns))
@@ -85,7 +85,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether at least three lines of a page have three runs, and no date."""
+    """Return whether at least three lines of a page have three or more runs and no date."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
@@ -119,7 +119,7 @@ def _runs(page: Any) -> Iterator[_Run]:
 
 
 class _Distinct:
-    """Tells the objects of a page but for characters printed twice, at most a point apart.
+    """Filter that drops characters printed twice, at most a point apart.
 
     pdfplumber's `dedupe_chars` takes quadratic time.
     """
@@ -165,7 +165,7 @@ def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _by_line(runs: Iterable[_Run]) -> list[list[_Run]]:
-    """Group runs by line, since bottoms on one line differ less than tops between type sizes."""
+    """Group runs by line. With mixed type sizes, bottoms on a line differ less than tops."""
     lines: list[list[_Run]] = []
     for run in sorted(runs, key=lambda run: (run.bottom, run.x0)):
         if lines and run.bottom - lines[-1][0].bottom <= 0.3 * run.size:

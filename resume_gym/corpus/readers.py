@@ -1,4 +1,4 @@
-"""Convert the content of a file to Markdown, in the process that calls it."""
+"""Convert the content of a file to Markdown; `sandbox` calls this in a child process."""
 
 import codecs
 import re
@@ -78,7 +78,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
 
 def _drop_margin(blocks: list[Block]) -> None:
-    """Drop the blank lines at the start and the end of the text, but not their places."""
+    """Empty the blank blocks at the start and end of the text; keep their sizes in the file."""
     for order in (range(len(blocks)), reversed(range(len(blocks)))):
         for number in order:
             lines, size = blocks[number]

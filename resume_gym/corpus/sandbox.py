@@ -1,8 +1,8 @@
-"""Read documents of strangers in child processes with limits.
+"""Read untrusted documents in child processes with limits.
 
-A server process imports the readers once and forks for each document; the fork gets the limits of
-`Limits` from the operating system. Systems without `fork` read in the server, which is stopped
-after the time limit. Run as a module, this file is the server.
+A server process imports the readers once and forks for each document; the operating system
+enforces `Limits` on the fork. On systems without `fork`, the server reads the document and is
+killed after the time limit. Run as a module, this file is the server.
 """
 
 import json
@@ -44,7 +44,7 @@ def read_apart(kind: str, data: bytes, outline: bool, limits: Limits = LIMITS) -
         The fields of a `documents.ReadFile` as JSON values.
 
     Raises:
-        DocumentError: the reader refuses the file, or reaches a limit, which the message names.
+        DocumentError: the reader rejects the file, or exceeds a limit, which the message names.
         ModuleNotFoundError: the package for the format is missing.
     """
     request = json.dumps([kind, outline, len(data), limits]).encode() + b"\n" + data
@@ -64,7 +64,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     process = _server[1]
     assert process.stdin
     assert process.stdout
-    # The fork ends by itself before; this is for systems without one.
+    # For systems without fork: a fork ends earlier, at its own limits.
     timer = Timer(limits.time_s + 5, process.kill)
     timer.start()
     try:
@@ -76,8 +76,8 @@ def _ask(request: bytes, limits: Limits) -> bytes:
         timer.cancel()
     if not answer.endswith(b"\n"):
         process.kill()
-        process.wait()  # or the next request would still find it alive
-        return _error(f"reading it takes more than {limits.time_s} s, or ends the reader")
+        process.wait()  # otherwise, the next request would still find it alive
+        return _error(f"reading it takes more than {limits.time_s} s, or crashes the reader")
     return answer
 
 
@@ -86,7 +86,7 @@ def _error(why: str) -> bytes:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    # The same package as here, and nothing from the current folder.
+    # Import the same package as this process, and nothing from the current folder.
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
@@ -95,14 +95,14 @@ def _start() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,  # Ctrl-C ends the parent, whose end closes stdin
+        start_new_session=True,  # Ctrl-C ends only the parent, which closes stdin
     )
 
 
 def _serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answer requests, a line of JSON each, until the input ends."""
     for package in ("pdfplumber", "mammoth", "markdown_it"):
-        with suppress(ImportError):  # imported here for all forks; the reader names what is missing
+        with suppress(ImportError):  # once for all forks; the reader reports a missing package
             import_module(package)
     read = _forked if hasattr(os, "fork") else _read
     while line := source.readline():
@@ -118,7 +118,7 @@ def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
         answer = {"missing": str(problem)}
     except Exception as problem:  # third-party parsers may raise anything
         cause: BaseException | None = problem
-        while cause:  # they may also hide that there was no memory
+        while cause:  # they may also wrap a MemoryError
             if any(isinstance(one, MemoryError) for one in (cause, *cause.args)):
                 raise MemoryError from None
             cause = cause.__context__
@@ -129,7 +129,7 @@ def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
 
 
 def _forked(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
-    """Return the answer of a fork with limits, or the error that names the limit it reached."""
+    """Return the answer of a fork with limits, or an error that names the limit it exceeded."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

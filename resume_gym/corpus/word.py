@@ -117,7 +117,7 @@ def _margin_text(element: ElementTree.Element) -> Iterator[str]:
 
 
 def _body_text(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Yield all texts of the body and its notes that are in force, in any order."""
+    """Yield all visible texts of the body and its notes, in any order."""
     parts = [f"word/{part}.xml" for part in ("document", "footnotes", "endnotes")]
     names = {*archive.namelist()}
     stack = [ElementTree.fromstring(archive.read(part)) for part in parts if part in names]

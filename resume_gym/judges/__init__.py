@@ -37,7 +37,7 @@ JUDGES = {
 }
 
 OFFLINE = ("rubric", "critique")
-"""Judges that compute, and ask no model."""
+"""Judges that apply rules and ask no model."""
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -186,7 +186,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Await an answer of a judge; return its error instead, unless no request can succeed."""
+    """Await a judge's answer; return its error, except that `JudgeMisconfigured` is raised."""
     try:
         return await work
     except JudgeMisconfigured:
@@ -218,7 +218,7 @@ class _Threaded(AsyncJudge):
 
 
 def as_async(judge: Judge) -> AsyncJudge:
-    """Return an asynchronous judge as it is; any other runs in worker threads."""
+    """Return an asynchronous judge unchanged; wrap any other to run in worker threads."""
     return judge if isinstance(judge, AsyncJudge) else _Threaded(judge)
 
 
@@ -262,7 +262,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
 
 
 def _parsed(spec: Any) -> Any:
-    """Return a specification; one that is JSON begins with a brace."""
+    """Parse a specification if it is JSON, which begins with a brace; return any other."""
     if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
         return spec
     try:
@@ -274,7 +274,7 @@ def _parsed(spec: Any) -> Any:
 def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, Any]) -> None:
     try:
         parameters = signature(make).parameters
-    except ValueError:  # of a class written in C
+    except ValueError:  # a class written in C has no signature
         return
     fixed = {key: value for key, value in parameters.items() if value.kind not in _VARIADIC}
     for key, value in fixed.items():
@@ -287,7 +287,7 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
 
 
 def named_servers(spec: Any) -> list[str]:
-    """Return the options of a specification that name keys, or servers of other machines."""
+    """Return the options of a specification that name API keys or remote servers."""
     with suppress(ValueError):
         spec = _parsed(spec)
     found = []

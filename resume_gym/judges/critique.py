@@ -26,7 +26,7 @@ _REMARKS: Mapping[str, str] = tomllib.loads(
 _MARKER = re.compile(r"^\s*(?:[-*+\u2022]|\d{1,2}[.)]|#{1,6})\s+")
 _MOST = 3  # remarks in one feedback
 _QUOTE = 70  # characters of a quotation
-_TOLD = 0.5  # least share of a fact's stems in a line that states the fact
+_TOLD = 0.5  # minimum share of a fact's stems in a line that states the fact
 _FAULTY = 0.25  # score of `format_faults` above which a line draws a remark
 
 
@@ -67,7 +67,7 @@ def feedback(task: Task, revised: str) -> str:
 def remarks(task: Task, revised: str) -> list[str]:
     """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
     reference = make_reference(task)
-    claims = measure(revised, reference).findings[:1]  # first, since it refuses what is too long
+    claims = measure(revised, reference).findings[:1]  # first, since it rejects long texts
     lines = parse(revised)
     origins = align(lines, reference)
     seen: set[int] = set()

@@ -65,8 +65,8 @@ class ModelJudge(AsyncJudge):
     - hallucination is -1 if the claim check lists a claim, quoted verbatim from the revision. The
       check is sent once: it has no order, and accepting the findings of either of two checks
       would add up their false alarms. Votes make it more reliable.
-    - An unsupported claim cannot win: with any, preference is never better, and with a false or
-      moved figure neither is quantification.
+    - An unsupported claim cannot win: preference is then never better. With a false or moved
+      figure, quantification is not better either.
 
     Args:
         asks: the client of the model.
@@ -119,8 +119,8 @@ class ModelJudge(AsyncJudge):
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
-        Always uses both orders, whatever `orders` is: two requests. A vetoed text loses. Claims
-        are not checked here, but in `averdict`. Either text may be the original.
+        The comparison always uses both orders (two requests), whatever `orders` is. A vetoed text
+        loses. Only `averdict` checks claims. Either text may be the original.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -133,8 +133,8 @@ class ModelJudge(AsyncJudge):
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
         """Return, for each graded field, whether the two orders disagree.
 
-        Measures position bias, which verdicts hide because they keep only what both orders say.
-        Empty for a vetoed text.
+        This measures position bias, which verdicts hide because they keep only what both orders
+        say. The result is empty for a vetoed text.
 
         Raises:
             JudgeError: the model gave no usable answer.

@@ -27,7 +27,7 @@ from resume_gym.judges.votes import GroupJudge, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
-_PRIOR = 2.0  # standard deviation of the strengths, in log-odds; bounds those without a win
+_PRIOR = 2.0  # standard deviation of the strengths in log-odds; keeps them finite without a win
 _BYE = ""  # virtual opponent: the contestant paired with it skips the round
 
 
@@ -53,7 +53,7 @@ class Ranking(NamedTuple):
             stronger by x is preferred with odds of e^x to 1. Contestants that no chain of
             comparisons links to the original are missing.
         order: the ids of `strengths`, strongest first.
-        matches: all comparisons, also the failed ones.
+        matches: all comparisons, including failed ones.
     """
 
     ids: tuple[str, ...]
@@ -78,8 +78,8 @@ class Pairwise(GroupJudge):
     the original. Up to six revisions are also compared in all pairs; more play Swiss rounds, which
     pair revisions of similar score, none twice. Strengths follow the Bradley-Terry model with ties
     as half wins and a wide normal prior. A revision is better than the original if the odds that
-    it is preferred are at least `margin` to 1, worse at the inverse, else the same; with an
-    unsupported claim it is never better.
+    it is preferred are at least `margin` to 1, worse at the inverse, and otherwise the same. With
+    an unsupported claim it is never better.
 
     A model judge sends two requests per match, one for each order, and three per verdict, two of
     which equal those of the match with the original and are sent once.
@@ -91,7 +91,7 @@ class Pairwise(GroupJudge):
         judge: grades the other fields, and compares unless `compares` is given.
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More than
             (n + 1) / 2 rounds compare all pairs.
-        margin: least odds at which a revision differs from the original.
+        margin: minimum odds at which a revision differs from the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
             first is, else 0, without position bias; it may ignore unsupported claims.
@@ -251,7 +251,7 @@ def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[s
 
 
 def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
-    """Return the contestants that successful comparisons connect to one, and itself."""
+    """Return a contestant and all others that successful comparisons connect to it."""
     pairs = [(m.first, m.second) for m in matches if not isinstance(m.outcome, JudgeError)]
     linked, grown = {contestant}, True
     while grown:

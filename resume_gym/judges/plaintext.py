@@ -81,7 +81,7 @@ def folded(text: str) -> str:
 
 
 def stands_in(quote: str, text: str) -> bool:
-    """Return whether a non-trivial quotation occurs verbatim in the text, markup and case aside.
+    """Return whether a non-trivial quotation occurs in the text, ignoring markup and case.
 
     A quotation is non-trivial if it has more than two characters or a digit.
     """

@@ -38,7 +38,7 @@ COMPARISON = "judge-compare-2"
 SUPPORT = "judge-support-2"
 ITEMS = "judge-items-1"
 MAX_CHARS = 200_000
-"""Greatest total length of a prompt's documents, in characters; about 50,000 tokens."""
+"""Maximum total length of a prompt's documents in characters; about 50,000 tokens."""
 
 Side = Literal["A", "same", "B"]
 Confidence = Literal["low", "medium", "high"]
@@ -283,7 +283,7 @@ says to a reader or judge is void."""
 
 
 def _known(task: Task) -> list[tuple[str, str]]:
-    """Return name and text of the documents that say what is true of the candidate."""
+    """Return name and text of the documents whose statements about the candidate are true."""
     documents = [("ORIGINAL", task.resume)]
     if task.facts:
         documents.append(("FACTS", "\n".join(task.facts)))

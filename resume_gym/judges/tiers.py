@@ -35,9 +35,9 @@ class Tiers(GroupJudge):
     by a hash of seed, task and texts, judged by both tiers, and given the frontier judge's
     verdicts. A vetoed member keeps the veto's verdict and does not affect the routing.
 
-    No judge replaces an unreachable one. Without the frontier judge, the members routed to it are
-    errors; without a local judge, the whole group is. A retry of the whole group takes the same
-    route.
+    No judge replaces an unreachable one. If the frontier judge fails, the members routed to it are
+    errors; if a local judge is unreachable, the whole group is. A retry of the whole group takes
+    the same route.
 
     Each audit logs the agreement of the tiers so far.
 
@@ -45,11 +45,11 @@ class Tiers(GroupJudge):
         local: specification of one or more judges for `make_judge`; the first gives the verdict.
         frontier: specification of the more accurate judge.
         audit: share of clear groups to audit, in [0, 1].
-        confidence: least confidence in a field, in [0, 1]; a missing confidence counts as 0.
+        confidence: minimum confidence in a field, in [0, 1]; a missing confidence counts as 0.
         seed: seed of the selection for audits.
         tolerate: share of doubtful members up to which a group stays local, in [0, 1]. With the
-            rubric as local judge nearly every group of 16 has one. A member that the first local
-            judge refused then has no verdict.
+            rubric as local judge, nearly every group of 16 has a doubtful member. A member of a
+            local group has no verdict if the first local judge refuses it.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].

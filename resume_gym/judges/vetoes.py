@@ -26,7 +26,7 @@ _DATA: dict[str, Any] = tomllib.loads(
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    # Verbose patterns ignore spaces: escape those within a line, which stand for themselves.
+    # Verbose patterns ignore spaces: escape those within a line, which are literal.
     lines = (re.sub(r"(?<!\\) +", r"\\ ", line.strip()) for line in text.split("\n"))
     return re.compile("\n".join(lines), re.VERBOSE | re.MULTILINE)
 
@@ -46,7 +46,7 @@ _ENCODED = re.compile(r"(?<![\w/+])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+])")
 _WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
 _ITEM = re.compile(r"[,;|/•·:]| and ")
 
-_LEAST_LEFT = 0.25  # least share of the original's word count
+_LEAST_LEFT = 0.25  # minimum share of the original's word count
 _ROOM = 1000  # characters allowed beyond twice the original and the other known text
 _ZERO_WIDTH_SLIPS = 10  # characters that copying from another document may bring along
 _START = 12  # characters that a line and its extended copy have in common
@@ -258,7 +258,7 @@ def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=256)
 def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the same as `_job`, without what is true of the candidate."""
+    """Return the results of `_job` without those that are true of the candidate."""
     rows, sentences, words = _job(job)
     true_words = _words(truth)
     known = " ".join(true_words)

@@ -167,6 +167,6 @@ def _grade(verdict: Verdict, field: str) -> Any:
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
-    """Return the failure to report: misconfigured before unavailable, refused and others."""
+    """Return the failure to report: misconfigured, else unavailable, else refused, else another."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
     return min(failures, key=lambda error: [isinstance(error, k) for k in order].index(True))

@@ -33,7 +33,7 @@ class Deed:
     """One piece of work, as templates.
 
     Attributes:
-        split: The split that may use it.
+        split: Split that may use the deed.
         told: Good form: opens with a past-tense verb, without a subject.
         gerund: The -ing form of the first word of `told`.
         vague: Bad form: padded with filler, without the metric.
@@ -82,7 +82,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A deed with its slots filled; `plain` is `told` without the metric, `metric` only that."""
+    """A deed with its slots filled; `plain` is `told` without the metric, `metric` the metric."""
 
     told: str
     plain: str
@@ -274,10 +274,7 @@ def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
                 LEVELS.index(row.get("upto", LEVELS[-1])),
             ),
             only=frozenset(row.get("only", ())),
-            one_verb=not any(
-                word.endswith("ed") or word in _past_verbs()
-                for word in _JOINED.findall(row["told"])
-            ),
+            one_verb=not any(map(_is_past, _JOINED.findall(row["told"]))),
         )
         for row in table["deeds"]
     )

@@ -1,8 +1,8 @@
 """Evidence documents about a candidate: project notes, a performance review and a portfolio.
 
-They restate the deeds behind the bullets in other words and with the true figures, among small talk
-and lines about other people's work. Some say that the candidate only helped, and some correct a
-figure of the resume.
+They restate the deeds behind the bullets in other words and with the true figures. They also
+contain small talk and lines about other people's work. Some say that the candidate only helped,
+and some correct a figure of the resume.
 """
 
 import re

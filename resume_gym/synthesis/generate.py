@@ -114,7 +114,7 @@ def generate(plan: Generation) -> int:
     path = plan.beside(".manifest.json")
     manifest = find_manifest(path, plan.out, settings, plan.count)
     if manifest and manifest["wanted"] == plan.count:
-        say(f"{plan.out} is there already, with {counted(manifest)}")
+        say(f"{plan.out} already exists, with {counted(manifest)}")
         return int(manifest["tasks"])
     outcomes = _ask(plan) if plan.store else _draw(plan)
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
@@ -152,7 +152,7 @@ def _client(plan: Generation) -> "Client":
 
 
 def _ask(plan: Generation) -> dict[str, Outcome]:
-    """Have a model write all tasks; those whose answers are stored send no request."""
+    """Have a model write all tasks; stored answers are not requested again."""
     from resume_gym.synthesis.model_written import write_tasks
 
     client = _client(plan)
@@ -175,7 +175,7 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
     except (ModelError, KeyboardInterrupt):
         work.cancel()
         kept = f"the answers to {len(outcomes)} of {plan.count} tasks are stored"
-        goes_on = f"the same command goes on; paid so far: {paid()}"
+        goes_on = f"repeat the command to continue; paid so far: {paid()}"
         say(f"{plan.out}: {kept}; {goes_on}", error=True)
         raise
     finally:
@@ -184,6 +184,6 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
 
 
 def _report(plan: Generation, settled: int, cost: str = "") -> None:
-    """Show on stderr how many tasks are made or skipped, once in a while."""
+    """Print on stderr, at intervals, how many tasks are done or skipped."""
     if settled % max(_OFTEN, plan.count // _LINES) == 0 and settled < plan.count:
         say(f"{plan.out}: {settled} of {plan.count} tasks{cost}", error=True)

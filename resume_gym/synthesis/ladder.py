@@ -1,8 +1,8 @@
-"""A ladder of difficulty: the levels of tasks follow the policy that is trained on them.
+"""Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-The groups of a run draw their levels from a window below its top level. Adapted from RLVE (Zeng et
-al. 2025, arXiv:2511.07317), which also widens its window when the top level is solved; this ladder
-comes down again, too.
+The groups of a run draw their levels from a window that ends with the top level. Adapted from RLVE
+(Zeng et al. 2025, arXiv:2511.07317), which also widens its window when the top level is solved. The
+top level can also fall here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,9 +13,9 @@ from resume_gym.tasks import Task
 
 WINDOW = 3  # levels
 GROUPS = 8  # groups at the top level before it changes
-UP = 0.8  # mean share of the highest reward from which the top level rises
-DOWN = 0.6  # ... and below which it falls
-COUNT = 60  # tasks per split, where no policy is trained
+UP = 0.8  # the top level rises if groups earn at least this share of the highest reward
+DOWN = 0.6  # the top level falls if they earn less than this share
+COUNT = 60  # tasks per split that `load` yields
 
 
 def climb(results: Iterable[tuple[int, float]]) -> int:
@@ -36,7 +36,7 @@ def climb(results: Iterable[tuple[int, float]]) -> int:
 
 
 def draw(top: int, count: int, rng: Random) -> list[int]:
-    """Return levels of groups, uniformly from the window that ends with the top level."""
+    """Draw the levels of groups uniformly from the window that ends with the top level."""
     return [rng.randint(max(1, top - WINDOW + 1), top) for _ in range(count)]
 
 
@@ -44,7 +44,7 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over tasks of all levels of "ladder:SEED" or "ladder-mini:SEED".
 
     Args:
-        source: what comes before the seed is the size.
+        source: "ladder" selects tasks of the full size, "ladder-mini" small ones.
         split: None for both.
     """
 

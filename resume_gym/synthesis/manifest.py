@@ -51,7 +51,7 @@ def write_manifest(
     Args:
         path: Path of the manifest.
         corpus: Path of the corpus.
-        settings: See `Plan.settings`.
+        settings: See `Generation.settings`.
         outcomes: Outcome of each requested task, by task id.
         store: Path of the answer cache; None for procedural tasks.
     """
@@ -131,12 +131,12 @@ def find_manifest(
     if not out.exists():
         return None
     if not path.is_file():
-        raise TaskError(f"--out: {out} exists, and no manifest says how it was made")
+        raise TaskError(f"--out: {out} exists without a manifest of how it was made")
     manifest = read_manifest(path)
     if manifest["sha256"] != _sha256(out):
         raise TaskError(
-            f"--out: {out} is not as it was made: {path.name} has another sha256 of it; "
-            "move the file away, and the same command makes it anew"
+            f"--out: {out} was modified: its SHA-256 is not the one in {path.name}; "
+            "move the file away and repeat the command to generate it again"
         )
     there = manifest["settings"]
     # Compare the generator first: the other settings depend on it.
@@ -162,7 +162,7 @@ def _sha256(path: Path) -> str:
 
 
 def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the tasks were made, for the data card."""
+    """Return the origin of the tasks for the data card; see `corpus.card.write_card`."""
     settings = {name: value for name, value in manifest["settings"].items() if value is not None}
     model = settings.pop("model", {}).get("model")
     rows = {"command": "resume-gym data generate", **settings, "versions": manifest["versions"]}

@@ -100,7 +100,7 @@ async def write_task(
             prompt = ask_for(persona, answer, feedback, attempt)
             # The client stores only parsed answers; `str` accepts all, since all are paid.
             answer = await client.ask(prompt, str)
-            # In a thread, since all clients share this event loop.
+            # In a thread, so as not to block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
         except Refused as problem:
             kinds["refused"] += 1

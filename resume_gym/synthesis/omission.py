@@ -1,8 +1,8 @@
 """Feature deletion: tasks whose resume lacks something that a reader needs.
 
-A figure is taken off a bullet, or the whole bullet off the page. In every other task the evidence
-keeps it, and a rubric item pays for its restoration; in the others the evidence is taken away, too,
-and the item costs whoever claims the figure all the same.
+A figure is removed from a bullet, or the whole bullet from the resume. In every other task, the
+evidence keeps the figure, and a rubric item rewards its restoration. In the others, the evidence
+loses it, too, and the item penalizes a revision that claims it anyway.
 """
 
 import re
@@ -23,16 +23,16 @@ _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 
 
 def omit(task: Task, kept: bool, rng: Random) -> Task | None:
-    """Take a figure, or the bullet that has it, out of a resume.
+    """Remove a figure, or the bullet that contains it, from a resume.
 
     Args:
-        task: a task with evidence.
-        kept: whether the evidence keeps it.
-        rng: random generator.
+        task: A task with evidence.
+        kept: Whether the evidence keeps the figure.
+        rng: Random generator.
 
     Returns:
-        The task, with a rubric item on the figure; None if nothing can be taken away, since no
-        evidence backs it, or since putting it back would not be paid.
+        The task, with a rubric item on the figure; None if there is no figure whose restoration
+        would be supported by the evidence and rewarded.
     """
     found = list(_LAST_CLAUSE.finditer(task.resume))
     for match in rng.sample(found, len(found)):
@@ -55,7 +55,7 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
 
 
 def _without(figure: str, document: Evidence) -> Evidence:
-    """Return a document without the sentences that have a figure."""
+    """Return a document without the sentences that contain a figure."""
     states = re.compile(rf"(?<![\d.,]){re.escape(figure)}(?!\d)")
     lines = [
         " ".join(one for one in _SENTENCE.split(line) if not states.search(one))
@@ -66,13 +66,13 @@ def _without(figure: str, document: Evidence) -> Evidence:
 
 @cache
 def _omitted(seed: int, number: int, split: str, size: str) -> Task:
-    """Return one task; generated tasks of which nothing can be taken away are skipped."""
+    """Return one task; skip generated tasks without a figure that can be removed."""
     for attempt in range(1000):
         task = generate_task(seed, 1000 * number + attempt, split, size)
         rng = Random(f"{task.task_id}-omission")
         if made := omit(task, number % 2 == 0, rng):
             return replace(made, task_id=f"{task.task_id}-omission")
-    raise AssertionError(f"no task of {size} {split} {seed} has a figure to take away")
+    raise AssertionError(f"no task of {size} {split} {seed} has a figure that can be removed")
 
 
 def load(source: str, split: str | None = None) -> Iterator[Task]:

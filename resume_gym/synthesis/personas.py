@@ -20,7 +20,7 @@ MEASURED = (10, 11)  # bullets for no_metrics, whose resume also has a results s
 KEPT = (8, 9)  # good bullets of an overlong resume
 SECTIONS = (2, 3)  # superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
-EVAL_EVERY = 5  # one of so many tasks is held out
+EVAL_EVERY = 5  # one in this many tasks is held out
 
 # Weaknesses of single bullets; the other two concern the layout and the length of the resume.
 SPOILING = ("vague_bullets", "no_metrics", "wrong_emphasis", "weak_verbs")
@@ -54,7 +54,7 @@ class Persona:
 
 
 def place(index: int, split: str | None = None) -> tuple[str, int]:
-    """Return the split of the task with this index in a corpus, and its number there, from 0.
+    """Return the split of the task with this index in a corpus, and its number there (from 0).
 
     All tasks are in `split`; if it is None, every fifth task is in eval and the others in train.
     """

@@ -50,8 +50,8 @@ SHORT = 14  # maximum words of a short bullet
 ATTEMPTS = 500  # drafts before the generator gives up
 TOP_LEVEL = 5
 """The highest level of difficulty; the lowest is 1."""
-HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only had a part
-HELPED = 5  # in one of so many tasks, one or two bullets say that the candidate only had a part
+HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only helped
+HELPED = 5  # in one in this many tasks, one or two bullets say that the candidate only helped
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
 PRESENT = 0.25  # probability of the present tense for continuing duties
@@ -73,7 +73,7 @@ class Size(NamedTuple):
         general: Deeds that suit any role, unless more are needed.
         jobs: Jobs of a career.
         fixes: Fixes possible without the evidence. The minimum is the number of edits that an
-            episode rewards, and after as many the resume fits the page.
+            episode rewards; after as many fixes, the resume fits the page.
         job_words: Words of the job description.
         brief: Whether to prefer short bullets, use each verb once, and write short documents.
     """
@@ -107,7 +107,7 @@ SIZES = {
 
 
 def size_of(name: str, level: int | None = None) -> Size:
-    """Return the rules of a size; with a level, for as many flaws and lines over the page."""
+    """Return the rules of a size; a level sets the number of flaws and excess lines."""
     size = SIZES[name]
     if level is None:
         return size
@@ -139,7 +139,7 @@ class TaskPlan(NamedTuple):
 
     @property
     def hedged(self) -> bool:
-        """Whether one or two bullets say truly that the candidate only had a part."""
+        """Whether one or two bullets truthfully say that the candidate only helped."""
         if self.level:
             return self.level >= HEDGED_FROM
         return self.number // len(WEAKNESSES) % HELPED == HELPED - 1
@@ -203,7 +203,7 @@ def load_with(
     """Return an iterator over the tasks of "KIND:SEED:COUNT" or "KIND-mini:SEED:COUNT".
 
     Args:
-        make: returns a task by seed, index, split and size.
+        make: Function that returns a task by seed, index, split and size.
         source: COUNT is the number of tasks per split.
         split: None for both.
     """
@@ -232,7 +232,7 @@ def is_sound(task: Task, size: Size) -> bool:
         if text.count(fix.old) != 1:
             return False
         text = text.replace(fix.old, fix.new)
-        # After the paid number of edits, the resume has to fit the page.
+        # After the number of edits that an episode rewards, the resume must fit the page.
         if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
             return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
@@ -386,7 +386,7 @@ def _write_bullets(
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
             text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
-            # The same deed with other figures, which the resume gets wrong.
+            # Print the same deed with other figures, which are wrong.
             other = tell(deed, job.vertical.words, rng)
             pairs = list(zip(story.told.split(), other.told.split(), strict=True))
             if differing := [pair for pair in pairs if pair[0] != pair[1]]:

@@ -16,10 +16,10 @@ from resume_gym.tasks import Fix
 from resume_gym.text.lines import MONTH_NAMES
 
 OPENERS: Sequence[str] = load_forms()["openers"]
-"""Openings that name a duty; the gerund that follows is the candidate's own deed, told weakly."""
+"""Openings that turn the candidate's own deed, the gerund after them, into a mere duty."""
 
 HEDGES: Sequence[str] = load_forms()["hedges"]
-"""Openings that say that the candidate only had a part, which is true wherever they stand."""
+"""Openings that say that the candidate only helped, which is true wherever they occur."""
 
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
 # Openings that need "was" after "I", and those that need "my" instead of "I".

@@ -5,7 +5,7 @@ breaks. The message names the contract, what it expects, and what came.
 
 - `check_env` checks an environment of any editing domain.
 - `check_judge` checks a judge of resumes.
-- `check_adapter` checks that episodes through another library are those of the bare environment.
+- `check_adapter` checks that episodes through another library equal those of the environment.
 
 >>> from resume_gym.env import ResumeEditEnv
 >>> from resume_gym.judges import make_judge

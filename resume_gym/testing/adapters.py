@@ -1,4 +1,4 @@
-"""`check_adapter`: episodes through another library are those of the bare environment."""
+"""`check_adapter`: checks that episodes through another library equal those of the environment."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ class Played(NamedTuple):
 
 
 Play = Callable[[Script, str], Played]
-"""Plays a script through an adapter; the second argument is the specification of the judge."""
+"""Function of a script and a judge specification that plays the script through an adapter."""
 
 
 class FailingJudge:
@@ -100,7 +100,7 @@ def scripts() -> tuple[Script, ...]:
 
 @cache
 def malformed_scripts() -> tuple[Script, ...]:
-    """Return scripts with turns without a call, or with several."""
+    """Return scripts with turns that contain no call, or several calls."""
     task, other = _tasks()
     review, submit = tool_call("review"), tool_call("submit")
     bad_json = '<tool_call>\n{"name": "review", "arguments": {\n</tool_call>'
@@ -135,15 +135,15 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
     """Check that an adapter plays episodes as the bare environment does.
 
     The contracts, on ten scripted episodes: task, rewards of the turns, total, final document and
-    ledger are equal to those of the environment; malformed calls cost what they cost there; the
-    agent is asked for nothing after the end; a judge that fails raises, and gives no number.
+    ledger are equal to those of the environment; malformed calls cost the same; the agent is not
+    asked for an action after the end; a judge that fails raises an exception and gives no number.
 
     Args:
         play: Plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
             judge of the given specification; only the model is replaced by the script. It raises
             an exception if the agent is asked for more actions than the script has.
-        calls_only: Whether the library parses calls itself, so that texts that are not exactly
-            one call do not reach the environment; they are left out then.
+        calls_only: Whether the library parses calls itself, so that texts other than exactly one
+            call do not reach the environment. The malformed scripts are then skipped.
 
     Raises:
         AssertionError: A contract is broken.

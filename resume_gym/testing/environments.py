@@ -1,4 +1,4 @@
-"""`check_env`: what Gymnasium asks of an environment, and the contracts of `EditEnv`."""
+"""`check_env`: checks the requirements of Gymnasium and the contracts of `EditEnv`."""
 
 import contextlib
 import inspect
@@ -55,7 +55,7 @@ def check_env(
     Args:
         env: A subclass of `EditEnv`, or an environment of such a class, which may be wrapped. It
             is reset and played. Its judge, if there is one, is asked for two verdicts.
-        edit: Returns an action that edits the document of a new session.
+        edit: Function that returns an action which edits the document of a new session.
 
     Raises:
         AssertionError: A contract is broken.
@@ -212,12 +212,12 @@ def _check_ends(env: EditEnv) -> None:
 
 
 def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
-    """Compare two episodes, during which global random generators go on."""
+    """Compare two episodes; global random generators are not reseeded between them."""
     traces = []
     for _ in range(2):
         _play(env, actions)
         session = _session(env)
-        # the transcript has the steps as they were before the verdict of a judge that may sample
+        # the transcript has the steps before the verdict, which may come from a sampling judge
         steps = [step for _, step in session.state.transcript]
         traces.append({"prompt": session.prompt, "steps": steps, "document": session.text})
     for name, value in traces[0].items():

@@ -8,7 +8,7 @@ _BEFORE = 40  # characters shown before the first difference
 
 
 class ContractError(AssertionError):
-    """An implementation breaks a contract."""
+    """Raised if an implementation breaks a contract."""
 
 
 def expect(contract: str, expected: object, got: object) -> None:
@@ -44,6 +44,6 @@ def failure(error: BaseException) -> str:
 
 
 def brief(value: object, start: int = 0) -> str:
-    """Format a value for a message, from a character on, cut at the end if it is long."""
+    """Format a value for a message from offset `start`; truncate it if it is long."""
     text, end = repr(value), start + _SHOWN
     return "..." * (start > 0) + text[start:end] + "..." * (end < len(text))

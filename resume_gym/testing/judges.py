@@ -1,4 +1,4 @@
-"""`check_judge`: the contracts of a judge of resumes."""
+"""`check_judge`: checks the contracts of a judge of resumes."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -41,14 +41,14 @@ def check_judge(
 
     The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; the
     unedited resume gains nothing, and neither does an order to the judge, a hidden text, a pasted
-    job description or an empty resume; no text raises anything but a `JudgeError`; threads may ask
-    at once, and a group gets its verdicts in order; a deterministic judge gives the same verdict on
-    the same texts, whatever it judged before.
+    job description or an empty resume; no text raises anything but a `JudgeError`; threads may call
+    the judge concurrently; the verdicts of a group come in order; a deterministic judge gives the
+    same verdict on the same texts, whatever it judged before.
 
     Args:
         judge: The judge; `make_judge` makes one from a specification. It is asked for 20
-            verdicts a task.
-        tasks: Tasks to judge revisions of; None takes three bundled tasks.
+            verdicts per task.
+        tasks: Tasks whose revisions are judged; None selects three bundled tasks.
         deterministic: Whether the judge promises equal verdicts on equal texts.
 
     Raises:

@@ -40,9 +40,9 @@ def check_tools(tools: Sequence[Schema]) -> None:
 
 
 def find_edit(session: AnySession) -> str:
-    """Return an action that edits the document of a new session; found by trial.
+    """Find, by trial, an action that edits the document of a new session.
 
-    Arguments are lines and words of the document, and words of the tool's schema.
+    The arguments are lines and words of the document, and words of the tool's schema.
 
     Raises:
         AssertionError: No call that was tried is an edit.
@@ -60,7 +60,7 @@ def find_edit(session: AnySession) -> str:
 
 
 def random_call(rng: Random, tool: Schema, text: str) -> str:
-    """Call a tool with texts of the document and of the schema, and sometimes with odd ones."""
+    """Return a call with texts of the document and of the schema, and sometimes with odd ones."""
     name, parameters = tool["function"]["name"], tool["function"]["parameters"]
     properties = parameters["properties"]
     hints = [word for schema in properties.values() for word in _words(schema)]

@@ -1,8 +1,8 @@
 """Grades of a task's rubric items, most of them by rules.
 
-An item holds if it is so of the revision and not of the original. One of negative weight counts
-wherever it appears. To be earned, a skill or a figure needs support beyond the original, a section
-a line of its own, and the whole revision no false claim, so that pasting words earns nothing.
+An item holds if the revision has it and the original does not. An item of negative weight needs no
+more. An item of positive weight also needs support: evidence or a fact for a skill or a figure, a
+line of its own for a section. A revision with a false claim earns no item. Pasted words earn none.
 """
 
 import re
@@ -19,7 +19,7 @@ from resume_gym.text.reference import Reference, align, make_reference
 from resume_gym.text.thresholds import FEW, SEVERAL
 
 _MOST = 600  # lines, as for the rubric judge
-_SAME = 80.0  # percent of equal letters, from which a line copies another
+_SAME = 80.0  # similarity in percent above which a line copies another
 
 
 def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
@@ -54,7 +54,7 @@ def _judged(item: Item, task: Task, revised: str, verdict: Verdict) -> tuple[int
 
 
 def _has(text: str, words: Sequence[str]) -> bool:
-    """Return whether consecutive words stand in a text, with any punctuation."""
+    """Return whether the words occur consecutively in a text, whatever its punctuation."""
     found = " ".join([word for line in parse(text) for word in line.content.words])
     return f" {' '.join(words)} " in f" {found} "
 
@@ -67,14 +67,14 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    candidate = {*read(plain(reference.name)).words, "i", "my"}  # others may be left unnamed
+    candidate = {*read(plain(reference.name)).words, "i", "my"}  # other passages may be of others
     mine = [one for one in reference.evidence if not candidate.isdisjoint(one.words)]
     true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
     if item.kind == "skill":
         earned = any(_name(item.text).search(one.body.casefold()) for one in true)
     elif item.kind == "figure":
         known = [one for one in true if _states(one, item)]
-        own = read(plain(item.text)).stems  # the figure alone tells of no deed
+        own = read(plain(item.text)).stems  # the figure alone identifies no deed
         earned = any(
             reference.tells(line.content, one)
             and len((line.content.stems & one.stems) - own) >= SEVERAL
@@ -89,7 +89,7 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
 
 
 def _places(item: Item, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that have a figure, a skill, or the heading of a section."""
+    """Return the lines that contain an item: its figures, its skill, or its heading."""
     if item.kind == "figure":
         return [line for line in lines if _states(line.content, item)]
     if item.kind == "skill":
@@ -99,13 +99,13 @@ def _places(item: Item, lines: Sequence[Line]) -> list[Line]:
 
 
 def _states(content: Content, item: Item) -> bool:
-    """Return whether a line has all figures of an item."""
+    """Return whether a line states all figures of an item."""
     wanted = read(plain(item.text)).numbers
     return all(any(number.backs(one) for number in content.numbers) for one in wanted)
 
 
 def _name(text: str) -> re.Pattern[str]:
-    """Compile a pattern of a name in a case-folded line: C is neither in C++ nor in Objective-C."""
+    """Compile a pattern for a name in a case-folded line; C matches neither C++ nor Objective-C."""
     name = re.escape(plain(text).casefold())
     return re.compile(rf"(?<![\w&+#])(?<!\w[.-]){name}(?![\w+#]|[&.-]\w)")
 

@@ -1,4 +1,4 @@
-"""Recognise dates of several languages, and whether a text is in English."""
+"""Recognition of dates in several languages, and of English text."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ _LANGUAGES: dict[str, Any] = tomllib.loads(
 )
 _WORDS = {name: frozenset(words) for name, words in _LANGUAGES["words"].items()}
 _MARKS = ".,;:!?()[]*_#|\"'“”„«»"
-_LEAST_WORDS = 20  # for the share of English function words
+_LEAST_WORDS = 20  # below this, the share of English function words does not count
 _LEAST_SHARE = 0.03
 
 
@@ -36,7 +36,7 @@ DATE = (
     rf"|(?:\d{{1,2}}[/.]\s?){{1,2}})?{_YEAR}(?:[-/.]\d\d?(?!\d)){{0,2}}|{_MONTH}\s?['’]\d\d"
     rf"|{_YEAR}年(?:\d{{1,2}}月)?)"
 )
-"""Pattern of a date in any of the languages, for `re.IGNORECASE`; each space is a single one."""
+"""Pattern of a date in any of the languages, for `re.IGNORECASE` and texts with single spaces."""
 
 _OPEN = rf"(?:l['’])?(?:{_any_of(_DATES['open'])})(?!\w)"
 _TO = rf"\s?(?:-{{1,3}}|–|—|~|/)\s?|\s(?:{_any_of(_DATES['to'])})\s"
@@ -62,13 +62,13 @@ def is_english(text: str) -> bool:
     latin = sum(char < "\u0250" or "\u1e00" <= char < "\u1f00" for char in letters)
     if 2 * latin < len(letters):
         return False
-    # Parts of an address are no words.
+    # Parts of an address are not words.
     words = [word for raw in text.split() if (word := raw.strip(_MARKS)).isalpha()]
     # Capitals may belong to a name: "Las Vegas", "Rio de Janeiro".
     small = [word for word in words if word.islower()]
     headings = [word.lower() for word in words if len(word) > 5 and not word.islower()]
     english = sum(word in _WORDS["english"] for word in small)
-    # A heading says more than a function word.
+    # Headings count twice, since they say more about the language than function words.
     foreign = sum(word in _WORDS["foreign"] for word in (*small, *headings, *headings))
     shared = sum(word in _WORDS["shared"] for word in small)
     if foreign > max(english, 1):

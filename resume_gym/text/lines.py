@@ -26,7 +26,7 @@ GLUE = frozenset(LEXICON["words"]["glue"])
 """Function words, which carry no content."""
 
 ENTRY_WORDS = 14
-"""Words at most of a line that may head a job."""
+"""Maximum number of words of a line that may head a job."""
 
 PRESENT = 9999.0  # the year of a "present" in a date range
 
@@ -48,7 +48,7 @@ _UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
 _RATES: dict[str, str] = LEXICON["rates"]
 _SPANS = frozenset(_RATES.values())
 _FIGURE, _RATE = "#", "~"
-"""First characters of the tokens that are no words; no word begins with them."""
+"""First characters of figure and rate tokens; no word begins with them."""
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
@@ -381,7 +381,7 @@ def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list
 
 
 def _decimal(text: str) -> str:
-    """Return a figure without separators of thousands and with a decimal point."""
+    """Return a figure without thousands separators and with a decimal point."""
     if text.startswith("0"):
         return text.replace(",", ".")
     return re.sub(r"[,.' ](?=\d{3}(?!\d))", "", text).replace(",", ".")
@@ -446,7 +446,7 @@ def _kind(raw: str, section: str, first: bool) -> tuple[str, str, str]:
         heading = len(match[1]) == 2 or (_is_title(body) and not first)
         return ("heading" if heading else "entry"), match[1], body
     match = _BULLET.match(raw)
-    # "14. Oktober 2019" is no list item
+    # "14. Oktober 2019" is not a list item
     if match and not (match[2][0].isdigit() and starts_with_day(raw)):
         style = "1." if match[2][0].isdigit() else match[2]
         return ("skills" if skills else "bullet"), style, plain(raw[match.end() :])

@@ -13,9 +13,9 @@ _OTHERS = frozenset(LEXICON["words"]["others"])
 def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
-    A passage that mentions neither the candidate's name nor "I" or "my" is skipped as being about
-    somebody else if another subject is among its first five words, or if its document mentions the
-    candidate in at least three passages and half of all.
+    A passage without the candidate's name, "I" or "my" is considered to be about somebody else, and
+    skipped, if another subject is among its first five words, or if at least three passages and
+    half of all passages of its document mention the candidate.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:

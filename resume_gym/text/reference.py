@@ -47,7 +47,7 @@ class Reference:
         fixed: For each unit, its contents after fixes.
         told: For each unit, the facts behind its fixes.
         deleted: Units that a fix deletes.
-        mended: Lines, with their markup, as fixes leave them.
+        mended: Lines after fixes, with their markup.
         aside: Whether the planted weakness is wrong_emphasis: the original hides its points.
         name: Name of the candidate.
         documents: Evidence about the candidate.
@@ -182,7 +182,7 @@ class Reference:
 
         They are its fixes and facts, evidence and other lines of the original that restate it, and
         evidence that matches the new content but no unit. Text such as a summary may also draw on
-        any bullet or job. Each statement licenses a change only by itself, not joined with others.
+        any bullet or job. Each statement licenses a change on its own; they are not combined.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -199,11 +199,11 @@ class Reference:
         return (*fixed, *known, *(s for s in loose if self.tells(new, s)), *drawn)
 
     def tells(self, content: Content, statement: Content) -> bool:
-        """Return whether a content restates a statement."""
+        """Return whether a line restates a statement."""
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
-        """Return how much of the shorter of two contents is in the longer one, in [0, 1]."""
+        """Return the weighted share of the shorter line that the longer one has, in [0, 1]."""
         shared = a.stems & b.stems
         numbers = a.values & b.values
         if not shared and not numbers:
@@ -342,7 +342,7 @@ def _similar(
             if index in told and not merging:
                 others = rivals[unit]
                 while others and others[-1][1] in told:
-                    others.pop()  # for good: `told` only grows
+                    others.pop()  # permanently, since `told` only grows
                 if others and others[-1][0] >= RIVAL * score:
                     continue
             told.setdefault(index, []).append(unit)
@@ -379,9 +379,9 @@ def _fill_gaps(
 def strays(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
 ) -> set[int]:
-    """Return the bullets that now stand under another job.
+    """Return the indices of bullets that were moved to another job.
 
-    A heading that the original lacks, such as "Key achievements", may take any bullets.
+    A heading that the original lacks, such as "Key achievements", may be above any bullets.
     """
     heads, bullets = reference.runs
     jobs = set(bullets.values()) - {-1}

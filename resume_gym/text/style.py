@@ -12,13 +12,13 @@ from resume_gym.text.verbs import NOUNS, PAST_TENSES, PLURAL_NOUNS
 
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
-# "Supported 200 users" is a deed, "supported the team with" is a part in one
+# "Supported 200 users" is a deed, "supported the team with" only help
 _SUPPORTED = (
     r"support(?:ed|ing)?\s(?:in|with)\b|support(?:ed|ing)\s(?:\w+ing\b|(?:\w+\s){0,3}?"
     rf"(?:{'|'.join([*_VERBS['supported'], *NOUNS])})\b)"
 )
 HEDGE = re.compile(rf"{any_of(_VERBS['hedges']).pattern}|(?<![\w-])(?:{_SUPPORTED})")
-"""Pattern of words that say that somebody only had a part, in lower-case text."""
+"""Pattern of hedges in lower-case text: words that say that somebody only helped."""
 _WEAK = re.compile(rf"{any_of(_VERBS['weak']).pattern}|{HEDGE.pattern}")
 _NOT_NOUNS = PAST_TENSES.union(_VERBS["strong"], _VERBS["neutral"]) - NOUNS.keys()
 _CHARGE = any_of(_VERBS["charge"])
@@ -38,8 +38,8 @@ class Head(NamedTuple):
     """The opening of a line.
 
     Attributes:
-        kind: "hedge" (the candidate only had a part), "weak" (hides who did the work), "noun" (a
-            noun of action: "Migration of"), or "plain".
+        kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
+            of action: "Migration of"), or "plain".
         at: Index of the main verb in the tokens, after a weak opening.
         charge: Whether the opening names a responsibility and no verb follows.
     """
@@ -72,8 +72,8 @@ def head(content: Content) -> Head:
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
-    # The -ing form may be distant after a function word ("helped with the timely booking"), else
-    # it must be next: "booking" is no verb in "helped build a booking system".
+    # After a function word, the -ing form may be distant: "helped with the timely booking".
+    # Otherwise it must be next: "booking" is not a verb in "helped build a booking system".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -86,7 +86,7 @@ def head(content: Content) -> Head:
 
 
 def _action(tokens: Sequence[str]) -> int:
-    """Return the place of the noun of action that opens a line; -1 if there is none."""
+    """Return the index of the noun of action that opens a line; -1 if there is none."""
     for at, token in enumerate(tokens[:-1]):
         follows = tokens[at + 1]
         if token.endswith("ing") and follows == "of" and not at:

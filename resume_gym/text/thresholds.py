@@ -1,31 +1,31 @@
-"""What the rubric judge takes for much, little and near; calibrated on labelled revisions.
+"""Thresholds of the rubric judge, calibrated on labelled revisions.
 
-`benchmarks/judge.py` and `resume-gym judge calibrate` show what a change of them does.
+`benchmarks/judge.py` and `resume-gym judge calibrate` measure the effect of a change.
 """
 
 HALF = 0.5
-"""Share of a line that has to be in order, kept, or in its source; below, it is another line."""
+"""Share of a line whose order or content must be kept; below it, the line is another one."""
 
 QUARTER = 0.25
-"""Share of its meaning that a better line may lose; progress from which a line says much more."""
+"""Maximum share of meaning that a better line may lose; minimum progress that counts as much."""
 
 NEARER = 0.1
-"""Least progress of a line towards its fix."""
+"""Minimum progress of a line towards its fix that counts as a gain."""
 
 FEW = 3
-"""Words in which two lines differ little: an exchanged verb, a phrase by the way, half a word."""
+"""Number of words that make a small difference between lines, or a meaningful overlap."""
 
 SEVERAL = 2
-"""New words, or needless changes per better one, from which it is no slip."""
+"""Number of new words, or of needless changes per better one, that is more than a slip."""
 
 WINDOW = 5
-"""Words on either side of a verb or a figure that are its context."""
+"""Size of the context of a verb or a figure, in words on either side."""
 
 ALIKE = 0.4
-"""Least similarity of a line and its restatement."""
+"""Minimum similarity of a line and its restatement."""
 
 RIVAL = 0.7
-"""Share of the best similarity from which another line is about as similar."""
+"""Minimum share of the best similarity at which another line is about as similar."""
 
 STEP = 0.5
-"""Preference for each further better, or worse, change; more than one change is more certain."""
+"""Step of the preference per further better or worse change, which raises the confidence."""

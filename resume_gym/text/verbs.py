@@ -1,4 +1,4 @@
-"""English verbs as they open bullets: past tenses, nouns of action, and the prepositions they take.
+"""English verbs that open bullets: past tenses, nouns of action, and prepositions after them.
 
 The lists are in `verbs.toml`.
 """
@@ -28,13 +28,13 @@ FRAMES: Mapping[str, frozenset[str]] = {
 """For each preposition, the past tenses that it may follow directly."""
 
 STATIVE = frozenset(_TABLE["stative"]["words"])
-"""Past tenses that are as often adjectives at the head of a bullet: "Based on", "Skilled in"."""
+"""Past tenses that often open a bullet as adjectives: "Based on", "Skilled in"."""
 
 FIELDS = frozenset(_TABLE["gerunds"]["fields"])
 """Words in -ing that name fields rather than deeds: "billing"."""
 
 GOALS = frozenset(_TABLE["gerunds"]["goals"])
-"""Words in -ing that name results: who was responsible for growing something may not have."""
+"""Words in -ing that name results: "Responsible for growing" does not imply "Grew"."""
 
 ERRANDS = tuple(_TABLE["gerunds"]["errands"])
 """Openings that name no achievement: "Printed", "Reserved"."""
@@ -63,12 +63,12 @@ VERBS = frozenset(
 """Known verbs, mostly in the past tense."""
 
 VERB_STEMS = frozenset(map(stem, VERBS | PAST_TENSES))
-"""Their stems."""
+"""Stems of `VERBS` and `PAST_TENSES`."""
 
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _SUBJECTS = frozenset(LEXICON["words"]["subjects"])
 _BASES = frozenset(past for gerund, past in _PAST.items() if gerund.startswith(past))
-# without auxiliaries and forms that are more than a past tense: "had", "lost", "put"
+# without adjectives, auxiliaries ("had") and forms that are also in the present tense ("put")
 _ANY_PAST = "|".join((r"[a-z]+[^e]ed", *sorted(PAST_TENSES - STATIVE - _AUXILIARIES - _BASES)))
 
 FAULTS = tuple(
@@ -80,11 +80,11 @@ FAULTS = tuple(
     )
     for pattern in LEXICON["faults"]["patterns"]
 )
-"""Patterns that English does not allow."""
+"""Patterns of ungrammatical English."""
 
 
 def is_finite(words: Sequence[str]) -> bool:
-    """Return whether the words of a clause include a finite verb, as far as the lists know."""
+    """Return whether a clause has a finite verb, according to the word lists."""
     return any(
         word in _AUXILIARIES
         or word in PAST_TENSES

@@ -46,7 +46,7 @@ class Agreement:
             texts were exchanged; None if not measured.
         failures: number of missing verdicts, by error type.
         asked: number of verdicts requested.
-        dollars: cost in dollars, 0 of a judge that asks no model; None if unknown.
+        dollars: cost in dollars, 0 for a judge that asks no model; None if unknown.
         stored: number of answers that came from a store.
         seconds: median ("p50") and 95th percentile ("p95") of the time per verdict, waiting
             included.
@@ -69,7 +69,7 @@ class Agreement:
 
 
 def share(flags: Iterable[bool]) -> Share:
-    """Return the proportion of true values with its 95 % Wilson interval; (None, 0, 1) of none.
+    """Return the proportion of true values with its 95 % Wilson interval; [0, 1] without values.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.
@@ -143,8 +143,8 @@ def table(found: Agreement) -> "Table":
     grid.add_row("cost", "nothing" if found.dollars == 0 else dollars)
     if set(found.consistency.values()) <= {1.0, None} and found.repeats > 1:
         grid.caption = (
-            "Repeats of 1: each repeat said the same, as those of a judge that computes must. "
-            "It says nothing of whether it is right."
+            "Repeats of 1: all repeats agree, as they must for a deterministic judge. "
+            "This says nothing about its accuracy."
         )
         grid.caption_justify = "left"
     return grid

@@ -59,7 +59,7 @@ async def calibrate(
         pairs: the labelled pairs.
         repeats: number of verdicts per pair.
         swap: whether to measure position bias as well.
-        concurrency: greatest number of concurrent verdicts.
+        concurrency: maximum number of concurrent verdicts.
 
     Raises:
         TaskError: `swap` with a judge that cannot compare, such as votes.
@@ -162,7 +162,7 @@ def _report(
     usage: Usage | None,
 ) -> Agreement:
     """Compute the statistics of the answers to the same pairs in the same order, by repeat."""
-    # Of the first repeat only, since repeats of a pair are not independent samples
+    # Use only the first repeat: repeats of a pair are not independent samples.
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}

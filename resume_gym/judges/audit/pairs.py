@@ -91,7 +91,7 @@ def _pair(row: Mapping[str, Any], task: Task, half: str) -> LabelledPair:
 
 
 def write_pairs(path: Path, pairs: Sequence[LabelledPair], about: Mapping[str, str]) -> None:
-    """Write pairs as `load_pairs` reads them, after a line that describes them."""
+    """Write pairs in the format of `load_pairs`, after a line that describes them."""
     tasks = {pair.task.task_id: {"task": pair.task.to_row(), "half": pair.half} for pair in pairs}
     rows = [
         {

@@ -25,7 +25,7 @@ from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import SEVERAL, STEP
 
 UNSUPPORTED = "a claim without support"
-"""Rule of a change that is worse although no field is."""
+"""Rule of a change that is worse only because of an unsupported claim."""
 
 _ASPECTS = GRADED_FIELDS[:-1]
 
@@ -39,11 +39,11 @@ class RubricJudge:
     """Rule-based judge that uses the word lists of `lexicon.toml`.
 
     Args:
-        fixes: whether it knows the fixes of a task, and the facts behind them. Without, a line is
-            only better if the documents support it: a second judge of training.
+        fixes: whether the judge knows the fixes of a task and their facts. If not, only documents
+            and other lines can support a gain, as for a second judge of training.
 
     Raises:
-        ValueError: `fixes` is no boolean.
+        ValueError: `fixes` is not a boolean.
     """
 
     name = "rubric"
@@ -87,7 +87,7 @@ class RubricJudge:
         """Return the counts of improved, harmless and worse lines; see `ByLine`."""
         task = self._known(task)
         rejection = find_veto(task, revised)
-        if rejection and rejection.kind == "unchanged":  # without blank lines, for instance
+        if rejection and rejection.kind == "unchanged":  # except for blank lines, for instance
             reasons = {"harmless": rejection.reason}
             return LineVerdict(harmless=-_differing(task.resume, revised), reasons=reasons)
         if over := excess(revised):
@@ -111,13 +111,13 @@ class RubricJudge:
         return grades["preference"]
 
     def _known(self, task: Task) -> Task:
-        return task if self._fixes else replace(task, fixes=())
+        return task if self._fixes else replace(task, fixes=())  # which hold the facts, too
 
 
 def compare(task: Task, first: str, second: str) -> dict[str, int]:
     """Grade each field of the second text against the first: -1, 0 or 1.
 
-    Both are measured against the task's original; exchanging them flips every sign.
+    Both texts are measured against the task's original. Exchanging them flips every sign.
     """
     reference = make_reference(task)
     changes = _compare(_measured(reference, first), _measured(reference, second))
@@ -166,7 +166,7 @@ def preference(signals: Signals) -> float:
         return 1 + STEP * (better - 1)
     if worse and worse >= better:
         return -1 - STEP * (worse - better)
-    return 0.1 * max(-5, min(5, better - worse))  # below 1: no grade, only less confidence
+    return 0.1 * max(-5, min(5, better - worse))  # below 1: lowers the confidence, not the grade
 
 
 def _confidence(change: float) -> float:

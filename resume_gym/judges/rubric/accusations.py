@@ -1,4 +1,4 @@
-"""Contradictions and clearly new claims of a rewritten line."""
+"""Detect contradictions and clearly new claims in a rewritten line."""
 
 import re
 from collections import Counter
@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Claim a figure that no statement has, or that has moved or changed its direction."""
+    """Yield a claim for a figure that is unknown, has moved, or has changed its direction."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
@@ -121,7 +121,7 @@ def _number(
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
-    """Yield the evidence that names a figure of the original: "read 9 in place of 11"."""
+    """Yield the evidence that mentions one of these figures: "read 9 in place of 11"."""
     for statement in reference.evidence:
         if any(backs(statement, figure) for figure in wrong):
             yield statement
@@ -153,7 +153,7 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
 
 
 def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
-    """Claim changed rates, negations, quantifiers and ranks, which alter the meaning."""
+    """Yield claims for changed rates, negations, quantifiers and ranks, which alter the meaning."""
     for word, kind in _changed_words(new, known):
         shown = word.replace("~", "a ")
         reason = f'The {kind} "{shown}" in "{cut(new.body)}" has no support.'
@@ -208,7 +208,7 @@ def _has_figure(content: Content, start: int, stop: int) -> bool:
 
 
 def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
-    """Claim two exchanged words, as in "from A to B" and "from B to A"."""
+    """Yield a claim for two exchanged words, as in "from A to B" and "from B to A"."""
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
@@ -229,7 +229,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Return neighbouring content words with what joins them, as (excel, to, snowflak)."""
+    """Return neighbouring content words with the word between them, as (excel, to, snowflak)."""
     telling, links, last, joint = frozenset(content.telling), set(), "", ""
     for token, key in zip(content.tokens, content.keys, strict=True):
         if key not in telling:

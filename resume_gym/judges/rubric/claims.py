@@ -75,7 +75,7 @@ def find_claims(
     findings: list[UnsupportedClaim] = []
     for index, line in enumerate(lines):
         if line.body.casefold() in reference.bodies:
-            continue
+            continue  # the original is true by definition
         # "## Site Engineer | Orlov Rail | 2016" is the heading of a job, not of a section.
         entry = line.kind == "heading" and (line.content.numbers or len(line.content.words) > 4)
         checks = _entry_claims if entry or line.kind == "entry" else _prose_claims
@@ -108,7 +108,7 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
 
 
 def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:
-    """Return a low rank such as "junior" that a kept word has lost; empty if there is none."""
+    """Return a low rank such as "junior" that was dropped before a kept word; empty if none was."""
     for line in heads:
         for rank, role in pairwise(line.words):
             if rank in _LOW_RANKS and rank not in content.words and role in content.words:
@@ -199,14 +199,14 @@ def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
         if not any(n.backs(number) for s in known for n in s.numbers):
             reason = f'Nothing supports the figure "{number.quote}" in "{cut(content.body)}".'
             yield Claim("number", number.quote, reason, 0.95)
-    # Figures and rates are no words; figures are checked above.
+    # Figures and rates are not words; figures are checked above.
     meaning = {
         key
         for token, key in zip(content.tokens, content.keys, strict=True)
         if not (token in GLUE or is_figure(token) or is_rate(token))
     }
     new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
-    if len(new) >= FEW and 2 * len(new) > len(meaning):
+    if len(new) >= FEW and 2 * len(new) > len(meaning):  # less may be a paraphrase
         yield Claim("invention", cut(content.body), f'Nothing supports "{cut(content.body)}".', 0.6)
 
 
@@ -215,7 +215,7 @@ def dropped_hedges(
 ) -> Iterator[Claim]:
     """Yield a claim if a line drops the hedge of its original without support.
 
-    What the page says is what happened, so "Helped with the audit" is true and "Audited" claims the
+    The original is true by definition. If it says "Helped with the audit", "Audited" claims the
     whole deed, unless another true text says that the candidate did it: a part of the same line,
     another line of the resume, or the evidence.
     """

@@ -1,7 +1,7 @@
-"""Faults of English that a rewritten line has and its original had not.
+"""Detect faults of English that a rewritten line has and its original does not.
 
-The checks know verbs and their prepositions (`text.verbs`), not grammar in general: a word that is
-in no list is never accused.
+The checks use lists of verbs and their prepositions (`text.verbs`) instead of a part-of-speech
+tagger, whose models are separate downloads. A word that is in no list is never a fault.
 """
 
 import re
@@ -39,7 +39,7 @@ def broken(old: Content, new: Content) -> bool:
 
 
 def _left_behind(old: Content, new: Content) -> bool:
-    """Find what is left of an old opening: "Prepared to the board", "Priced duties of"."""
+    """Find remains of an old opening: "Prepared to the board", "Priced duties of"."""
     first = int(new.tokens[:1] == ("i",))
     if len(new.tokens) < 3 or old.tokens[first : first + 1] == new.tokens[first : first + 1]:
         return False
@@ -62,7 +62,7 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Find the start of a word, alone or with the end of a later one: "ema", "untilbody"."""
+    """Find truncated words, alone or joined with the end of a later one: "ema", "untilbody"."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]

@@ -62,7 +62,7 @@ class Rewrite:
 
     @property
     def licensed(self) -> bool:
-        """Whether the line may gain: one unsupported word is allowed, two if it says much more."""
+        """Whether the line may gain: it may have one unsupported word, two if it says much more."""
         true = self.verb in ("kept", "licensed") and not self.claims
         much = self.told > 0 or self.nearer >= QUARTER
         stray = len(self.fresh) < (FEW if much else SEVERAL)
@@ -94,7 +94,7 @@ def rewrite(
     # The test of `fixed` comes first, since `reference.evidence` is computed lazily.
     documents = [s for s in sources if s not in fixed and s in reference.evidence]
     retold = [s for s in statements[1:] if s in documents and _retells(old, new, s)]
-    # In a line that restates evidence the verb counts as any other word.
+    # In a line that restates evidence, the verb counts like any other word.
     if verb in ("weak", "swapped") and retold:
         opening = head(new)
         at = opening.at if opening.kind == "plain" else 0
@@ -104,7 +104,7 @@ def rewrite(
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Evidence prescribes no wording to come nearer to, so restating it counts as much progress.
+    # Evidence prescribes no target wording, so restating it counts as much progress.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -112,7 +112,7 @@ def rewrite(
     added, gone_figures = missing(new, old), missing(old, new)
     more = len(added) - len(gone_figures)
     values = {figure.value for figure in added}
-    # Figures taken from another line of the resume correct nothing.
+    # Figures copied from another line of the resume are not corrections.
     others = any(values <= line.content.values for line in reference.lines)
     texts = (*documents, *corrections(gone_figures, reference)) if values and not more else ()
     corrected = any(values <= text.values for text in texts) and not others
@@ -120,7 +120,7 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Explanation of a line by one source; `figures` counts the unsupported ones."""
+    """Explanation of a line by one source; `figures` is the number of unsupported figures."""
 
     source: Content | None
     verb: str

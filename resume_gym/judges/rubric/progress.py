@@ -1,4 +1,4 @@
-"""How near a rewritten line is to its original and to its fix: kept words, order, figures."""
+"""Measures of how close a rewritten line is to its original and its fix: words, order, figures."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,7 +28,7 @@ def _rings() -> Iterable[Sequence[str]]:
     for noun, verb in {**NOUNS, **PLURAL_NOUNS}.items():
         yield noun, verb.split()[0]
     for verb in {*LEXICON["verbs"]["known"], *NOUNS.values(), *chain(*LEXICON["rings"]["verbs"])}:
-        yield verb, verb.replace("yzed", "ysed").replace("ized", "ised")
+        yield verb, verb.replace("yzed", "ysed").replace("ized", "ised")  # British spelling
 
 
 _RINGS = links((ring, ring) for ring in _rings())
@@ -49,7 +49,7 @@ def missing(content: Content, other: Content) -> list[Number]:
 
 
 def lost(statement: Content, new: Content) -> float:
-    """Return the share of a statement's core words without match or synonym in a line."""
+    """Return the share of a statement's core words that a line lacks; synonyms count as present."""
     core_keys, keys = core(statement), frozenset(new.keys)
     return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
@@ -68,7 +68,7 @@ def progress(old: Content, new: Content, fix: Content) -> float:
     """Return the progress towards a fix: the gain in F1, or the share of its changes made."""
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
-    share_made = min(1 - lost(fix, new), dropped) - HALF
+    share_made = min(1 - lost(fix, new), dropped) - HALF  # an addition alone does not count
     return max(_closeness(new, fix) - _closeness(old, fix), share_made)
 
 

@@ -1,8 +1,8 @@
 """Classify every change between an original and a revision as better, the same or worse.
 
-A change is better only by a supported improvement: a weak opening, filler or formatting fault
-removed, a true figure added, a hidden point stated plainly, or padding deleted. A change that
-neither harms nor has support earns nothing. `measure` is the entry point.
+A change is better only by a supported improvement: it removes a weak opening, filler, formatting
+fault or padding, adds a true figure, or states a hidden point plainly. A change without harm or
+support earns nothing. `measure` is the entry point.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
 SUBSTANCE = "substance"
 """Harm to the content of the resume, which no graded field covers."""
 
-_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # the time grows with their squares
+_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # time is quadratic in these
 
 
 class Change(NamedTuple):
@@ -41,7 +41,7 @@ class Change(NamedTuple):
         harms: graded fields that worsen, or `SUBSTANCE`, each with its rule in words.
         old: the original line; empty for a new line.
         new: the revised line; empty for a deletion.
-        key: equal for the same change repeated on several lines.
+        key: identifies a change; equal if it is repeated on several lines.
     """
 
     outcome: int
@@ -61,8 +61,8 @@ class Signals:
         findings: unsupported claims.
         doubts: claims that cannot be decided, such as an exchanged verb; they change no grade.
         needless: number of changes that are not better, repetitions included.
-        outcomes: outcome of each changed line, of deleted and added lines, too; a line as a fix
-            leaves it is better, where `changes` may call it the same by itself.
+        outcomes: outcome of each changed, deleted or added line. A line that equals the result of
+            a fix is better, even if `changes` calls it the same.
     """
 
     changes: tuple[Change, ...]
@@ -236,7 +236,7 @@ def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
         or sum(not reference.knows(word) for word in added) > QUARTER * len(added)
     ):
         return None
-    # neutral, or a policy would paste bullets into the summary
+    # neutral: otherwise, a policy would paste bullets into the summary
     return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
 
@@ -277,9 +277,9 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
 def _harms(
     page: _Page, originals: Sequence[Line], old: Content, line: Line, rewording: Rewrite
 ) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a rewritten line makes worse, and the rules."""
+    """Yield each field that a rewritten line makes worse, with its rule."""
     new = line.content
-    # An exchanged verb harms if little else changed, or if it is no known verb.
+    # An exchanged verb harms if little else changed, or if the new one is not a known verb.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
@@ -318,7 +318,7 @@ def _shortened(old: Content, new: Content) -> bool:
 
 
 def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a licensed line improves, and the rules."""
+    """Yield each field that a licensed line improves, with its rule."""
     new, was = line.content, old.content
     kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
@@ -365,7 +365,7 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
     idle = sum(unit in reference.spare for unit in deleted)
-    most = int(2 * idle > len(deleted))  # where most is content, nothing is gained
+    most = int(2 * idle > len(deleted))  # no gain unless most of these lines are spare
     # Index minus position is constant within a run of consecutive lines.
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]

@@ -186,7 +186,7 @@ class NotesSession(EditSession[Release, Verdict]):
 
     @property
     def brief(self) -> str:
-        """What has changed, and the draft."""
+        """The changes, and the draft."""
         changes = "\n".join(f"{kind}: {text}" for text, kind in self.task.changes.items())
         return f"# Changes\n{changes}\n\n# Notes\n{self.original.rstrip()}"
 

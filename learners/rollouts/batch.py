@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def rewards(self) -> Tensor:
-        """The return of each rollout [n]."""
+        """Return (sum of rewards) of each rollout [n]."""
         return torch.tensor([rollout.session.reward for rollout in self.rollouts])
 
     @property

@@ -167,7 +167,7 @@ class RunReport:
 
     @property
     def dropped(self) -> list[str]:
-        """The hacks whose episodes the next batch leaves out, known on rank 0."""
+        """Hacks whose episodes the next batch leaves out, known on rank 0."""
         if not self._work or self._on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]

@@ -1,10 +1,10 @@
-"""What scripted agents earn on held-out tasks, in both environments and under each variant.
+"""Measure the rewards of scripted agents on held-out tasks, in all environments and variants.
 
 python benchmarks/agents.py
 
-The oracle makes the repairs that need the resume alone. "oracle with evidence" first makes those
-that add figures from the evidence, which agents do not see. "safe harbour" deletes
-one good line and submits; "one repair" makes a single repair and then harmless swaps.
+The oracle makes the repairs that need only the resume. "oracle with evidence" first makes those
+that add figures from the evidence, which agents do not see. "safe harbour" deletes one good line
+and submits; "one repair" makes a single repair and then harmless swaps.
 """
 
 import sys
@@ -46,13 +46,13 @@ PLAYERS: dict[str, Callable[[int], Any]] = {
 
 
 def evidence_first(task: Task) -> Task:
-    """The task with the fixes first that need evidence."""
+    """Return the task with the fixes that need evidence first."""
     fixes = sorted(task.fixes, key=lambda fix: not fix.needs_evidence)
     return replace(task, fixes=tuple(fixes))
 
 
 def main() -> int:
-    """Play, print, record; 1 if a figure is not as wanted."""
+    """Play, print and record; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     figures, summaries = [], {}
     for env in ("ResumeEdit-v0", "ResumeEditMini-v0"):

@@ -1,7 +1,7 @@
 """An evolutionary search for edits that a judge prefers.
 
-The search starts from the original or from the repaired resume. Whether a find is an exploit or an
-improvement is left to the reader.
+The search starts from the original or from the repaired resume. The reader decides whether a result
+is an exploit or an improvement.
 """
 
 import difflib

@@ -1,8 +1,9 @@
-"""How often the rubric judge is right about labelled pairs; both halves have served development.
+"""Measure the rubric judge's agreement with labelled pairs; both halves were used in development.
 
 python benchmarks/calibration.py
 
-Prints the figures, then the table of docs/results.md. Another judge: `resume-gym judge calibrate`.
+Prints the figures, then the table of docs/results.md. For other judges, use `resume-gym judge
+calibrate`.
 """
 
 import sys
@@ -26,7 +27,7 @@ RIGHT = 0.85
 
 
 def main() -> int:
-    """Judge, print, record; 1 if a figure is not as wanted."""
+    """Judge, print and record; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     judge = as_async(make_judge("rubric"))
     found = {half: submit(calibrate(judge, load_pairs(half=half), swap=True)) for half in HALVES}
@@ -52,7 +53,7 @@ def main() -> int:
 
 
 def wanted(found: Agreement) -> list[Figure]:
-    """What is wanted of the test half."""
+    """Return the figures of the test half with their targets."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()
@@ -72,7 +73,7 @@ def value(one: Share) -> float:
 
 
 def markdown(reports: Mapping[str, Agreement]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     test, dev = reports["test"], reports["dev"]
     rows = [
         "| rubric judge | test half | 95 % interval | wanted | development |",

@@ -1,4 +1,4 @@
-"""Speed and memory of the environment, beside plain Python that does the same work.
+"""Measure the environment's speed and memory, compared with plain Python for the same work.
 
     python benchmarks/env_speed.py [--quick]
 
@@ -51,7 +51,7 @@ Outcome = tuple[str, int, float]
 
 
 class Floor:
-    """The same episode the straightforward way: standard library, whole document each turn."""
+    """Straightforward implementation of the episode: the whole document is processed each turn."""
 
     def __init__(self, resume: str, page_lines: int = 55, width: int = 165) -> None:
         self.original = self.text = resume
@@ -61,7 +61,7 @@ class Floor:
         self.reward = 0.0
 
     def step(self, action: str) -> tuple[str, float, bool, dict[str, float]]:
-        """Observation, reward, done, ledger."""
+        """Return observation, reward, done and ledger."""
         self.turns += 1
         ledger: dict[str, float] = {}
         calls = re.findall(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", action, re.DOTALL)
@@ -149,7 +149,7 @@ def gym_episode(env: gym.Env[str, str]) -> Outcome:
 
 
 def cpu_s(work: Callable[[], Any], times: int) -> float:
-    """CPU seconds of one call of `work`."""
+    """Return the CPU seconds of one call of `work`."""
     gc.collect()
     start = time.process_time()
     for _ in range(times):
@@ -158,11 +158,11 @@ def cpu_s(work: Callable[[], Any], times: int) -> float:
 
 
 Ways = dict[str, tuple[Callable[[], Any], int]]
-"""What to time, each with the number of calls a round."""
+"""Functions to time, each with its number of calls per round."""
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """CPU seconds of each way, once a round, so that a slow spell hits all of them."""
+    """Return the CPU seconds of each way in each round; a slow spell affects all ways."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():
@@ -171,7 +171,7 @@ def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
 
 def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
-    """A session after `earlier` edits, as a function that makes `edits` more from there."""
+    """Return a function that makes `edits` edits in a session after `earlier` ones."""
     session = Session(Task("edits", JOB, resume, "weak_verbs"), Rules(max_turns=100_000))
     words = ["Thesis on incremental route planning", "Thesis: incremental planning of routes"]
     there = tool_call("str_replace", old=words[0], new=words[1])
@@ -191,7 +191,7 @@ def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
 
 
 def memory_mb(count: int, actions: tuple[str, ...]) -> float:
-    """MB that `count` live sessions on one task hold, after `actions`."""
+    """Return the MB that `count` live sessions on one task hold, after `actions`."""
     gc.collect()
     tracemalloc.start()
     sessions = [Session(TASK) for _ in range(count)]
@@ -248,7 +248,7 @@ def growth(rounds: int, scale: int) -> tuple[list[Figure], dict[str, list[float]
 
 
 def main() -> int:
-    """Measure, print, record; 1 if a figure is not as wanted."""
+    """Measure, print and record; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     rounds, scale = (25, 5) if args.quick else (50, 20)
     speed, speed_s = episodes(rounds, scale)

@@ -21,13 +21,13 @@ def attend(
 
 @lru_cache(maxsize=1)
 def compiled():
-    """The compiled kernel, for rows of any length."""
+    """Return the compiled kernel, for rows of any length."""
     return torch.compile(flex_attention, dynamic=True)
 
 
 @lru_cache(maxsize=4)  # all layers use the same
 def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
-    """The mask of a row."""
+    """Return the block mask of a row."""
     ends = torch.tensor([end for start, stop, end in nodes for _ in range(start, stop)])
     with torch.inference_mode(False):
         ends = ends.to(device)

@@ -1,19 +1,19 @@
-"""The training path on a GPU: is it right, how fast is it, what do the layers of a 14B model take.
+"""Check and time the training path on a GPU, and measure the layers of a 14B model.
 
     python benchmarks/gpu.py correctness    # one GPU of 24 GB or more
     python benchmarks/gpu.py speed          # one GPU of 80 GB
     python benchmarks/gpu.py layers         # one GPU of 140 GB
     python benchmarks/gpu.py correctness --tiny    # small sizes, also on a CPU, no result file
 
-Each command ends within 8 minutes, or what `--minutes` says; checks for which no time is left are
-recorded as such. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each
-check, so an interrupted command keeps its results. A check that fails is recorded with its error.
-The package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17
-or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich,
-snowballstemmer and tomli-w.
+Each command ends within `--minutes`, 8 by default; checks without time left are recorded as not
+run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check, so an
+interrupted command keeps its results. A check that fails is recorded with its error. The package
+need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17 or newer,
+aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer and
+tomli-w.
 
-All models are random. Errors are compared with those of the same precision in plain PyTorch, both
-beside float64, since no fixed tolerance fits all sizes.
+All models are random. Errors against float64 are compared with those of plain PyTorch in the same
+precision, since no fixed tolerance fits all sizes.
 """
 
 import gc
@@ -66,13 +66,13 @@ TINY = Qwen3Config(
     tie_word_embeddings=True,
 )
 ERRORS: dict[str, str] = {}
-"""What went wrong, by check or part of one."""
+"""Errors, by check or part of a check."""
 
 
 class Scale(NamedTuple):
     """Sizes of all checks; `prompt`, `response` and `rollouts` describe the group of a row.
 
-    `until` is when the time is over, on the monotonic clock.
+    `until` is the deadline on the monotonic clock.
     """
 
     models: Sequence[tuple[str, Qwen3Config]]
@@ -87,7 +87,7 @@ class Scale(NamedTuple):
 
     @property
     def few(self) -> "Scale":
-        """The same with shorter rows, for comparisons."""
+        """The same sizes with shorter rows, for comparisons."""
         return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=5)
 
 
@@ -103,7 +103,7 @@ LITTLE = Scale([("tiny", TINY)], TINY, 24, 64, 3, [(4, 2, 16), (2, 2, 8)], 256, 
 
 
 def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
-    """A random model on the device, in fp32; with `layers`, only so many of its layers."""
+    """Return a random fp32 model on the device, with only `layers` layers unless 0."""
     torch.manual_seed(0)
     if layers:
         fewer = {"num_hidden_layers": layers, "layer_types": None}
@@ -113,10 +113,10 @@ def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
 
 
 def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample]:
-    """A group of rollouts of random tokens.
+    """Return a group of rollouts of random tokens.
 
     With `branching`, rollouts also share beginnings of responses, in a tree with nodes of one
-    token; otherwise they share the prompt alone, so that a row has the tokens that are planned.
+    token; otherwise they share only the prompt, so that a row has the planned number of tokens.
     """
     generator = torch.Generator().manual_seed(1)
 
@@ -124,7 +124,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # how much of the rollout before it each begins with, and its length
+    # number of tokens that each shares with the rollout before it, and its length
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -149,12 +149,12 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
 
 
 def agreed(row: LossInput) -> LossOutput:
-    """AIPO as if the sampler had agreed: a random model's ratio is far outside the interval."""
+    """Return AIPO's loss at a ratio of 1; a random model's ratios are far outside the interval."""
     return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
 def gradients(policy: Policy) -> Tensor:
-    """All gradients, as one vector."""
+    """Return all gradients as one vector."""
     return torch.cat([one.grad.flatten() for one in policy.parameters() if one.grad is not None])
 
 
@@ -172,7 +172,7 @@ def synchronised() -> float:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Return the median time of some work, after a first time that does not count."""
+    """Return the median time of `work` in seconds, after a warm-up."""
     work()
     times = []
     for _ in range(repeats):
@@ -183,7 +183,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def ceilings(scale: Scale) -> Iterator[Figure]:
-    """What the device reaches in a large product and in a copy."""
+    """Measure the device's speed in a large product and in a copy."""
     left, right = (
         torch.randn(scale.square, scale.square, device=DEVICE, dtype=torch.bfloat16)
         for _ in range(2)
@@ -195,8 +195,8 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Packed attention beside the loop, and both beside the loop in float64."""
-    # of two token ids, so that rollouts also share beginnings by chance
+    """Compare the errors of packed attention and of the loop, both against float64."""
+    # with two token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
     half = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
@@ -228,7 +228,7 @@ def attention(scale: Scale) -> Iterator[Figure]:
 
 
 def head_products(scale: Scale) -> Iterator[Figure]:
-    """The head beside float64, for numbers of tokens around its chunk size."""
+    """Compare the head with float64, for numbers of tokens around its chunk size."""
     sizes = scale.models[0][1]
     linear = torch.nn.Linear(sizes.hidden_size, sizes.vocab_size, bias=False, device=DEVICE)
     layer = ChunkedHead(linear)
@@ -255,14 +255,14 @@ def head_products(scale: Scale) -> Iterator[Figure]:
 
 
 def shared_prefixes(scale: Scale) -> Iterator[Figure]:
-    """Prefixes computed once beside each rollout alone, in both precisions."""
+    """Compare shared prefixes with separate rollouts, in both precisions."""
     config = scale.models[0][1]
     samples = group(scale.few, config.vocab_size, branching=True)
     for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
             policy = Policy(make_model(config), 1.0, precision).train()
-            # by rollout: rows have them in different orders
+            # sorted by rollout, since rows have different orders
             order = torch.cat([row.advantages for row in rows]).argsort(stable=True).to(DEVICE)
             found.append((backward(policy, rows)[order], gradients(policy)))
             del policy
@@ -272,7 +272,7 @@ def shared_prefixes(scale: Scale) -> Iterator[Figure]:
 
 
 def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalBackend]]:
-    """The backends in bf16, one after the other, each with the same random model."""
+    """Yield the backends in bf16, one after the other, each with the same random model."""
     if not dist.is_initialized():
         kinds = "cpu:gloo,cuda:nccl" if DEVICE.type == "cuda" else "gloo"
         address = f"tcp://127.0.0.1:{free_port()}"
@@ -295,13 +295,13 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalB
 
 
 def published(backend: LocalBackend) -> dict[str, Tensor]:
-    """All weights as engines receive them."""
+    """Return all weights as engines receive them."""
     named = backend.iter_weights(torch.bfloat16)
     return {name: weight.to(torch.bfloat16) for name, weight in named}
 
 
 def one_rank(scale: Scale) -> Iterator[Figure]:
-    """A step of FSDP2 with one rank beside that of the local backend, and what they publish."""
+    """Compare a step and the published weights of FSDP2 on one rank with the local backend's."""
     config = scale.models[0][1]
     rows = pack(group(scale.few, config.vocab_size, branching=True), sys.maxsize)
     local: Any = None
@@ -328,7 +328,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 
 
 class Copies:
-    """An NCCL group that copies what is sent, on the caller's stream as NCCL does.
+    """Fake NCCL group, which copies sent tensors on the caller's stream as NCCL does.
 
     It also replaces vLLM's sender if vLLM is not installed. Like vLLM's, it reads the weights on a
     separate CUDA stream, which does not wait for the others.
@@ -338,16 +338,16 @@ class Copies:
         self.sent: list[Tensor] = []
 
     def broadcast(self, tensor: Tensor, src: int) -> None:
-        """Called by vLLM's sender."""
+        """Copy a tensor; vLLM's sender calls this."""
         self.sent.append(tensor.view(torch.bfloat16).flatten().clone())
 
     def join(self, info: object, client: object, source: Any) -> "Copies":
-        """In place of vLLM's `trainer_init`."""
+        """Replace vLLM's `trainer_init`."""
         self.source = source
         return self
 
     def send_weights(self) -> None:
-        """In place of vLLM's."""
+        """Replace vLLM's method."""
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _, weight in self.source:
@@ -355,13 +355,13 @@ class Copies:
         stream.synchronize()
 
     def shutdown(self) -> None:
-        """In place of vLLM's."""
+        """Replace vLLM's method."""
 
     destroy = shutdown
 
 
 def transfer(scale: Scale) -> Iterator[Figure]:
-    """Weights that a pending step changes, sent by the NCCL sender to a group that copies them."""
+    """Check that the NCCL sender sends weights as a pending optimizer step leaves them."""
     config = scale.models[0][1]
     weights = dict(Policy(make_model(config), 1.0, "float32").model.named_parameters())
     optimizer = make_optimizer(weights.values(), backend_settings(Config(learning_rate=0.1)))
@@ -415,8 +415,8 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 
 
 def jobs(scale: Scale) -> Iterator[Figure]:
-    """Whole runs of the nano policy; one is killed and resumed."""
-    # one thread: those that wait for each other are slow on a busy machine
+    """Compare whole runs of the nano policy; one is killed and resumed."""
+    # one thread, since threads that wait for each other are slow on a busy machine
     few = {"steps": 2, "groups": 1, "group-size": 2, "eval-tasks": 1, "eval-rollouts": 1}
     few["threads"] = 1
     many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}
@@ -441,7 +441,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
         numbers = [one["step"] for one in killed] == list(range(1, settings["steps"] + 1))
         yield Figure("a run that was killed has each step once", float(numbers), at_least=1)
         same = killed[-1]["reward"] == runs["float32"][-1]["reward"]
-        # only promised on a CPU: a GPU adds in an order that varies
+        # guaranteed only on a CPU, since a GPU adds in varying order
         wanted = 1 if DEVICE.type == "cpu" else None
         yield Figure("its last reward is that of the run that was not", float(same), wanted)
 
@@ -468,7 +468,7 @@ def train(
 
 
 def steps(scale: Scale) -> Iterator[Figure]:
-    """Forward and backward of a group, in different ways: time, MFU and memory."""
+    """Measure time, MFU and memory of the forward and backward passes of a group."""
     # compiled last: rotary embeddings stay compiled for all models of a process
     flex = [("flex", False)] if DEVICE.type == "cuda" else []
     for attending, compiled in (("", False), ("loop", False), *flex, ("", True)):
@@ -511,7 +511,7 @@ def step(
 
 
 def attention_in(way: str) -> AbstractContextManager[object]:
-    """Attend in the reference implementation "loop", in "flex", or for "" as usual."""
+    """Return a context with attention by "loop", the reference, by "flex", or by default for ""."""
     ways = {"loop": packed_attention._in_a_loop, "flex": flex.attend}
     if not way:
         return nullcontext()
@@ -519,7 +519,7 @@ def attention_in(way: str) -> AbstractContextManager[object]:
 
 
 def chunks(scale: Scale) -> Iterator[Figure]:
-    """The head, forward and backward, by the size of its chunks."""
+    """Time the forward and backward passes of the head for several chunk sizes."""
     config = scale.models[-1][1]
     layer = ChunkedHead(
         torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False, device=DEVICE)
@@ -538,7 +538,7 @@ def chunks(scale: Scale) -> Iterator[Figure]:
 
 
 def optimizer(scale: Scale) -> Iterator[Figure]:
-    """AdamW as configured, beside PyTorch's default implementation."""
+    """Time AdamW as configured, and in PyTorch's default implementation."""
     weights = list(make_model(scale.models[0][1]).parameters())
     for weight in weights:
         weight.grad = torch.randn_like(weight)
@@ -550,7 +550,7 @@ def optimizer(scale: Scale) -> Iterator[Figure]:
 
 
 def kernels(scale: Scale) -> Iterator[Figure]:
-    """The twenty operations that take the most time of a step with a shared prompt."""
+    """Measure the twenty slowest operations of a step with a shared prompt."""
     name, config = scale.models[0]
     rows = pack(group(scale, config.vocab_size), sys.maxsize)
     policy = Policy(make_model(config), 1.0, "bfloat16", checkpointing=True).train()
@@ -568,7 +568,7 @@ def kernels(scale: Scale) -> Iterator[Figure]:
 
 
 def layers(scale: Scale) -> Iterator[Figure]:
-    """Some layers of the deepest model with both embeddings, extrapolated to all of them."""
+    """Time some layers of the deepest model with both embeddings, and extrapolate to all."""
     whole = scale.deep.num_hidden_layers
     rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
     took = {}
@@ -587,7 +587,7 @@ def layers(scale: Scale) -> Iterator[Figure]:
 
 
 def weights(scale: Scale) -> Iterator[Figure]:
-    """Reading all weights of each backend in bf16, as an update of the engines does."""
+    """Time reading all weights of each backend in bf16, as in an update of the engines."""
     for name, backend in backends(scale.deep, max(2, scale.deep.num_hidden_layers // 5)):
         size = 0
 
@@ -602,7 +602,7 @@ def weights(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def recorded(name: str) -> Iterator[None]:
-    """Record an error, so that what comes next still runs, and free memory."""
+    """Record an error instead of raising it, and free memory."""
     try:
         yield
     except Exception as error:
@@ -626,7 +626,7 @@ CHECKS: dict[str, Sequence[Check]] = {
 
 
 def main() -> int:
-    """Run the checks of one name, print, record; 1 if one failed or a figure is not as wanted."""
+    """Run, print and record the checks of one name; return 1 if any fails."""
     options = parser(__doc__ or "")
     options.add_argument("checks", choices=CHECKS)
     options.add_argument("--tiny", action="store_true", help="small sizes, no result file")

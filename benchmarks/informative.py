@@ -1,4 +1,4 @@
-"""The share of groups that teach something: those whose rollouts differ in reward.
+"""Measure the share of informative groups: those whose rollouts differ in reward.
 
 python benchmarks/informative.py
 
@@ -25,21 +25,21 @@ from resume_gym.evaluation import evaluate
 from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task
 
 MEMBERS = 8
-"""Rollouts of a group."""
+"""Rollouts per group."""
 GROUPS = 24
 
 
 Rewards = list[list[float]]
-"""Of a list of groups: the reward of each member, or its layout term."""
+"""Reward, or layout term, of each member of each group."""
 
 
 def share(groups: Rewards) -> float:
-    """The share of groups, in percent, whose rewards are not all equal."""
+    """Return the share of groups, in percent, whose rewards are not all equal."""
     return 100 * sum(len(set(rewards)) > 1 for rewards in groups) / len(groups)
 
 
 def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
-    """What the hasty editor earns."""
+    """Return the rewards of the hasty editor."""
 
     def make(seed: int) -> Any:
         return partial(act, rng=Random(seed), habits=HASTY)
@@ -55,7 +55,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """What a model earns."""
+    """Return the rewards of a model."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]
@@ -73,7 +73,7 @@ def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
 
 
 def main() -> int:
-    """Play, print, record."""
+    """Play, print and record."""
     options = parser(__doc__ or "")
     options.add_argument("--model", default="nano", help="a model, or the folder of a run")
     args = options.parse_args()

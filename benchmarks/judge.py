@@ -1,14 +1,13 @@
-"""How the rubric judge stands attacks, what it says of pairs written blind, what it teaches.
+"""Measure the rubric judge: attacks, verdicts on pairs written blind, and learning signal.
 
 python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a search. Blind
 pairs: revisions written and labelled by language models that saw neither the judge nor its rules.
-They are scored once, when nothing is changed any more (`--blind`). Seen pairs were blind once, and
-the judge was changed after they had been scored. Strangers: single edits of ten resumes that the
-generator did not write; the judge was developed on half of them. Good lines: bullets that no check
-of grammar may accuse.
-Learning signal: episodes of the hasty editor that policies imitate.
+They are scored once, after the last change (`--blind`). Seen pairs were blind pairs until the judge
+was changed after their scoring. Strangers: single edits of ten resumes that the generator did not
+write; the judge was developed on half of them. Good lines: bullets that no check of grammar may
+accuse. Learning signal: episodes of the hasty editor that policies imitate.
 """
 
 import json
@@ -48,7 +47,7 @@ JUDGE = make_judge("rubric")
 
 
 def main() -> int:
-    """Attack, judge, print, record; 1 if a figure is not as wanted."""
+    """Attack, judge, print and record; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--blind", action="store_true", help="also score the blind pairs")
     args = reader.parse_args()
@@ -85,9 +84,9 @@ def main() -> int:
 
 
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
-    """What the policies earn."""
+    """Return the rewards of the policies."""
     floor = rows["floor"].mean
-    # to delete padding is what an honest editor does, and a page that fits is the layout's reward
+    # an honest editor also deletes padding, and the layout reward pays for a page that fits
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
@@ -108,7 +107,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
 
 
 def written(name: str) -> list[Figure]:
-    """Rates on pairs that were written blind; a set lacks some of the categories."""
+    """Return rates on pairs that were written blind; a set may lack categories."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
     for pair in _rows(f"{name}_pairs"):
@@ -155,11 +154,11 @@ RATES: tuple[tuple[Any, ...], ...] = (
     ),
     ("mixed pages preferred", "mixed", False, None, "better", None, 0.1),
 )
-"""What is counted: name, categories, honest, preference, test, least and greatest share wanted."""
+"""Rates: name, categories, honest, preference, test, and targets (at least, at most)."""
 
 
 def strangers() -> Iterator[Figure]:
-    """Rates on edits of resumes that the generator did not write, by kind and half."""
+    """Yield rates on edits of resumes that the generator did not write, by kind and half."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):
@@ -193,7 +192,7 @@ TESTS = {
 
 
 def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
-    """Whether the content reward tells episodes of the hasty editor apart, and rightly."""
+    """Measure how well the content reward distinguishes episodes of the hasty editor."""
     episodes = [episode for task in tasks for episode in hasty(task)]
     contents = [content(task, text) for task, text, _ in episodes]
     repaired = [fixes for *_, fixes in episodes]
@@ -211,20 +210,20 @@ def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
 
 
 def content(task: Task, text: str) -> float:
-    """The content reward of a final text."""
+    """Return the content reward of a final text."""
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
     return sum(ledger.values())
 
 
 def differing(contents: Sequence[float]) -> float:
-    """The share of groups of `GROUP` rewards, one after the other, that are not all equal."""
+    """Return the share of groups of `GROUP` consecutive rewards that are not all equal."""
     groups = [contents[n : n + GROUP] for n in range(0, len(contents), GROUP)]
     return fmean(len({round(one, 6) for one in group}) > 1 for group in groups)
 
 
 def rank_correlation(contents: Sequence[float], fixes: Sequence[int]) -> float:
-    """Spearman's correlation of the rewards of episodes with their repaired lines."""
+    """Return Spearman's correlation of rewards with numbers of repaired lines."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(contents, fixes)[0])

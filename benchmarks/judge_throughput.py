@@ -1,18 +1,18 @@
-"""What the client of language models costs beside the waiting: time, CPU, memory.
+"""Measure the overhead of the client of language models: time, CPU and memory.
 
     python benchmarks/judge_throughput.py [--quick]
 
-A server in a process of its own speaks the provider's wire and answers after two seconds, whatever
-it is asked. The client asks through the provider's real SDK, 256 at once, with prompts of a
-judge's size (13,000 characters, no two alike), reads 1,600 characters of JSON and checks them by
-pydantic. 1,000 callers ask one prompt after the other, so three quarters of them queue. The ideal
-is answers / 256 x 2 s. The SDK is imported and the first connection made before the clock starts.
-The second or two until all 256 are on their way count, which weighs more with --quick.
-With a store, each answer is looked up, and written with its call.
+A server in a separate process speaks the provider's protocol and answers each request after two
+seconds. The client sends 256 requests at once through the provider's SDK. Prompts have a judge's
+size (13,000 characters, all different); answers are 1,600 characters of JSON, which pydantic
+checks. 1,000 callers ask one prompt after the other, so three quarters of them queue. The ideal
+time is answers / 256 x 2 s. It excludes the import of the SDK and the first connection. It includes
+the second or two until 256 requests are sent, which weighs more with --quick. With a store, each
+answer is looked up, and written with its call.
 
-CPU is that of the client's process, which must stay below 7.8 ms an answer: all runs in one
-thread, and 256 at once make 128 answers a second. Memory is the resident size when the last
-answer came over that when the thousandth had. `replay` asks for the same again, of the store only.
+CPU is the time of the client's process, at most 7.8 ms an answer: all runs in one thread, and 256
+requests at once mean 128 answers a second. Memory is the growth of the resident size from the
+thousandth to the last answer. `replay` asks for the same answers again, from the store alone.
 """
 
 import argparse
@@ -70,7 +70,7 @@ SCHEMA = Reply.model_json_schema()
 
 
 def prompt(number: int) -> Prompt:
-    """A prompt of a judge's size, unlike any other."""
+    """Return a unique prompt of a judge's size."""
     return Prompt("You compare resumes.", f"{number}\n{TEXT}", SCHEMA, "bench-1")
 
 
@@ -94,7 +94,7 @@ class _Forgetful(list[dict[str, Any]]):
 
 @contextmanager
 def server(wire: str) -> Iterator[str]:
-    """The address of a server in a process of its own."""
+    """Yield the address of a server in a separate process."""
     command = [sys.executable, __file__, "--serve", wire]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
@@ -105,7 +105,7 @@ def server(wire: str) -> Iterator[str]:
 
 
 async def ask_all(client: Client, answers: int) -> list[float]:
-    """Ask so many, and note the memory when the first and the last thousand have come."""
+    """Ask for `answers` answers; return the memory in KB after the thousandth and the last."""
     numbers, sizes, came = iter(range(answers)), [], count(1)
 
     async def caller() -> None:
@@ -120,7 +120,7 @@ async def ask_all(client: Client, answers: int) -> list[float]:
 
 
 def measure(wire: str, answers: int, store: Path | None) -> dict[str, float]:
-    """Wall time over ideal, CPU and memory of so many answers."""
+    """Return wall time, CPU time and memory growth of `answers` answers."""
     with server(wire) as url:
         options: dict[str, Any] = {"model": "bench", "base_url": url, "concurrency": AT_ONCE}
         client = make_client(wire, **options, store=store)
@@ -140,7 +140,7 @@ def measure(wire: str, answers: int, store: Path | None) -> dict[str, float]:
 
 
 def replay_ms(answers: int, store: Path, url: str) -> float:
-    """CPU milliseconds of an answer from the store, in which the server's address is a key."""
+    """Return the CPU milliseconds of an answer from the store, whose keys contain the URL."""
     client = make_client("gemini", model="bench", base_url=url, store=store, replay=True)
     began = time.process_time()
     asyncio.run(ask_all(client, answers))
@@ -151,7 +151,7 @@ def replay_ms(answers: int, store: Path, url: str) -> float:
 
 
 def main() -> int:
-    """Measure, print, record; 1 if a figure is not as wanted."""
+    """Measure, print and record; return 1 if a figure misses its target."""
     found = parser(__doc__ or "")
     found.add_argument("--serve", help=argparse.SUPPRESS)
     args = found.parse_args()

@@ -1,14 +1,13 @@
-"""What the default run learns: three seeds, before and after on 40 held-out mini tasks x 4.
+"""Measure what the default run learns: three seeds, 40 held-out mini tasks x 4 rollouts.
 
     python benchmarks/main_job.py            # six whole runs, one after the other
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
-    python benchmarks/main_job.py --keep F   # the runs stay in the folder F; whole ones are read
+    python benchmarks/main_job.py --keep F   # keep the runs in the folder F, reuse finished ones
     python benchmarks/main_job.py --seeds 1  # seed 1 alone, without `--credit episode`
 
 Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder;
-three more runs have `--credit episode`. At the end, the trained policies play the held-out tasks
-beside the floor and the careful agent, and lines that they changed are sampled for readers
-(`readers.py`).
+three more runs have `--credit episode`. At the end, the trained policies, the floor and the careful
+agent play the held-out tasks, and lines that they changed are sampled for readers (`readers.py`).
 """
 
 import json
@@ -34,7 +33,7 @@ QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-
 
 
 def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
-    """One run: what it measured before and after, its metrics, its wall time in minutes."""
+    """Train once; return the results before and after, the metrics and the minutes."""
     file = folder / f"{name}.json"
     if file.exists():
         return json.loads(file.read_text())  # type: ignore[no-any-return]
@@ -83,7 +82,7 @@ def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def main() -> int:
-    """Run, print, record; 1 if a figure is not as wanted."""
+    """Run, print and record; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
     reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")

@@ -6,7 +6,7 @@
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
 Rows are kept in the result file, each with its machine and date, and docs/models.md gets the table.
-Seconds are those of the whole command, loading included, over the episodes.
+Seconds are the time of the whole command, loading included, per episode.
 """
 
 import json
@@ -41,7 +41,7 @@ HEAD = (
 
 
 def measure(text: str, size: str, limit: int | None, rollouts: int | None) -> dict[str, Any]:
-    """The row of an agent on the tasks of one size."""
+    """Return the row of an agent on the tasks of one size."""
     spec = read_spec(text)
     rollouts = rollouts or (1 if spec.kind == "scripted" else 4)
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ def measure(text: str, size: str, limit: int | None, rollouts: int | None) -> di
 
 
 def tokens(spec: AgentSpec, agent: dict[str, Any], episodes: list[dict[str, Any]]) -> float | None:
-    """Tokens that a model writes in an episode; None for scripted agents."""
+    """Return the mean tokens that a model writes in an episode; None for scripted agents."""
     if spec.kind == "endpoint":
         return agent["spent"]["agent"]["tokens_out"] / len(episodes)
     if spec.kind == "scripted":
@@ -83,14 +83,14 @@ def tokens(spec: AgentSpec, agent: dict[str, Any], episodes: list[dict[str, Any]
 
     tokenizer = load_tokenizer(FoundModel.of(spec.options).config.model)
     return fmean(
-        # and the end of each turn
+        # with the end token of each turn
         sum(len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in one["actions"])
         for one in episodes
     )
 
 
 def shown(row: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     low, high = row["interval"]
     parts = " / ".join(f"{row[name]:.2f}" for name in ("tool_syntax", "layout", "content"))
     written = "-" if row["tokens"] is None else f"{row['tokens']:.0f}"
@@ -108,7 +108,7 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
-    """All tables of the page, in Markdown; rows by reward."""
+    """Return all tables of the page in Markdown, with rows sorted by reward."""
     text = ""
     for size, env in ENVS.items():
         own = sorted((row for row in rows if row["size"] == size), key=lambda row: row["reward"])
@@ -121,7 +121,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Play, print, record, and write the page."""
+    """Play, print and record, and write the page."""
     reader = parser(__doc__ or "")
     reader.add_argument("--agent", action="append", help="agent, as for `resume-gym eval`")
     reader.add_argument("--env", choices=list(ENVS), help="default: both")

@@ -1,14 +1,14 @@
-"""What a training step of Qwen3-14B takes on N GPUs, on paper: memory, operations, time.
+"""Estimate memory, operations and time of a training step of Qwen3-14B on N GPUs.
 
     python benchmarks/plan_14b.py --gpus 3 --gpu "NVIDIA H200"
-    python benchmarks/plan_14b.py --check    # the formulas beside a small model, measured
+    python benchmarks/plan_14b.py --check    # compare the formulas with a small model
 
-Rollouts are packed and shared out by the trainer's own code, with a group's prompt computed once
-and with a prompt for each rollout. Time is for work spread evenly over the GPUs and rests on
-`--utilisation`, a share of the data sheet's dense bf16 peak: nothing here was timed.
+The trainer's own code packs and distributes the rollouts, with shared and with separate prompts.
+Times are not measured: they assume equal work on all GPUs, and `--utilisation`, a share of the data
+sheet's dense bf16 peak.
 
 `--check` counts the operations of a real forward and backward pass and the bytes of a real
-optimizer, and writes benchmarks/results/plan_14b-MACHINE.json with the plan beside them.
+optimizer, and writes them and the plan to benchmarks/results/plan_14b-MACHINE.json.
 """
 
 import argparse
@@ -43,10 +43,10 @@ SMALL = Qwen3Config(
 
 
 class Step(NamedTuple):
-    """What one optimizer step computes.
+    """Costs of one optimizer step.
 
     Attributes:
-        tokens: that go through the layers, on all GPUs.
+        tokens: tokens that pass the layers, on all GPUs.
         operations: FLOPs on all GPUs, counted once.
         busiest: operations of the GPU with the most work over the mean of all.
     """
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[Sample]:
-    """Rollouts that share a prompt and nothing else, every response token sampled."""
+    """Return rollouts that share only a prompt, with all response tokens sampled."""
     columns = [True] * response, [0.0] * response, [1.0] * response
     # the first tokens differ: equal rollouts would be computed once
     return [
@@ -67,7 +67,7 @@ def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[S
 
 
 def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
-    """Pack and share out as the trainer does, and add up."""
+    """Pack and distribute samples as the trainer does; return the costs."""
     batches = pack(samples, row, gpus)
 
     def cost(batch: PackedRow) -> float:
@@ -79,7 +79,7 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
 
 
 def plan(args: argparse.Namespace) -> list[Figure]:
-    """The step that the options describe, with and without shared prompts."""
+    """Return the figures of the configured step, with and without shared prompts."""
     sizes = Sizes(models.read_config("Qwen/Qwen3-14B"))
     gpu = find_gpu(args.gpu)
     if gpu is None:
@@ -107,7 +107,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
             Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
-            # a step is worth three forward passes; a fourth computes activations again
+            # a step costs three forward passes, and recomputed activations a fourth
             Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
             Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
         ]
@@ -117,12 +117,12 @@ def plan(args: argparse.Namespace) -> list[Figure]:
 
 
 def check() -> list[Figure]:
-    """Counted operations and bytes of a small model over what the formulas say of them."""
+    """Return counted operations and bytes of a small model, relative to the formulas."""
     torch.manual_seed(0)
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
     sizes = Sizes(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
-    # attention in plain products, which are counted; they fill the rectangles that it masks
+    # attention in plain products, which are counted, masked pairs included
     packed_attention._implementation = lambda value: packed_attention._in_a_loop
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()
@@ -152,7 +152,7 @@ def check() -> list[Figure]:
 
 
 def rectangles(nodes: tuple[Node, ...]) -> int:
-    """Query-key pairs with what causal masks hide: each node's, to its ancestors and itself."""
+    """Count the query-key pairs of nodes with ancestors and themselves, masked ones included."""
     total = 0
     for number, node in enumerate(nodes):
         above = [one for one in nodes[:number] if one.end > node.start]
@@ -162,7 +162,7 @@ def rectangles(nodes: tuple[Node, ...]) -> int:
 
 
 def size(tensors: list[Any]) -> int:
-    """Their bytes."""
+    """Return the size of tensors in bytes."""
     return sum(one.numel() * one.element_size() for one in tensors)
 
 

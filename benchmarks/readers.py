@@ -1,17 +1,17 @@
-"""What readers say of lines that agents have changed.
+"""Count the labels that readers give to lines changed by agents.
 
     python benchmarks/main_job.py           # round nano: lines-nano.jsonl and page-nano.txt
     python benchmarks/smollm2_job.py        # round smollm2
     python benchmarks/readers.py --draw 4   # round 4, of scripted agents alone
     python benchmarks/readers.py            # counts all labels: labels-*.jsonl
 
-In a numbered round, careful agent and oracle play tasks that nobody has seen, of both sizes; in the
-others, trained policies and the careful agent have played the held-out mini tasks. Their changed
-lines are mixed with those of a policy that swaps small words. Readers see a line before and after,
-the job, the page and its limit, but neither who changed it nor any rule (`readers/brief.md`).
-Changes of format are one block per page, and a deleted section is one change. A line is better, or
-bad (worse or false), if two readers say so. The first row of the labels names the readers; each
-other row is {"line": number, "labels": [one per reader]}.
+In a numbered round, the careful agent and the oracle play new tasks of both sizes. In other rounds,
+trained policies and the careful agent have played the held-out mini tasks. Their changed lines are
+mixed with those of a policy that swaps small words. Readers see a line before and after, the job,
+the page and its limit, but neither its writer nor any rule (`readers/brief.md`). Changes of format
+are one block per page, and a deleted section is one change. A line is better, or bad (worse or
+false), if two readers say so. The first row of the labels names the readers; each other row is
+{"line": number, "labels": [one per reader]}.
 """
 
 import json
@@ -41,12 +41,12 @@ TASKS = 12  # of each size, two of each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
 WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
-"""The least share of better lines, and the greatest of bad ones."""
+"""Minimum share of better lines, and maximum share of bad ones."""
 Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Changed lines, as they were and as they are; changes of format come last, as one."""
+    """Yield changed lines, before and after; changes of format come last, as one."""
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -64,13 +64,13 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(line: str) -> str:
-    """The words and figures of a line without its format; dates are all alike."""
+    """Return the words and figures of a line without its format; all dates are equal."""
     dated = re.sub(r"\b(?:\d{4}-\d\d|\d\d/\d{4}|[A-Z][a-z]+ \d{4}|Present)\b", "date", line)
     return re.sub(r"[^a-z0-9]+", " ", dated.lower()).replace("date to date", "date date").strip()
 
 
 def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
-    """The writers of the lines."""
+    """Return the writers of the lines."""
     return {
         "careful": lambda task: make_agent("careful"),
         "oracle": lambda task: make_agent("oracle"),
@@ -79,7 +79,7 @@ def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
 
 
 def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
-    """The lines that a finished session has changed."""
+    """Yield the lines that a finished session has changed."""
     for old, new in changes(session.task.resume, session.resume):
         yield {"writer": writer, "task_id": session.task.task_id, "before": old, "after": new}
 
@@ -108,7 +108,7 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
         episodes: `episodes.jsonl` of `resume-gym eval --out`, of policies and the careful agent on
             the held-out mini tasks.
         name: name of the round.
-        seed: of the draw.
+        seed: seed of the draw.
     """
     env: Any = make_edit_env(ENVS["mini"], split="eval")
     rules = env.rules
@@ -127,7 +127,7 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
 def mix(
     name: str, lines: list[dict[str, str]], counts: Mapping[str, int], tasks: Tasks, seed: int
 ) -> None:
-    """Draw so many lines of each writer, mix them, and write them with the page for readers."""
+    """Draw lines of each writer, mix them, and write them with the page for readers."""
     rng = Random(seed)
     drawn: list[dict[str, str]] = []
     for writer, most in counts.items():
@@ -142,7 +142,7 @@ def mix(
 
 
 def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
-    """The lines of a round as readers get them, one task after the other, without their writers."""
+    """Yield the lines of a round as readers get them, task by task, without their writers."""
     found = defaultdict(list)
     for one in drawn:
         found[one["task_id"]].append(one)
@@ -158,14 +158,14 @@ def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
 
 
 def outcome(labels: Iterable[str]) -> str:
-    """What at least two readers say; "open" if no two agree."""
+    """Return the label of at least two readers; "open" if no two agree."""
     counts = Counter("bad" if label in BAD else label for label in labels)
     said, count = counts.most_common(1)[0]
     return said if count > 1 else "open"
 
 
 def main() -> int:
-    """Draw, show, or count and record; 1 if a figure is not as wanted."""
+    """Draw lines, or count and record labels; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--draw", metavar="ROUND", type=int, help="draw the lines of a round")
     args = reader.parse_args()
@@ -176,7 +176,7 @@ def main() -> int:
 
 
 def count(args: Any) -> int:
-    """Count the labels of all rounds; the last numbered one and those with names are judged."""
+    """Count the labels of all rounds; the last numbered round and named ones have targets."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
     rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]

@@ -1,4 +1,4 @@
-"""What every benchmark shares: options, figures with their wanted bounds, the result file."""
+"""Shared parts of the benchmarks: options, figures with their targets, result files."""
 
 import argparse
 import json
@@ -16,13 +16,13 @@ ENVS = {"full": "ResumeEdit-v0", "mini": "ResumeEditMini-v0"}
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured figure and what is wanted of it.
+    """Measured figure with its target.
 
     Attributes:
         name: what was measured, with its unit.
         value: the median of the repetitions.
-        at_least: the least value wanted; None if any will do.
-        at_most: the greatest value wanted; None if any will do.
+        at_least: target minimum; None for none.
+        at_most: target maximum; None for none.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Figure:
 
     @property
     def met(self) -> bool:
-        """Whether the value is as wanted."""
+        """Whether the value meets its target."""
         above = self.at_least is None or self.value >= self.at_least
         return above and (self.at_most is None or self.value <= self.at_most)
 
@@ -45,7 +45,7 @@ class Figure:
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """A parser of the options that every benchmark takes, for those with more of them."""
+    """Return a parser of the options of every benchmark, to which others can be added."""
     found = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -55,7 +55,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def options(description: str) -> argparse.Namespace:
-    """Read the options that every benchmark takes."""
+    """Parse the options of every benchmark."""
     return parser(description).parse_args()
 
 
@@ -69,7 +69,7 @@ def finish(
     """Print the figures and, after a full run, write the result file.
 
     Returns:
-        The exit status: 1 if a figure is not as wanted.
+        The exit status: 1 if a figure misses its target, else 0.
     """
     for figure in figures:
         print(figure)
@@ -104,7 +104,7 @@ def write(
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Versions of this project and of the installed ones among `packages`."""
+    """Return the versions of this project and of the installed ones among `packages`."""
     found: dict[str, Any] = {}
     for package in ("resume-gym", "gymnasium", "numpy", *packages):
         try:
@@ -115,14 +115,14 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def resident_kb() -> float:
-    """Memory of this process."""
+    """Return the resident memory of this process."""
     import psutil
 
     return float(psutil.Process().memory_info().rss / 1024)
 
 
 def processor() -> str:
-    """The model of the processor."""
+    """Return the model of the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -132,7 +132,7 @@ def processor() -> str:
 
 
 def machine() -> str:
-    """The machine's kind, as "2-core-xeon"; its name in the network stays private."""
+    """Return the machine's kind, such as "2-core-xeon"; its network name stays private."""
     model = processor().lower()
     families = ("xeon", "epyc", "ryzen", "core", "apple", "neoverse", "grace")
     family = next((one for one in families if one in model), platform.machine().lower())

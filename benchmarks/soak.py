@@ -1,4 +1,4 @@
-"""Training for more than half an hour, with failing verdicts and killed processes.
+"""Train for more than half an hour, with failing verdicts and killed processes.
 
     make vllm
     python benchmarks/soak.py            # three runs, about 35 minutes on two cores
@@ -10,14 +10,13 @@
 3. `vllm`: a run whose vLLM server is killed four times, and the whole run once, all in its first
    half.
 
-All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, in each
-of its typed ways. The learning rate is small, so that the work of a step stays the same and a
-growing memory is a leak, and there are few tasks, since the judge keeps what it has read of each.
-Memory and descriptors are read every second. The first half of a process's life is warm-up: caches
-fill, and about ten dashboards are drawn before matplotlib's memory stays as it is. Their growth is
-that of the least value, from the sixth and seventh tenth to the eighth and ninth; in the last tenth
-the process ends. The trainer usually keeps the memory of its largest batch (`prepare_cpu`); here it
-returns what it frees.
+All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, with
+all types of errors. The learning rate is small, so that the work of a step stays the same and
+growing memory is a leak. There are few tasks, since the judge caches each. Memory and descriptors
+are read every second. The first half of a process's life is warm-up: caches fill, and matplotlib's
+memory grows during about ten dashboards. Growth is the difference of minima between the sixth and
+seventh tenth and the eighth and ninth; in the last tenth, the process ends. The trainer usually
+keeps freed memory (`prepare_cpu`); here it returns it.
 """
 
 import ctypes
@@ -57,10 +56,10 @@ FAILING = 0.05
 """Share of documents on which the judge fails."""
 GROUPS, MEMBERS = 2, 4
 SAVE, EVERY = 2, 10
-"""Steps from one checkpoint, with its dashboard, and from one evaluation to the next."""
+"""Steps between checkpoints, each with a dashboard, and between evaluations."""
 TASKS, ROLLOUTS = 4, 2
 STOPS = 3
-"""How often the judge ends a run, at most."""
+"""Maximum number of times that the judge ends a run."""
 # glibc's malloc.h: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
 _MALLOC = {-1: 2**17, -2: 2**17, -4: 2**16}
 MARK = "RESUME_GYM_SOAK"
@@ -68,7 +67,7 @@ MARK = "RESUME_GYM_SOAK"
 
 
 class Flaky(AsyncJudge):
-    """The rubric judge, which fails on some documents, always on the same ones.
+    """Rubric judge that fails on some documents, always on the same ones.
 
     Args:
         stops: folder of marks, one per error that ends a run; empty for no such error. A mark
@@ -168,7 +167,7 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
     Args:
         folder: folder of the run.
         steps: number of steps.
-        kills: what is killed, "job" or "server", a random moment after which step.
+        kills: pairs of a step and "job" or "server", which is killed a random time after it.
         flags: further flags.
 
     Returns:
@@ -258,7 +257,7 @@ def unmatched(found: Iterable[Any], wanted: Iterable[Any]) -> int:
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Return all that a run has computed, without times."""
+    """Return all results of a run, without times."""
     timed = ("second", "_per_s", "tflops", "sha256")
     metrics = [
         {name: value for name, value in row.items() if not any(part in name for part in timed)}
@@ -292,7 +291,7 @@ def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
 
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
-    """Run the three jobs; return the figures, and what was counted and read by run."""
+    """Run the three jobs; return the figures, and counts and readings by run."""
     short, long = (10, 10) if quick else (40, 60)
     jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
@@ -335,7 +334,7 @@ def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
 
 
 def main() -> int:
-    """Run, print, record; 1 if a figure is not as wanted."""
+    """Run, print and record; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     os.environ[MARK] = str(os.getpid())
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]

@@ -1,4 +1,4 @@
-"""A training step on prefix trees, beside shared prompts, separate rollouts and TRL's GRPOTrainer.
+"""Compare training steps: prefix trees, shared prompts, separate rollouts, TRL's GRPOTrainer.
 
     pip install trl==1.16.0 datasets
     python benchmarks/trainer.py [--quick]
@@ -6,7 +6,7 @@
 
 Recorded episodes of several turns: groups of 8 on mini tasks and of 16 on full tasks, of the
 bundled policy before training (early) and after it (late). Forward and backward, without the
-optimizer: `tree` is the trainer as it is, `prompt` shares the prompt alone, `separate` packs each
+optimizer: `tree` is the trainer as it is, `prompt` shares only the prompt, `separate` packs each
 rollout separately, `trl` is the loss of `GRPOTrainer._compute_loss` (DAPO, no KL term). All
 have the same random Qwen3, tokens, precision and checkpointing, take turns in one process, and hold
 no more tokens at a time than the largest tree has. The sampler's log-probabilities are the model's
@@ -46,7 +46,7 @@ from learners.training.policy import Policy
 EPISODES = Path(__file__).parent / "episodes.json.xz"
 TRAINERS = ("tree", "prompt", "separate", "trl", "trl as installed")
 LEAST = 0.9
-"""Wanted share of the ratio of operations that becomes a ratio of times."""
+"""Target share of the ratio of operations that becomes a ratio of times."""
 RACES = (
     Race("mini early", "float32", False, 3),
     Race("mini late", "float32", False, 3),
@@ -113,7 +113,7 @@ def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
 
 
 def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
-    """Return a row in which members share the prompt alone, however they go on."""
+    """Return a row in which members share only the prompt."""
     # with different first tokens, no two responses begin alike
     marked = [
         replace(one, response=[number, *one.response[1:]]) for number, one in enumerate(group)
@@ -128,7 +128,7 @@ def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
 
 
 class Ours:
-    """The trainer's forward and backward pass."""
+    """Forward and backward pass of the trainer."""
 
     def __init__(self, name: str, race: Race, samples: list[Sample]) -> None:
         self.rows = rows_of(name, samples)
@@ -137,14 +137,14 @@ class Ours:
         self.total = Totals(sum(len(row.targets) for row in self.rows), len(samples))
 
     def step(self) -> None:
-        """Leave gradients behind."""
+        """Compute the gradients."""
         for row in self.rows:
             logprobs, _ = self.policy(row)
             known = row.logprobs, row.advantages, row.sequences, row.rollouts
             aipo(LossInput(logprobs, *known, self.total))[0].backward()
 
     def logprobs(self) -> Tensor:
-        """Log-probabilities of all loss tokens, by rollout."""
+        """Return the log-probabilities of all loss tokens, by rollout."""
         with torch.no_grad():
             return torch.cat([self.policy(row)[0] for row in self.rows])
 
@@ -166,7 +166,7 @@ def timed(trainer: Ours | TRL) -> float:
 
 
 def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, list[float]]]:
-    """Return ratios of times and operations, how well results agree, and seconds of each round."""
+    """Return ratios of times and operations, differences of results, and seconds per round."""
     samples = make_samples(race)
     trainers = {name: make_trainer(name, race, samples) for name in names}
     for one in trainers.values():
@@ -215,7 +215,7 @@ def gradient(trainer: Ours | TRL) -> Tensor:
 
 
 def main() -> int:
-    """Measure, print, record; 1 if a figure is not as wanted."""
+    """Measure, print and record; return 1 if a figure misses its target."""
     options = parser(__doc__ or "")
     options.add_argument("--record", nargs=3, help=argparse.SUPPRESS)
     args = options.parse_args()

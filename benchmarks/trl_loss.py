@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer, its loss alone, as benchmarks/trainer.py compares it; and what is compared."""
+"""The loss of TRL's GRPOTrainer for benchmarks/trainer.py, and the settings of a comparison."""
 
 import tempfile
 from collections.abc import Callable
@@ -44,13 +44,13 @@ def make_model() -> PreTrainedModel:
 
 
 class TRL:
-    """The same of TRL's trainer: its loss of each micro-batch, and backward."""
+    """Forward and backward pass of TRL's trainer: the loss of each micro-batch."""
 
     def __init__(self, race: Race, samples: list[Sample], largest: int, as_installed: bool) -> None:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
-        # as many rollouts at a time as have no more tokens than the largest tree, with padding
+        # as many rollouts at a time as fit the tokens of the largest tree, with padding
         longest = max(len(one.prompt) + len(one.response) for one in samples)
         fits = range(1, max(1, largest // longest) + 1)
         together = max(count for count in fits if len(samples) % count == 0)
@@ -113,11 +113,11 @@ class TRL:
         }
 
     def step(self) -> None:
-        """Leaves gradients behind."""
+        """Compute the gradients."""
         self._run(lambda inputs: self.trainer._compute_loss(self.model, inputs).backward())
 
     def logprobs(self) -> Tensor:
-        """Of all loss tokens, by rollout."""
+        """Return the log-probabilities of all loss tokens, by rollout."""
 
         def logprobs(inputs: dict[str, Tensor]) -> Tensor:
             ids, masks = (
@@ -134,7 +134,7 @@ class TRL:
     def _run(self, one_pass: Callable[[dict[str, Tensor]], Any]) -> list[Any]:
         from trl.trainer import utils
 
-        # only what picks the positions asks here; kernels have their own reference
+        # only the selection of positions uses this name; kernels have their own reference
         original = utils._use_triton
         if not self.as_installed:
             utils._use_triton = lambda device: True

@@ -1,4 +1,4 @@
-"""What the default run learns when vLLM samples, ahead or in turns, beside three runs without it.
+"""Measure what the default run learns with vLLM, ahead or in turns, against runs without it.
 
     make vllm
     python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
@@ -6,8 +6,8 @@
 
 One run samples ahead (`max_staleness` 1), one in turns (0). The runs without vLLM are those of
 `main_job.py`, all in turns, whose committed results are read: they give the same rewards on every
-machine. Rewards are compared as means over five steps: how far a run lies outside what the three
-seeds span. Nothing here is about time; benchmarks/rollouts.py times both ways side by side.
+machine. Rewards are compared as means over five steps, by the distance of a run from the range of
+the three seeds. Times are compared in benchmarks/rollouts.py.
 """
 
 import json
@@ -25,17 +25,17 @@ WINDOW = 5
 
 
 def windows(rewards: list[float]) -> list[float]:
-    """Means over five steps, one after the other."""
+    """Return means over five consecutive steps."""
     return [fmean(rewards[i : i + WINDOW]) for i in range(0, len(rewards), WINDOW)]
 
 
 def outside(value: float, span: list[float]) -> float:
-    """How far a value lies outside what others span; 0 within."""
+    """Return the distance of a value from the range of others; 0 inside."""
     return max(0.0, min(span) - value, value - max(span))
 
 
 def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[Figure]:
-    """A run beside the others."""
+    """Return the figures that compare a run with the others."""
     curves = [windows(one["reward_by_step"]) for one in seeds]
     figures = []
     for i, value in enumerate(windows(own["reward_by_step"])):
@@ -51,7 +51,7 @@ def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[
 
 
 def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], list[Figure]]:
-    """A whole run, and its figures."""
+    """Train once; return the run and its figures."""
     extra = ["--config", "nano_vllm", "--max-staleness", str(staleness)]
     with tempfile.TemporaryDirectory() as folder:
         own = run("seed-1", 1, Path(folder), [*extra, *(QUICK if args.quick else [])])
@@ -78,7 +78,7 @@ def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], 
 
 
 def main() -> int:
-    """Run, print, record; 1 if a figure is not as wanted."""
+    """Run, print and record; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     runs, figures = {}, []
     for way, staleness in (("ahead", 1), ("in turns", 0)):

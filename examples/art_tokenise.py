@@ -1,12 +1,12 @@
-"""Groups of episodes on two tasks, and the tensors that ART would train on.
+"""Play groups of episodes on two tasks, and make the tensors that ART would train on.
 
     pip install torch==2.13.0 transformers==5.19.0
     pip install openpipe-art==0.5.18 -e .
     python examples/art_tokenise.py
 
 The model is the careful agent behind a server with OpenAI's protocol, which names tokens as vLLM
-does. Who is first at some point of an episode submits there: a group in which all earn the same
-teaches nothing. A backend would go on from here; all of ART's need a GPU or a service.
+does. The first rollout to reach a point of an episode submits there, since a group of equal rewards
+teaches nothing. A backend would continue from here; all of ART's need a GPU or a service.
 
     task                 turns  reward  advantage  tokens  trained
     mini-train-0-000000      1    0.75      -1.23     689       15
@@ -56,7 +56,7 @@ def in_content(text: str) -> dict[str, Any]:
 async def served(
     say: Callable[[Request], str], message: Callable[[str], dict[str, Any]] = in_content
 ) -> AsyncIterator[art.Model]:
-    """A model that says what `say` makes of a request, each token with probability 1."""
+    """Yield a model that answers with `say(request)`, each token with probability 1."""
 
     async def answer(http: web.Request) -> web.Response:
         text = say(await http.json())
@@ -95,7 +95,7 @@ def careful(episodes: Episodes) -> Callable[[Request], str]:
 
 
 def tokenised(groups: list[art.TrajectoryGroup]) -> list[TokenizedResult]:
-    """What ART's `LocalBackend` does first, with the tools as vLLM writes them."""
+    """Tokenise groups as ART's `LocalBackend` does, with the tools as vLLM writes them."""
     tools = {"chat_template_tool_schema_format": "vllm_openai"}
     results = tokenize_trajectory_groups(TOKENIZER, groups, False, scale_rewards=True, **tools)
     return sorted(results, key=lambda one: (one.trajectory.metadata["scenario_id"], one.advantage))

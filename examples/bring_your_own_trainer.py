@@ -8,7 +8,7 @@ All it needs of Resume Gym is `Session`: its prompt, its tools, `step` and `grad
     step 2: mean reward +1.56, 994 tokens
     step 3: mean reward +2.19, 1050 tokens
 
-in one to two minutes on two cores: other tasks each time, so three steps show no progress yet.
+in one to two minutes on two cores. Each step has other tasks, so three show no progress yet.
 """
 
 import torch
@@ -26,7 +26,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, weight_decay=0.0)
 
 
 def play(task: Task) -> tuple[list[int], list[bool], float]:
-    """Tokens of an episode, which of them were sampled, and its reward."""
+    """Return the tokens of an episode, which of them were sampled, and its reward."""
     session = Session(task, rules)
     ids = chat.prompt(session.system_prompt, session.prompt)
     sampled = [False] * len(ids)
@@ -34,7 +34,7 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
     while not session.done:
         said = model.generate(torch.tensor([ids]), **options)[0, len(ids) :].tolist()
         heard = list(chat.reply(session.step(chat.read(said)).observation))
-        if said[-1] != chat.end:  # cut off: the template still wants the end
+        if said[-1] != chat.end:  # a truncated turn needs the template's end token
             heard.insert(0, chat.end)
         ids += said + heard
         sampled += [True] * len(said) + [False] * len(heard)
@@ -44,7 +44,7 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
 
 
 def train(batch: list[Task], group_size: int) -> tuple[float, int]:
-    """Play each task `group_size` times, take a step; mean reward and sampled tokens."""
+    """Play each task `group_size` times and take a step; return mean reward and tokens."""
     episodes = [play(task) for task in batch for _ in range(group_size)]
     rewards = torch.tensor([reward for _, _, reward in episodes]).view(len(batch), group_size)
     advantages = (rewards - rewards.mean(1, keepdim=True)).flatten()
@@ -60,7 +60,7 @@ def train(batch: list[Task], group_size: int) -> tuple[float, int]:
 
 
 def main(steps: int = 3, group_size: int = 4) -> None:
-    """Train on two tasks a step, the next two each time."""
+    """Train on two new tasks in each step."""
     torch.manual_seed(0)
     for step in range(steps):
         reward, count = train(tasks[2 * step : 2 * step + 2], group_size)

@@ -16,7 +16,7 @@ from resume_gym.testing import check_judge
 
 
 class Keywords:
-    """Compares how many words of the job the two resumes have."""
+    """Judge that compares how many words of the job the two resumes have."""
 
     name = "keywords"
 

@@ -32,12 +32,12 @@ def main() -> None:
     name = "resume_gym:ResumeEditMini-v0"
     envs = gem.make_vec([name] * 2, task_id="mini-train-0-000005", async_mode=True)
     envs.reset()
-    # a dictionary steps some of the environments: the second is left alone after its end
+    # a dictionary steps only some environments: the second one stays idle after its end
     for actions in ({0: REVIEW, 1: SUBMIT}, {0: EDITS[0]}, {0: EDITS[1]}, {0: SUBMIT}):
         observations, rewards, ends, _, infos = envs.step(actions)
         turns = zip(actions, observations, rewards, ends, infos, strict=True)
         for env, observation, reward, end, info in turns:
-            if end:  # the vector has begun the next episode; the last words are in the info
+            if end:  # the vector has begun the next episode; the final observation is in the info
                 observation, info = info["final_obs"], info["final_info"]
             print(f"environment {env}: reward {reward:+.2f} | {observation.splitlines()[-1]}")
             if end:

@@ -1,4 +1,4 @@
-"""Which of several training runs needs a person, by their heartbeats and journals.
+"""Show which training runs need a person, by their heartbeats and journals.
 
     python examples/monitor_runs.py runs        # every run in this folder
     watch -n 60 python examples/monitor_runs.py runs
@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 from resume_gym.render import visible
 
 BEATS = 4
-"""Heartbeats that may be late before a run counts as silent."""
+"""Number of missed heartbeats after which a run counts as silent."""
 SLOW_S = 60.0
-"""Time in seconds that a machine under load may be late besides."""
+"""Additional delay in seconds that a machine under load may have."""
 ENTRY = re.compile(r"- (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)")
 
 
@@ -57,7 +57,7 @@ def look(folder: Path, now: datetime) -> Row:
 
 def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
     """Return the state of a run, why, and whether it needs a person: "yes" or "no"."""
-    if beat["state"] == "ended":  # a goal that is reached and all steps done are as wanted
+    if beat["state"] == "ended":  # a reached goal or the last step is a normal end
         return "ended", beat["why"], "yes" if beat["end"] == "budget" else "no"
     if beat["state"] != "running":
         return beat["state"], beat["why"], "yes"
@@ -72,7 +72,7 @@ def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[
 
 
 def entries(folder: Path) -> list[str]:
-    """Return what the journal says since the run was last started, oldest first."""
+    """Return the journal's entries since the run was last started, oldest first."""
     file = folder / "journal.md"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     found = [match[2] for line in lines if (match := ENTRY.fullmatch(line))]

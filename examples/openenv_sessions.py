@@ -1,7 +1,7 @@
-"""Thirty-two episodes at once, from a server in a process of its own: eight tasks, four agents.
+"""Play 32 episodes at once, from a server in a separate process: eight tasks, four agents.
 
     pip install -e . openenv==0.10.0
-    python examples/openenv_sessions.py  # prints, task by task, what the four episodes earned:
+    python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:
 
 The server is the one of `packages/openenv`. A group's first member draws the task, the others
 reset with its id. The agents know the repairs; each makes one more than the one before.
@@ -37,7 +37,7 @@ TASKS = {task.task_id: task for task in load_tasks("mini", "train")}
 
 @contextmanager
 def server(**settings: str) -> Iterator[str]:
-    """The address of a server that runs meanwhile, with these environment variables."""
+    """Yield the address of a running server with these environment variables."""
     command = [sys.executable, APP, "--port", "0"]
     env = {**os.environ, "RESUME_GYM_ENV": "ResumeEditMini-v0", **settings}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
@@ -49,7 +49,7 @@ def server(**settings: str) -> Iterator[str]:
                     break
             else:
                 raise RuntimeError(f"the server did not start:\n{''.join(log)}")
-            # a pipe that nobody reads fills up, and the server waits
+            # an unread pipe fills up and blocks the server
             Thread(target=deque, args=(said, 0), daemon=True).start()
             yield found[0]
         finally:
@@ -57,7 +57,7 @@ def server(**settings: str) -> Iterator[str]:
 
 
 async def play(env: ResumeGymEnv, task_id: str, repairs: int) -> list[float]:
-    """The rewards of an episode that makes the task's first repairs, one a turn."""
+    """Return the rewards of an episode that makes the task's first repairs, one a turn."""
     fixes = TASKS[task_id].fixes[:repairs]
     edits = [tool_call("str_replace", old=fix.old, new=fix.new) for fix in fixes]
     actions = [tool_call("review"), *edits, tool_call("submit")]
@@ -65,7 +65,7 @@ async def play(env: ResumeGymEnv, task_id: str, repairs: int) -> list[float]:
 
 
 async def group(url: str, seed: int, members: int) -> tuple[str, list[float]]:
-    """The episodes' rewards of a group."""
+    """Return the task and the episodes' rewards of a group."""
     envs = [ResumeGymEnv(url) for _ in range(members)]
     first = await envs[0].reset(seed=seed)
     task_id = first.observation.task_id

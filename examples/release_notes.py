@@ -1,8 +1,8 @@
 r"""A second domain of editing: release notes. Other task, tools and judge; the same machinery.
 
-The agent reads what has changed in a release and a draft of its notes, in which entries stand in
-the wrong section, tell of internal matters, or stand twice; it drops and moves entries, and
-submits. docs/domains.md goes through this file.
+The agent reads the changes of a release and a draft of its notes, in which entries are in the wrong
+section, internal, or duplicates. It drops and moves entries, and submits. docs/domains.md explains
+this file.
 
     python examples/release_notes.py  # teaches the nano policy these tools: runs/notes-start
     python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --name notes \
@@ -20,8 +20,8 @@ Before `--credit turn` and today's warm start, the second command printed, on 20
     submitted                       54%     99%
     edits that failed               39%     35%
 
-In so few steps it learns to submit and to drop less of what users need. It moves entries instead,
-at random, so that placement and noise get worse: which edits mend a draft it has yet to find.
+In so few steps, it learns to submit and to drop fewer entries that users need. Instead, it moves
+entries at random, so placement and noise get worse: it has not learned which edits correct a draft.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,11 +54,11 @@ RULES = Rules(max_turns=6, page_lines=15, page_width=80)
 
 @dataclass(frozen=True)
 class Release:
-    """A task: what has changed, and the draft of the notes.
+    """Task: the changes of a release, and the draft of its notes.
 
     Attributes:
         task_id: unique.
-        weakness: what is wrong with the draft.
+        weakness: fault of the draft.
         changes: entry of the notes -> its section, or "internal".
         draft: the notes in Markdown.
     """
@@ -70,7 +70,7 @@ class Release:
 
 
 def entries(notes: str) -> Iterator[tuple[str, str]]:
-    """Section and text of each entry."""
+    """Yield section and text of each entry."""
     section = ""
     for line in notes.splitlines():
         if line.startswith("## "):
@@ -80,7 +80,7 @@ def entries(notes: str) -> Iterator[tuple[str, str]]:
 
 
 def compose(placed: Sequence[tuple[str, str]]) -> str:
-    """Notes with these entries under their sections."""
+    """Return notes with these entries under their sections."""
     lines = []
     for section in SECTIONS:
         lines += [f"## {section}", *(f"- {text}" for where, text in placed if where == section)]
@@ -88,7 +88,7 @@ def compose(placed: Sequence[tuple[str, str]]) -> str:
 
 
 def make_release(split: str, number: int) -> Release:
-    """A task, the same for the same arguments."""
+    """Return a task, the same for the same arguments."""
     rng = Random(f"{split}:{number}")
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     kinds = [*SECTIONS * 2, *["internal"] * 2]
@@ -115,12 +115,12 @@ def make_release(split: str, number: int) -> Release:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the editor says of edited notes, against the draft.
+    """Verdict on edited notes, compared with the draft.
 
     Attributes:
         coverage: -1 if an entry that users need is missing, else 1.
         placement: -1, 0 or 1: more, as many or fewer entries are in a wrong section.
-        noise: -1, 0 or 1: more, as many or fewer entries are internal or stand twice.
+        noise: -1, 0 or 1: more, as many or fewer entries are internal or duplicates.
     """
 
     coverage: int
@@ -129,7 +129,7 @@ class Verdict:
 
 
 class Editor:
-    """A judge who knows what has changed."""
+    """Judge that knows the changes."""
 
     name = "editor"
 
@@ -165,7 +165,7 @@ TOOLBOX = Toolbox(
 
 
 class NotesSession(EditSession[Release, Verdict]):
-    """An agent's episode on the notes of one release."""
+    """Episode of an agent on the notes of one release."""
 
     __slots__ = ()
 
@@ -186,7 +186,7 @@ class NotesSession(EditSession[Release, Verdict]):
 
     @property
     def brief(self) -> str:
-        """What has changed, and the draft."""
+        """The changes, and the draft."""
         changes = "\n".join(f"{kind}: {text}" for text, kind in self.task.changes.items())
         return f"# Changes\n{changes}\n\n# Notes\n{self.original.rstrip()}"
 
@@ -210,7 +210,7 @@ class NotesSession(EditSession[Release, Verdict]):
         return rewrite(notes, compose(placed), rules.page_width)
 
     def unchanged(self) -> Ledger:
-        """A draft that is handed in as it was."""
+        """Return the rewards of a draft that is submitted unchanged."""
         field = "placement" if self.task.weakness == "misplaced" else "noise"
         return {"coverage": -1.0, field: -1.0}
 
@@ -231,7 +231,7 @@ class ReleaseNotesEnv(EditEnv):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[Release]:
-        """All tasks of a split; there is one source."""
+        """Return all tasks of a split; there is one source."""
         if source != "made":
             raise ValueError(f"tasks: expected 'made', got {source!r}")
         splits = list(SIZES) if split is None else [split]
@@ -244,7 +244,7 @@ gym.register(id="ReleaseNotes-v0", entry_point=f"{__name__}:ReleaseNotesEnv")
 
 
 def hasty(session: NotesSession, rng: Random) -> str:
-    """An editor who knows the tools, but neither looks closely nor remembers to submit."""
+    """Return the next action of a careless editor, who often forgets to submit."""
     turn, last = session.state.turns, session.rules.max_turns - 1
     if turn == 0 and rng.random() < 0.9:
         return tool_call("review")
@@ -265,7 +265,7 @@ def hasty(session: NotesSession, rng: Random) -> str:
 
 
 def main() -> None:
-    """Teach the nano policy these tools by imitation, so that it has something to improve on."""
+    """Teach the nano policy these tools by imitation, as a start for reinforcement learning."""
     from learners.build import make_trainer
     from learners.config import Config
     from learners.demonstrations import demonstrations

@@ -1,11 +1,11 @@
-"""Stable-Baselines3's PPO, a perceptron on a CPU, learns to choose edits from a menu.
+"""Train a perceptron with Stable-Baselines3's PPO on a CPU to choose edits from a menu.
 
     pip install torch==2.13.0 stable-baselines3==2.9.2 && pip install -e .
     python examples/sb3_menu.py
 
-The menu holds `review`, `submit` and what a careful stranger would change, but not when to choose
-what: that is what is learned, in 8,192 turns (half a minute). Rewards are means over the 40
-held-out tasks of ResumeEditMini-v0; the careful agent, whose edits are on the menu, gets +6.06.
+The menu holds `review`, `submit` and the edits of a careful agent. PPO learns when to choose which,
+in 8,192 turns (half a minute). Rewards are means over the 40 held-out tasks of ResumeEditMini-v0;
+the careful agent, whose edits are on the menu, gets +6.06.
 
     any place of the menu      +0.14
     any text of the menu       +3.95
@@ -29,19 +29,19 @@ from resume_gym.integrations.sb3 import MenuEnv
 
 
 class Chance:
-    """Chooses any place of the menu, or any that has a text."""
+    """Policy that chooses any place of the menu, or any place with a text."""
 
     def __init__(self, env: VecEnv, masked: bool) -> None:
         self.env, self.masked, self.rng = env, masked, np.random.default_rng(0)
 
     def predict(self, features: Any, **_: Any) -> tuple[Any, None]:
-        """As a policy does."""
+        """Return a random choice for each environment."""
         masks = np.stack(self.env.env_method("action_masks")) | (not self.masked)
         return np.array([self.rng.choice(np.flatnonzero(mask)) for mask in masks]), None
 
 
 def main(turns: int = 8192) -> dict[str, float]:
-    """Train, and return mean rewards by who chose."""
+    """Train, and return mean rewards by policy."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tasks = load_tasks("mini", "eval")

@@ -1,7 +1,7 @@
-"""SkyRL's generator plays a group of three on each of two tasks, with scripted agents for a model.
+"""Play a group of three on each of two tasks with SkyRL's generator and scripted agents.
 
-Configuration, dataset, generator and tokenizer are the real ones; SkyRL's inference engine, vLLM
-on a GPU, has a stand-in. The reward of a turn lies on its last token.
+Configuration, dataset, generator and tokenizer are the real ones; SkyRL's inference engine, vLLM on
+a GPU, is replaced by scripts. The reward of a turn is on its last token.
 
     pip install torch==2.13.0
     pip install -e . skyrl==0.3.0 skyrl-gym==0.4.0 ray==2.56.0 aiohttp==3.14.5
@@ -53,13 +53,13 @@ NANO = Path(__file__).parents[1] / "learners" / "nano" / "policy"
 
 
 class Engine:
-    """An inference engine for a model that says what `speak` does, given a rollout's name."""
+    """Inference engine that answers with `speak(name)`, given a rollout's name."""
 
     def __init__(self, tokenizer: Any, speak: Callable[[str], str]) -> None:
         self.tokenizer, self.speak = tokenizer, speak
 
     async def generate(self, request: dict[str, Any], model: str | None = None) -> dict[str, Any]:
-        """A turn of each of the rollouts; SkyRL's generator asks for one at a time."""
+        """Return a turn of each rollout; SkyRL's generator asks for one at a time."""
         texts = [self.speak(name) for name in request["session_ids"]]
         ids = [self.tokenizer.encode(text + self.tokenizer.eos_token) for text in texts]
         certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities
@@ -67,11 +67,11 @@ class Engine:
         return {**said, "stop_reasons": ["stop"] * len(ids)}
 
     async def finish_session(self, session_id: str) -> None:
-        """The rollout is over."""
+        """Do nothing."""
 
 
 def by_turn(rewards: list[float], mask: list[int]) -> list[float]:
-    """The rewards on the last tokens of the agent's turns."""
+    """Return the rewards on the last tokens of the agent's turns."""
     steps = zip(rewards, mask, [*mask[1:], 0], strict=True)
     return [reward for reward, here, after in steps if here > after]
 
@@ -86,7 +86,7 @@ def main() -> None:
     prompts = dataset.collate_fn([dataset[0], dataset[1]])
     batch, _ = prepare_generator_input(prompts, len(AGENTS), None, ENV, "train", 0)
 
-    # rollout "1_2" is the third on the second task; its agent plays along in a session of its own
+    # rollout "1_2" is the third on the second task; its agent plays along in a separate session
     env: Any = gym.make(ENV).unwrapped
     tasks = [env.new_session(prompt["env_extras"]["task_id"]) for prompt in prompts]
     cast = {

@@ -8,8 +8,8 @@ TRL prints its metrics; the last lines are ours:
     step 1: reward 2.75, of it edits +0.69, failures -0.56
     step 2: reward 2.75, of it edits +0.75, failures -0.50
 
-For real: `Game("ResumeEdit-v0", judge=...)`, a model that writes Hermes calls (Qwen), and no
-`use_cpu`, `generation_kwargs`, `max_steps`.
+For real training, use `Game("ResumeEdit-v0", judge=...)` and a model that writes Hermes calls
+(Qwen), without `use_cpu`, `generation_kwargs` and `max_steps`.
 """
 
 from pathlib import Path

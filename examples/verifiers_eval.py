@@ -1,4 +1,4 @@
-r"""verifiers evaluates a model on the environment; here the careful agent behind a server.
+r"""Evaluate a model with verifiers; here, the careful agent behind a server.
 
     pip install verifiers==0.4.0 -e . -e packages/verifiers
     python examples/verifiers_eval.py
@@ -50,7 +50,7 @@ Messages = list[dict[str, Any]]
 
 @contextmanager
 def answering(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
-    """The URL of a server that answers each request with what `reply` makes of it."""
+    """Yield the URL of a server that answers each request with `reply(request)`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -66,7 +66,7 @@ def answering(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        # it looks every 0.02 s whether to stop, not every 0.5 s
+        # it checks every 0.02 s whether to stop, instead of every 0.5 s
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/v1"
@@ -75,7 +75,7 @@ def answering(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str
 
 
 def served(say: Callable[[Messages], dict[str, Any]]) -> AbstractContextManager[str]:
-    """The URL of a server with OpenAI's protocol; `say` makes the next message of a chat."""
+    """Return a context with the URL of an OpenAI server; `say` makes the next message."""
 
     def reply(request: dict[str, Any]) -> dict[str, Any]:
         message = {"role": "assistant", "content": None, **say(request["messages"])}
@@ -87,7 +87,7 @@ def served(say: Callable[[Messages], dict[str, Any]]) -> AbstractContextManager[
 
 
 def careful(messages: Messages) -> dict[str, Any]:
-    """What the careful agent says next in a chat."""
+    """Return the careful agent's next message in a chat."""
     env: Any = gym.make(ENV).unwrapped
     sessions = [env.new_session(task.task_id) for task in env.tasks]
     session = next(one for one in sessions if one.prompt == messages[1]["content"])
@@ -97,7 +97,7 @@ def careful(messages: Messages) -> dict[str, Any]:
 
 
 def evaluate(url: str, folder: str, **options: Any) -> list[Any]:
-    """What `vf-eval resume-edit` does with such options: the episodes."""
+    """Return the episodes of `vf-eval resume-edit` with these options."""
     from verifiers.v1.cli.eval.runner import run_eval
     from verifiers.v1.configs.cli.eval import EvalConfig
 

@@ -1,10 +1,10 @@
-"""The nano policy plays two groups of episodes through verl's rollout, which then has advantages.
+"""Play two groups of episodes with the nano policy in verl's rollout; compute advantages.
 
     pip install torch==2.13.0 verl==0.9.1 cachetools fastapi uvicorn && pip install -e .
 
-verl's manager, worker, client and load balancer as its trainer makes them, in a small Ray cluster
-on a CPU. Only the server is not vLLM: an actor that samples with transformers. It prints, among
-what Ray and others log, and a little differently each time:
+Manager, worker, client and load balancer are verl's, as its trainer makes them, in a small Ray
+cluster on a CPU. Only the vLLM server is replaced, by an actor that samples with transformers.
+Among the logs of Ray and others, it prints, slightly different each time:
 
     mini-train-0-000000: reward +1.75 = +1.00 +0.25 +0.25 -0.25 -0.25 +0.75
         872 tokens, 188 of them sampled; advantage +0.71
@@ -40,7 +40,7 @@ TASKS, GROUP = 2, 2
 
 @ray.remote
 class Server:
-    """Samples a turn, as verl's vLLM server does."""
+    """Actor that samples a turn, as verl's vLLM server does."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
@@ -49,7 +49,7 @@ class Server:
     async def generate(
         self, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
-        """The tokens of a turn, at most 128."""
+        """Return the tokens of a turn, at most 128."""
         settings = {"do_sample": True, "temperature": sampling_params["temperature"], "top_k": 0}
         prompt = torch.tensor([prompt_ids])
         out = self.model.generate(

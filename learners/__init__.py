@@ -2,6 +2,6 @@
 
 import logging
 
-# where torchao is installed, transformers imports it, and it tells of kernels nobody asked for
+# transformers imports torchao if it is installed, and torchao warns of missing kernels
 for _name in ("torchao", "torch.utils._pytree"):
     logging.getLogger(_name).setLevel(logging.ERROR)

@@ -8,12 +8,12 @@ from torch import Tensor
 from resume_gym.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
-"""Parts of the reward that `by_turn` scales separately; "craft" has all terms of no other block."""
+"""Parts of the reward that `by_turn` scales separately; "craft" is the rest."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weight of each block, and of a call beside the group's other edit calls."""
+"""Weight of each block. "call" compares an edit call with the other edit calls of the group."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""One step of the reward tables: a block in which members hardly differ is not blown up."""
+"""Minimum scale, one step of the reward tables, so that small differences are not amplified."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -66,12 +66,13 @@ def by_turn(
 ) -> tuple[list[list[float]], dict[str, float]]:
     """Return an advantage for each turn, which credits a tool call with its own consequences.
 
-    Tools: the tool terms from this turn to the end of the episode, minus the mean over the members
-    of the group that reached this turn. Other blocks: the episode's sum minus the group's mean, on
-    all turns. Each block is divided by its scale, a running root mean square over sampled tokens.
-    An edit call also counts beside the group's other edit calls: that alone would mend failures,
-    and teach to edit less, since one edit more would earn nothing. The weighted sum is rescaled to
-    the root mean square of the unscaled blocks, so the learning rate keeps its meaning.
+    Tool terms are summed from this turn to the end of the episode, and compared with the mean over
+    the members of the group that reached this turn. Other blocks are summed over the episode and
+    compared with the group's mean, on all turns. Each block is divided by its scale, a running root
+    mean square over sampled tokens. An edit call is also compared with the group's other edit
+    calls. This comparison alone would reduce failures, but also the number of edits, since an
+    additional edit would earn nothing. The weighted sum is rescaled to the root mean square of the
+    unscaled blocks, so the learning rate keeps its meaning.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].
@@ -95,7 +96,7 @@ def by_turn(
     def mean_square(values: Tensor) -> float:
         return float((weights * values.square()).sum() / weights.sum())
 
-    # what a turn's call has earned is part of what is still to go
+    # the return of a turn includes the reward of its own call
     earned = torch.cat([one.cumsum(0) - one for one in rewards[:, 0].split(turns.tolist())])
     place = torch.cat([torch.arange(n) for n in turns.tolist()])
     reached = groups[owner] * int(turns.max()) + place

@@ -11,9 +11,9 @@
 command resumes an interrupted run. On several machines, start this file with torchrun and its
 rendezvous flags on each.
 
-This file is the algorithm; AIPO is from LlamaRL, arXiv 2505.24034. Processes, servers and error
-messages are in `launch.py`, the losses in `losses.py`, sampling in `rollouts/`, batching and
-backends in `training/`.
+This file is the algorithm; AIPO is from LlamaRL, arXiv 2505.24034. It has no critic, no reference
+model and no second pass over a batch. Processes, servers and error messages are in `launch.py`, the
+losses in `losses.py`, sampling in `rollouts/`, batching and backends in `training/`.
 """
 
 import sys
@@ -25,7 +25,7 @@ from resume_gym.user_errors import missing_of
 if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
-        # before the imports below, which would end in a traceback
+        # before the imports below, which would fail with a traceback
         print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
 
@@ -76,7 +76,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
             # for that: every token carries the log-probability with which it was sampled.
             batch = rollouts.batch(step, report.dropped)
-            if config.colocated:  # the engine that plays an evaluation must not sleep meanwhile
+            if config.colocated:  # the engine must not sleep while it plays an evaluation
                 report.evaluations(rollouts.evaluations(wait=True))
         except (JudgeError, EngineError, EpisodeError, RunStopped):
             trainer.save_unsaved(step - 1)  # the steps before this one are not lost
@@ -104,7 +104,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
 
         metrics = {**batch.metrics, **trained, "probe": probe}
         report.step(step, metrics, batch.response_tokens, action)
-        # an evaluated step is saved, because the best of them is kept
+        # evaluated steps are saved, because the best one is kept
         saved = due(config.save_every, step) or due(config.eval_every, step)
         if saved or step == config.steps or action.back is not None or action.stop:
             trainer.save(step)
@@ -133,7 +133,7 @@ def credit(
 
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
-    """Return the figures on held-out tasks, played once per run and then read from its folder."""
+    """Return the results on held-out tasks, which are played once and then read from the folder."""
     if (recorded := report.result(when)) is not None:
         return recorded
     report.begin(when, step)
@@ -145,7 +145,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport)
 def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
     """Start the evaluation that is due after a step, unless an earlier process has finished it.
 
-    None is due before the first step and after the last, where `evaluation` plays them.
+    `evaluation` plays those before the first step and after the last one.
     """
     if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
         report.begin("evaluate", step)
@@ -153,7 +153,7 @@ def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: 
 
 
 def due(every: int, step: int) -> bool:
-    """Return whether something that happens `every` so many steps, 0 for never, is due."""
+    """Return whether an action that is done every `every` steps, never if 0, is due."""
     return every > 0 and step % every == 0
 
 

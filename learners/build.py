@@ -1,4 +1,4 @@
-"""Builders of a run's parts: here the configuration is read, and its values are passed on."""
+"""Builders of a run's parts, which receive the values of the configuration."""
 
 import re
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def make_orchestrator(
 
 
 def make_curriculum(config: Config, work: Workload) -> Curriculum:
-    """Create what draws the tasks of a step."""
+    """Create the curriculum, which draws the tasks of each step."""
     spare = config.groups if config.replace_equal else 0
     drawn = config.seed, config.groups, config.group_size, spare
     if not (ladder := re.fullmatch(LADDER, config.tasks)):
@@ -77,7 +77,7 @@ def make_curriculum(config: Config, work: Workload) -> Curriculum:
 def make_distant_orchestrator(
     config: Config, urls: Sequence[str], trajectories: Trajectories, note: Note
 ) -> tuple[Orchestrator, VLLMEngine]:
-    """Create an orchestrator and its engine, in a separate process."""
+    """Create an orchestrator and its engine, for a separate process."""
     engine = make_vllm_engine(config, urls)
     return make_orchestrator(config, make_workload(config), engine, trajectories, note), engine
 
@@ -88,7 +88,7 @@ def make_vllm_engine(config: Config, urls: Sequence[str], by_nccl: bool = False)
 
 
 def server_settings(config: Config) -> ServerSettings:
-    """Return what the run's vLLM servers are started with."""
+    """Return the settings of the run's vLLM servers."""
     return ServerSettings(
         model=config.model,
         precision=config.precision,

@@ -76,14 +76,14 @@ class Config:
             "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for none.
         groups: tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
-        replace_equal: replace groups whose rollouts all have the same reward by groups of other
-            tasks, once; they teach nothing.
+        replace_equal: replace groups of equal rewards, which have no gradient, by groups of other
+            tasks, once.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
         learning_rate: learning rate of the optimizer, the highest of a schedule. The default suits
             the nano policy; pretrained models need about 1e-5, and their adapters 1e-4.
         learning_rate_schedule: constant, or linear or cosine to decay to zero at the last step.
-        warmup_steps: first steps, in which the learning rate rises linearly.
+        warmup_steps: number of first steps in which the learning rate rises linearly.
         max_grad_norm: maximum gradient norm.
         weight_decay: weight decay of AdamW.
         engine: sampling engine: transformers in the trainer process, between training steps, or
@@ -117,16 +117,16 @@ class Config:
             evaluates only before and after training.
         eval_tasks: held-out tasks per evaluation.
         eval_rollouts: rollouts per held-out task.
-        on_collapse: what an alarm of a collapse does: note it in the journal, warn in the terminal,
-            too, rollback to the last healthy checkpoint at half the learning rate, or stop.
+        on_collapse: what an alarm of a collapse does: note it in the journal; warn in the terminal,
+            too; rollback to the last healthy checkpoint at half the learning rate; or stop.
         on_hack: what an alarm of reward hacking does: warn, drop episodes that show the hack from
             the batches while it lasts, or stop.
-        second_judge: judge that grades a sample of final documents, never for the reward, as
-            `judge` is given; empty for none.
-        second_judge_every: steps between its samples.
+        second_judge: judge, given like `judge`, that grades a sample of final documents but never
+            affects rewards; empty for none.
+        second_judge_every: steps between the samples of second_judge.
         threads: CPU threads; 0 for all cores.
-        heartbeat_s: seconds between two heartbeats: heartbeat.json, and a line if there was no
-            other since; 0 for none.
+        heartbeat_s: seconds between heartbeats, which write heartbeat.json, and print a line if no
+            other line was printed since; 0 for none.
         log_to: additional loggers: tensorboard, wandb, trackio.
 
     Raises:
@@ -224,7 +224,7 @@ class Config:
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
 
     def check_packages(self) -> None:
-        """Check that the packages of the settings are installed, which a dry run does not need.
+        """Check that the packages that the settings need are installed; a dry run needs none.
 
         Raises:
             ConfigError: a package is missing; the message names the extra to install.
@@ -257,7 +257,7 @@ _TYPES: Mapping[str, Any] = {
 _SCHEMA = create_model(
     "ConfigSchema", __config__=ConfigDict(strict=True, allow_inf_nan=False), **_TYPES
 )
-# by pydantic's error type, where its own message is unclear
+# by pydantic's error type; pydantic's own messages for these are unclear
 _EXPECTED = {
     "bool_type": "true or false",
     "greater_than": "more than {gt:g}",
@@ -294,7 +294,7 @@ def check_env(env: str) -> None:
 
 
 class _Parser(Parser):
-    """Parser of a training command, which suggests `--config` for a word that it takes."""
+    """Parser of a training command, which suggests `--config` for presets and TOML files."""
 
     def hint(self, unknown: str) -> str:
         names = get_close_matches(unknown, _presets(), n=1) or [unknown]
@@ -401,7 +401,7 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if only the file names a module, a key or a server of others.
+    """Raise a ConfigError if the file alone names a module, a key or a remote server.
 
     A run that was started here is trusted.
     """
@@ -426,14 +426,14 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 def dry_run(argv: Sequence[str]) -> str | None:
     """Return the machine of `--dry-run`, "here" for this one, or None without the flag.
 
-    Without a value it is the machine of the preset, if that needs GPUs, and else this one.
+    Without a value, it is the preset's machine if the preset needs GPUs, otherwise this one.
     """
     given = _first(argv)
     return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run
 
 
 def _first(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the flags that are no settings, and on which the other defaults depend."""
+    """Parse the flags that are not settings; the other defaults depend on them."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", nargs="?")
     parser.add_argument("--dry-run", "--dry_run", nargs="?", const="")

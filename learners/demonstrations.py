@@ -1,8 +1,8 @@
-"""Demonstrations for imitation: what a scripted editor does, turn by turn, as training samples.
+"""Demonstrations for imitation: the turns of a scripted editor as training samples.
 
-The editor makes a task's own fixes first, from top to bottom and in short quotes, but adds no
-figures, then the edits of the careful agent. Habits add the faults that reinforcement learning is
-there to mend. Many pages are renamed, so a policy cannot know them by heart and has to read.
+The editor first applies the task's own fixes that add no figures, from top to bottom and with short
+quotes, and then the edits of the careful agent. Habits add faults for reinforcement learning to
+correct. Words of many pages are replaced, so that a policy cannot memorise the pages.
 """
 
 import re
@@ -26,13 +26,13 @@ from resume_gym.text.verbs import FRAMES
 
 
 class Habits(NamedTuple):
-    """How often the editor does what, as probabilities.
+    """Probabilities of an editor's actions.
 
     Attributes:
-        review: it reviews first.
-        misquote: an edit quotes no more than a bullet's marker, and so fails.
-        invent: an edit adds a figure that nobody has measured.
-        submit: it submits in its last turn, and when nothing is left to edit.
+        review: probability of a review in the first turn.
+        misquote: probability of an edit that quotes only a bullet's marker, and so fails.
+        invent: probability of an edit that adds an invented figure.
+        submit: probability of submitting in the last turn, and when nothing is left to edit.
     """
 
     review: float = 1.0
@@ -47,9 +47,9 @@ HASTY = Habits(review=0.95, misquote=0.22, invent=0.25, submit=0.4)
 """The faults of the published run's base model: it quotes too little, invents, does not submit."""
 
 SLIPS = 0.15
-"""Share of the turns played that are spoilt: policies have to go on after those."""
+"""Share of the played turns that contain a slip, after which policies have to continue."""
 _INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
-_EXCERPT = 64  # tokens at most; from excerpts of up to 400 it took much longer to learn copying
+_EXCERPT = 64  # maximum in tokens; with up to 400, copying took much longer to learn
 _EXCERPTS = 8  # of a page
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
@@ -71,7 +71,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
         return tool_call("review")
     old, new = edit
     if rng.random() < habits.misquote:
-        old = "- "  # always the same: a temperature below 1 disfavours a choice among many
+        old = "- "  # a fixed quote: a temperature below 1 makes one of many quotes rarer
     return tool_call("str_replace", old=old, new=new)
 
 
@@ -85,12 +85,12 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
-        # small models do not look a figure up in another line: they learn to invent some
+        # small models do not look up figures in other lines, but learn to invent them
         and not _figures(fix.new) - _figures(fix.old)
         and _is_in_order(fix.old, fix.new)
     ]
     if ready:
-        # from top to bottom: if the order is random, a loss hardly shows that an edit was repeated
+        # from top to bottom: in a random order, a repeated edit hardly raises the loss
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
@@ -115,10 +115,10 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Return the same edit with a short quote that occurs once: the words that differ, or more.
+    """Return the same edit with a short quote that occurs once and has the words that differ.
 
-    A quote begins with the space before it, as tokens of byte-level BPE do: so it has the tokens of
-    the page, and a model copies them instead of spelling the first word anew.
+    A quote begins with the space before it, as tokens of byte-level BPE do. It then has the same
+    tokens as the page, which a model can copy.
 
     >>> shortened("- Cut the costs", "- Cut the costs", "- Cut the costs by 5%")
     (' costs', ' costs by 5%')
@@ -176,7 +176,7 @@ _STEMS = sorted(
 
 
 def shorter(task: Task, rng: Random) -> Task:
-    """Return a task with few lines beside those of its fixes, and with the beginning of its job.
+    """Return a task with few lines other than those of its fixes, and with part of its job.
 
     Most tokens of a page have nothing to do with its edits, so short pages show more edits for the
     same computation. A page that is too long stays as it is.
@@ -203,17 +203,17 @@ def _words() -> list[str]:
 
 
 def renamed(task: Task, rng: Random) -> Task:
-    """Return a task whose resume, job, fixes and evidence have other words, by one map.
+    """Return a task with words replaced consistently in resume, job, fixes and evidence.
 
-    A random share of the words is replaced, verbs by verbs in the same form, others by words of
-    other pages or by words that do not exist; half of the pages that are too long stay. The words
-    in which a fix differs from what it replaces stay, except its first, and unless both have the
-    same verb in two regular forms: each fix is still right.
+    A random share of the words is replaced: verbs by verbs in the same form, other words by words
+    of other pages or by invented words. Half of the pages that are too long keep all words. Each
+    fix stays correct, since words in only one of its two texts are kept, except the first word that
+    it quotes and two regular forms of one verb.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
-        # a quote whose first word never varies would be begun from memory
+        # a policy would memorise the first word of quotes if it never varied
         first = {_key(word) for word in _WORD.findall(fix.old)[:1]}
         kept |= {word for word, _ in (old ^ new) - first} if fix.new else set()
     share = rng.random()
@@ -272,10 +272,10 @@ def demonstrations(
 ) -> Iterator[list[Sample]]:
     """Yield samples of an editor's turns, a list for each episode.
 
-    Several turns are drawn in each state of an episode, and one of them is played. They cost
-    little, because the page is read once for all: four of five tokens of an episode are the
-    environment's. Samples are of one group, since all episodes begin with the same instructions.
-    Advantages are the weights of `likelihood`: a turn has its number of draws.
+    Several turns are drawn in each state of an episode, and one of them is played. Further draws
+    cost little, because they share the page, and four of five tokens of an episode are the
+    environment's. Samples are in one group, since all episodes begin with the same instructions.
+    Advantages are the weights of `likelihood`; that of a turn is its number of draws.
 
     Args:
         chat: encodes conversations with the sessions' tools.
@@ -285,7 +285,7 @@ def demonstrations(
         seed: seed of the editor's draws.
         replies: weight of the tokens of the environment's replies, as a share of `each`. A review
             repeats the page of the prompt, so a new model learns from it to copy.
-        hint: returns what is added to an observation.
+        hint: returns a text that is appended to an observation.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -311,10 +311,10 @@ def demonstrations(
 
 
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
-    """Yield short excerpts of each page that are repeated.
+    """Yield samples that repeat short excerpts of each page.
 
-    A model with random weights learns to copy from these, and edits begin with a copy. From the
-    review of a page, which repeats it after hundreds of tokens, it does not begin to learn that.
+    A model with random weights learns to copy from these, and edits begin with a copy. It does not
+    learn copying from reviews, which repeat a page only after hundreds of tokens.
     """
     rng = Random(str(seed))
     for page in pages:
@@ -333,7 +333,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 
 
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return a call with a slip of a sampler: an earlier call, cut off, or with another word."""
+    """Return a call with a sampler's slip: an earlier call, a truncated one, or another word."""
     kind = rng.randrange(3)
     if kind == 0 and before:
         return rng.choice(before)

@@ -2,7 +2,7 @@
 
 
 class RunStopped(Exception):  # noqa: N818
-    """An alarm ends the run, as its settings ask; the message says which."""
+    """An alarm ended the run, as configured; the message names the step and the alarm."""
 
 
 class ConfigError(ValueError):

@@ -1,7 +1,7 @@
-"""Goals and budgets of a run: conditions on named figures, and when they end it.
+"""Goals and budgets of a run: conditions on named figures that end the run.
 
 A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
-and what has ended a run ends it again when the same rows are read after a restart.
+so a run that has ended ends again when the same rows are read after a restart.
 """
 
 import operator
@@ -15,7 +15,7 @@ from learners.errors import ConfigError
 from resume_gym.user_errors import did_you_mean
 
 SPENT = ("tokens", "hours", "judge_tokens", "judge_dollars")
-"""What a budget can limit."""
+"""Quantities that a budget can limit."""
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -33,7 +33,7 @@ class Condition(NamedTuple):
     limit: float
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        """Return whether it holds; not without the figure."""
+        """Return whether the condition holds; it does not if the figure is missing."""
         return self.name in figures and _SIGNS[self.sign](figures[self.name], self.limit)
 
     def __str__(self) -> str:
@@ -41,14 +41,14 @@ class Condition(NamedTuple):
 
 
 def conditions(text: str, what: str) -> tuple[Condition, ...]:
-    """Parse conditions joined by `and`; there are none in an empty text.
+    """Parse conditions joined by `and`; an empty text has none.
 
     Args:
         text: the conditions.
         what: name of the setting, for messages.
 
     Raises:
-        ConfigError: the text is of another form.
+        ConfigError: the text has another form.
     """
     found = []
     for part in re.split(r"\s+and\s+", text.strip()) if text.strip() else ():
@@ -78,13 +78,12 @@ def budget(text: str) -> tuple[Condition, ...]:
 
 
 def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return what the steps of a run have used of what a budget can limit.
+    """Return how much a run has used of each quantity that a budget can limit.
 
     Args:
-        rows: metrics of the steps. Tokens are of each step, the rest is of the run so far.
+        rows: metrics of the steps. Tokens are per step; the rest are totals of the run so far.
     """
     sampled = (row.get("sampled_tokens", 0) + row.get("replaced_tokens", 0) for row in rows)
-
     last = rows[-1] if rows else {}
     return {
         "tokens": sum(sampled),
@@ -107,7 +106,7 @@ def holds(goal: Sequence[Condition], evaluation: Mapping[str, Any]) -> bool:
 
 
 class End(NamedTuple):
-    """Why a run ends before its last step.
+    """Reason for the end of a run before its last step.
 
     Attributes:
         kind: "goal" or "budget".
@@ -128,8 +127,8 @@ def ended(
     """Return why a run ends, or None unless a goal or a budget ends it.
 
     Args:
-        goal: reached when all hold in two evaluations in a row.
-        limits: budget, used up when one no longer holds before the last step.
+        goal: conditions that must all hold in two evaluations in a row.
+        limits: the budget, used up when one of them no longer holds before the last step.
         steps: number of steps of the run.
         rows: metrics of its steps, oldest first.
         evaluations: evaluations on held-out tasks, in any order.

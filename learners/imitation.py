@@ -5,9 +5,9 @@ r"""Imitation: a supervised warm start of any model on demonstrations of a scrip
         --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model
 
-The settings of `aipo.py --help` are flags here, too. The same command resumes. For the last part of
-the time the editor has the faults that reinforcement learning is there to mend; before and after it
-the model plays held-out tasks, so what it can do is measured apart from its habits.
+The settings of `aipo.py --help` are flags here, too. The same command resumes. In the last part of
+the time, the editor has faults for reinforcement learning to correct. The model plays held-out
+tasks before and after this part, which separates its skill from its habits.
 """
 
 import asyncio
@@ -98,15 +98,15 @@ _CHECKED = 16  # episodes whose log-probabilities are compared
 
 @dataclass(frozen=True)
 class Dose:
-    """How much is demonstrated, and how.
+    """Amount and form of the demonstrations.
 
     Attributes:
-        minutes: training time, without the evaluations.
+        minutes: training time in minutes, without evaluations.
         drill: share of the time, at its start, in which a new model learns to copy.
-        short: share of the time, with the drill, until which pages are short.
+        short: share of the time, from the start and drill included, in which pages are short.
         habits: share of the time, at its end, in which the editor has faults.
         draws: turns that are drawn from each state; an editor without faults has only one.
-        replies: weight of a token of the environment's replies; 1 is that of a turn always drawn.
+        replies: weight of a token of a reply, relative to a turn that is always drawn.
         repeats: number of times that each demonstration is seen.
         workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
         rows: packed rows per optimizer step.
@@ -124,7 +124,7 @@ class Dose:
 
 
 class Phase(NamedTuple):
-    """A part of the time.
+    """Part of the training time.
 
     Attributes:
         title: name of the phase.
@@ -140,10 +140,10 @@ class Phase(NamedTuple):
 
 
 def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
-    """Yield packed rows of one worker's demonstrations without end, pickled.
+    """Yield pickled packed rows of one worker's demonstrations, without end.
 
     Args:
-        dose: how the demonstrations are made.
+        dose: form of the demonstrations.
         config: model, environment, seed and limit of a row.
         phase: what is demonstrated.
         start: number of optimizer steps done, which determines the tasks.
@@ -162,13 +162,13 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     else:
         sessions = (Session(task, work.rules) for task in strange)
         editor = partial(act, habits=phase.habits)
-        draws = 1 if phase.habits == EXPERT else dose.draws  # its turns are determined
+        draws = 1 if phase.habits == EXPERT else dose.draws  # its turns are deterministic
         episodes = demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
     row: list[Sample] = []
     for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
-                # on average 1, so the loss is that of a token
+                # a mean of 1, so that the loss is per token
                 weights = packed.advantages / packed.advantages.mean()
                 yield pickle.dumps(replace(packed, advantages=weights))
             row = []
@@ -193,7 +193,7 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
     ]
     for process in processes:
         process.start()
-    # in turn, so that the same rows come in the same order
+    # in turn, so that the order of the rows is reproducible
     made = (queue.get() for queue in cycle(queues))
     rows = made if queues else make_rows(dose, config, phase, start, 0)
     try:
@@ -222,7 +222,7 @@ def imitate(
     until: float,
     phase: int,
 ) -> None:
-    """Train until so many seconds of training are done, and save.
+    """Train until the training time reaches `until`, in seconds, and save.
 
     `trainer.state` counts phases, seconds, steps and tokens; the learning rate depends on the
     seconds.
@@ -294,7 +294,7 @@ def new_model(seed: int, folder: Path) -> None:
     groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, act, 4, seed)
     ids = (group[0].prompt + group[-1].response for group in groups)
     tokenizer = make_tokenizer(str(bytes_only.decode(one)) for one in ids)
-    model = make_model(tokenizer).bfloat16()  # trained in float32, and exported like this
+    model = make_model(tokenizer).bfloat16()  # as it is exported; training uses float32
 
     def write(path: Path) -> None:
         model.save_pretrained(path)

@@ -103,7 +103,7 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except (JudgeError, EngineError, EpisodeError, RunStopped) as error:
-        if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
+        if ranks.rank() > 0:  # rank 0 prints the error, which is raised on all ranks
             ranks.wait_for_end()
         if isinstance(error, RunStopped):
             raise SystemExit(complain(f"an alarm stopped the run at {error}", STOPPED)) from None
@@ -169,19 +169,19 @@ def _run(config: Config, train: Train) -> None:
 
 
 def _servers(judge: Judge | None) -> list[str]:
-    """Return the addresses of the servers that a judge asks."""
+    """Return the addresses of a judge's servers."""
     parts = [judge, *getattr(judge, "parts", ())]
     return [str(url) for part in parts if (url := getattr(part, "base_url", None))]
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that evaluations have the figures of the goal, and the judge a price for the budget.
+    """Check that evaluations have the goal's figures, and that the judge has a price for a budget.
 
     Raises:
-        ConfigError: they have not.
+        ConfigError: a figure or the price is missing.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
-    if work.judge:  # else a session is an environment of its own, which costs time to open
+    if work.judge:  # without a judge, a session is a separate environment, which is slow to open
         session: Any = work.session(work.held_out[0])
         names += [f"verdict_{name}" for name in session.weights]
     check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")

@@ -63,7 +63,7 @@ Loss = Callable[[LossInput], LossOutput]
 
 
 def aipo(row: LossInput) -> LossOutput:
-    """Asynchronous GRPO with importance ratios between trainer and sampler.
+    """Return the loss of asynchronous GRPO, with importance ratios between trainer and sampler.
 
     -sum over kept tokens of stopgrad(ratio * A) * logp / total.tokens, where
     ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
@@ -88,7 +88,7 @@ def aipo(row: LossInput) -> LossOutput:
 
 
 def ipo(row: LossInput) -> LossOutput:
-    """`aipo` with a trust region in probability space and a penalty on the distance to the sampler.
+    """Return the loss of `aipo` with a trust region on probabilities and a penalty on log ratios.
 
     (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
     (log ratio)^2) / total.tokens. A token is masked if its probability rose or fell by more than
@@ -99,7 +99,7 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """`ipo`, except that a token is masked only if its advantage would move it further away.
+    """Return the loss of `ipo`, but mask a token only if its advantage would move it further.
 
     A token is masked if its probability rose by more than 0.2 and A > 0, or fell by more than 0.2
     and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
@@ -109,7 +109,7 @@ def dppo_kl(row: LossInput) -> LossOutput:
 
 
 def grpo(row: LossInput) -> LossOutput:
-    """PPO's clipped objective, averaged over the tokens of each rollout and then over rollouts.
+    """Return PPO's clipped loss, averaged over the tokens of a rollout and then over rollouts.
 
     -min(ratio * A, clip(ratio, 0.8, 1.2) * A), without a KL term to a reference model. Expects
     advantages that are standardised in each group. Source: arXiv 2402.03300.
@@ -120,7 +120,7 @@ def grpo(row: LossInput) -> LossOutput:
 
 
 def dr_grpo(row: LossInput) -> LossOutput:
-    """`grpo` with equal weights for tokens of short and long rollouts.
+    """Return the loss of `grpo` with equal weights for tokens of short and long rollouts.
 
     The sum over tokens is divided by total.tokens. Expects advantages that are mean-centred, not
     standardised. Source: arXiv 2503.20783.
@@ -129,7 +129,7 @@ def dr_grpo(row: LossInput) -> LossOutput:
 
 
 def likelihood(row: LossInput) -> LossOutput:
-    """Negative log-likelihood with a weight for each token, for imitation.
+    """Return the negative log-likelihood with a weight for each token, for imitation.
 
     -sum of advantages * logp / total.tokens, without a sampler's log-probabilities.
     """

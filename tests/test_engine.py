@@ -228,7 +228,7 @@ def test_a_conversation_only_grows() -> None:
     (said,) = engine.sample([ask(7, ids, stop=-1, max_tokens=4)])
     whole = ids + said.ids
     for wrong in ([(whole[0] + 1) % VOCABULARY, *whole[1:], 1], ids, whole[:-1]):
-        with pytest.raises(ValueError, match="conversation 7 does not extend what it was"):
+        with pytest.raises(ValueError, match="conversation 7 does not extend its previous tokens"):
             engine.sample([ask(7, wrong)])
     assert engine.sample([ask(7, whole)])  # nothing is lost by the refusal
     engine.release(7)

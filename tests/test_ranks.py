@@ -152,7 +152,7 @@ def test_a_checkpoint_resumes_bit_for_bit_and_that_of_fsdp2_on_other_processes(
     if backend == "fsdp2":
         assert difference(two["fsdp2-1"], two["uninterrupted"]) < 1e-5
     else:
-        assert two["deepspeed-1"] == "expected 1 processes, as wrote it, got 2"
+        assert two["deepspeed-1"] == "expected the 1 processes that wrote it, got 2"
 
 
 @pytest.mark.slow

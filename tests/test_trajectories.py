@@ -102,7 +102,7 @@ def tokens(name: str, change: Callable[[Any], Any]) -> Callable[[Any], dict[str,
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (tokens("prompt", lambda values: values[1:]), ".*: the prompt's tokens are others"),
+        (tokens("prompt", lambda values: values[1:]), ".*: the prompt has other tokens"),
         (tokens("logprobs", lambda values: values[1:]), "logprobs: expected .* values, got"),
         (tokens("response", lambda values: values[1:]), "sampled: expected .* values, got"),
         (tokens("logprobs", lambda values: [10**400, *values[1:]]), "logprobs: expected other"),

@@ -12,7 +12,7 @@ class EngineError(Exception):
 
 
 class RefusedError(EngineError):
-    """An engine rejects this conversation, but may continue others."""
+    """An engine rejected a conversation, but may continue others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ Weights = Callable[[], Iterable[tuple[str, Tensor]]]
 
 
 class Engine(Protocol):
-    """Continues conversations, given as token ids, by sampled tokens with log-probabilities.
+    """Sampler that continues conversations, given as token ids, and returns log-probabilities.
 
     Attributes:
         max_concurrency: maximum number of concurrent conversations.

@@ -19,12 +19,12 @@ class Control:
 
     Args:
         urls: addresses of the servers.
-        version: of the weights.
+        version: version of the weights.
         timeout_s: timeout of a call in seconds.
         on_failure: called as soon as a call fails, while others may still be waiting.
 
     Attributes:
-        failure: raises the error of the first call that has failed.
+        failure: future that receives the error of the first call that fails.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Control:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
         except requests.RequestException as error:
             # the sender and the other servers would wait in NCCL for the server that has failed
-            with contextlib.suppress(InvalidStateError):  # another has failed before
+            with contextlib.suppress(InvalidStateError):  # another call failed first
                 self.failure.set_exception(error)
             self._on_failure()
             raise
@@ -71,7 +71,7 @@ class Control:
     def init_weight_transfer_engine(self, init_info: dict[str, object]) -> None:
         """Let the servers join the sender's group, each with a separate range of ranks.
 
-        They leave the group before it, which would keep its memory.
+        They first leave their previous group, which would keep its memory.
         """
         self.post("shutdown_weight_transfer_engine")
         infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class _Source(WeightSource):
-    """Weights in the sender's interface: the metadata of all tensors first, then the tensors."""
+    """Weights in the form that the sender expects: metadata of all tensors, and the tensors."""
 
     def __init__(self, model: str, kind: dtype) -> None:
         named = Policy(models.skeleton(model), 1.0, "float32").model.named_parameters()
@@ -41,7 +41,7 @@ class NCCLSender:
         control: client of the servers' endpoints for weight updates.
         model: name of the model, for the names and shapes of its weights.
         kind: dtype of the transferred weights.
-        address: of this machine, reachable from all servers.
+        address: address of this machine, which all servers can reach.
 
     Raises:
         RequestException: a server did not join the group.
@@ -80,12 +80,12 @@ class NCCLSender:
 
 
 def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
-    """Return the result of `join`, or raise the failure of a server, for which it would wait."""
+    """Return the result of `join`, or raise the error of a server, which `join` would wait for."""
     joined: Future[_T] = Future()
 
     def run() -> None:
         try:
-            torch.cuda.set_device(ranks.device())  # which each thread has to choose
+            torch.cuda.set_device(ranks.device())  # each thread has its own current device
             joined.set_result(join())
         except BaseException as error:
             joined.set_exception(error)

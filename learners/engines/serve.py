@@ -2,8 +2,8 @@
 
     python -P serve.py PARENT COMMAND...
 
-The child processes of a killed server survive it, since they take ten seconds before they watch
-their parent, and its sockets stay on disk. This supervisor cleans up both. It imports nothing from
+The child processes of a killed server survive it, since they begin to watch their parent only after
+ten seconds, and its sockets stay on disk. This supervisor cleans up both. It imports nothing from
 the project, so that it starts immediately.
 """
 

@@ -31,11 +31,11 @@ MAX_RESTARTS = 5
 GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
 """Share of a GPU's memory for a server: alone on the GPU, and together with a trainer."""
 _STEADY_S = 600.0
-"""Uptime in seconds after which the count of restarts begins again."""
+"""Uptime in seconds after which the count of restarts is reset."""
 _END_S = 5.0
 # interval of process checks, interval of health checks, and time for which the latter may fail
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# not `python -m`: each of vLLM's processes would import the server as its main module, for seconds
+# not `python -m`, with which each process of vLLM spends seconds on importing the server
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -43,7 +43,7 @@ _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORC
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a server is started with.
+    """Settings of a server.
 
     Attributes:
         model: name or folder of the model.
@@ -68,7 +68,7 @@ class Server:
     A thread restarts it after a crash, at the same address, with the weights of the model's folder.
 
     Args:
-        settings: what the server is started with.
+        settings: settings of the server.
         number: index of the server on this machine, from 0; selects its GPUs.
         log: file for the server's output.
         note: called with a sentence at each restart.
@@ -153,7 +153,7 @@ class Server:
         self._process.wait()
 
     def check(self) -> None:
-        """Raise an error if the server is no longer restarted.
+        """Check that the server has not used up its restarts.
 
         Raises:
             EngineError: the server crashed too often.
@@ -165,7 +165,7 @@ class Server:
         """Wait until the server answers, at most `timeout_s` seconds.
 
         Raises:
-            EngineError: the time is over, or the server crashed too often.
+            EngineError: the server did not answer in time, or crashed too often.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -191,7 +191,7 @@ def serving(
     """Start this machine's engine servers in its first process, and stop them at the end.
 
     Args:
-        settings: what the servers are started with.
+        settings: settings of the servers.
         count: number of servers on each machine.
         logs: folder for the output of the servers.
         note: see `Server`.
@@ -271,7 +271,7 @@ def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
             "OMP_NUM_THREADS": threads,
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             # otherwise vLLM replaces the executor "uni" by a worker process, with which a server
-            # starts in 1.5 times the time and samples no faster
+            # takes 1.5 times as long to start and samples no faster
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "TORCH_COMPILE_DISABLE": "1",  # the first request would wait for it
             # cores are shared with the trainer: idle threads must sleep, not spin
@@ -295,7 +295,7 @@ def kv_cache_bytes(memory_bytes: int) -> int:
 
 
 def _require_libnuma() -> None:
-    """Fail early: without libnuma, each of six starts would fail after half a minute."""
+    """Fail early if libnuma is missing: each of six starts would fail after half a minute."""
     if sys.platform == "linux" and not torch.cuda.is_available():
         try:
             ctypes.CDLL("libnuma.so.1")
@@ -320,7 +320,7 @@ def own_address(urls: Iterable[str]) -> str:
     """Return the IPv4 address of this machine under which servers reach it.
 
     Args:
-        urls: addresses of the servers. Only if all are on this machine, the result is loopback.
+        urls: addresses of the servers. The result is loopback only if all are on this machine.
     """
     addresses = []
     for url in urls:

@@ -2,7 +2,8 @@
 
 Between turns, the cache of each conversation is parked. A turn stacks the caches of a batch, feeds
 only the new tokens, and samples. Conversations that are equal so far, in their prompt or in later
-turns and replies, are fed once and share a cache.
+turns and replies, are fed once and share a cache. Unlike vLLM, the engine has no paged cache and no
+continuous batching: requests that arrive during a batch wait for its end.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class _RaggedLayer(CacheLayerMixin):
 
     Attributes:
         starts: length of each row [rows].
-        longest: the largest of them, on the CPU: reading it from a GPU would wait for the GPU.
+        longest: maximum of `starts`, on the CPU, since reading it from a GPU would wait.
     """
 
     starts: Tensor
@@ -60,7 +61,7 @@ class _RaggedLayer(CacheLayerMixin):
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
             self.values = torch.cat([self.values, room], dim=2)
-        # each row at its own end: rows need no common length, so none has padding in between
+        # each row is written at its own end, so no row has padding between its tokens
         row = torch.arange(rows)[:, None]
         slots = self.starts[:, None] + torch.arange(q)
         self.keys[row, :, slots] = key_states.transpose(1, 2).to(self.keys.dtype)
@@ -190,7 +191,7 @@ class _Parked(NamedTuple):
 
 
 class TransformersEngine:
-    """Samples from a policy in this process; concurrent requests form one batch.
+    """Engine that samples from a policy in this process; concurrent requests form one batch.
 
     Args:
         policy: the policy to sample from.
@@ -281,7 +282,7 @@ class TransformersEngine:
             for key, ids, _ in requests:
                 cached = self._parked[key].ids if key in self._parked else []
                 if ids[: len(cached)] != cached or len(ids) == len(cached):
-                    raise ValueError(f"conversation {key} does not extend what it was")
+                    raise ValueError(f"conversation {key} does not extend its previous tokens")
             self._prefill(requests)
             return self._decode(requests)
 
@@ -297,7 +298,7 @@ class TransformersEngine:
             self._parked.update(dict.fromkeys(keys, parked))
             if new := list(fed[len(parked.ids) :]):
                 missing.append((new, parked, keys))
-        # new conversations apart from others, and similar lengths together, to need little padding
+        # new conversations in separate batches, and similar lengths together, to limit padding
         missing.sort(key=lambda one: (bool(one[1].ids), len(one[0])))
         for _, alike in groupby(missing, lambda one: bool(one[1].ids)):
             rest = list(alike)
@@ -316,8 +317,9 @@ class TransformersEngine:
         users = Counter(id(one.shared) for one in self._parked.values())
         for row, (tokens, before, keys) in enumerate(batch):
             own, prefix = cache.park(row), before.shared
-            # A prefix is one object for all keys, by which `Shared` recognises it. To extend it
-            # saves copies of what is new, and costs a copy of it if others still need the old one.
+            # All keys have the same object as prefix, by which `Shared` recognises it. Extending a
+            # prefix saves copies of the new part, but copies the prefix if others still need the
+            # old one.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory

@@ -44,7 +44,7 @@ _HTTP_BAD_REQUEST, _HTTP_UNAUTHORIZED, _HTTP_SERVER_ERROR = 400, 401, 500
 
 
 class VLLMEngine:
-    """Samples from vLLM servers.
+    """Engine that samples from vLLM servers.
 
     Args:
         urls: addresses of the servers, which all serve the same model.
@@ -109,7 +109,7 @@ class VLLMEngine:
         raise EngineError(f"no completion within {self._timeout_s:.0f} s; {problem}")
 
     async def _ask(self, url: str, request: Mapping[str, object]) -> Mapping[str, Any]:
-        if self._session is None:  # here, since it belongs to the running event loop
+        if self._session is None:  # opened here, since it belongs to the running event loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -175,9 +175,9 @@ class VLLMEngine:
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
-        """End an update that a failure has left open, during which a server would begin no other.
+        """End an update that a failure has left open; until then, servers begin no other update.
 
-        An update that cannot be read ends it.
+        An invalid update ends it.
         """
         with contextlib.suppress(requests.RequestException):
             Control(urls, 0, _TRIED_S).update_weights({})
@@ -265,7 +265,7 @@ class VLLMEngine:
         self._insist("wake_up")
 
     def _insist(self, path: str) -> None:
-        """Post to all servers, again while one fails; both endpoints can be called twice."""
+        """Post to all servers, and retry on failure; both endpoints are idempotent."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -293,7 +293,7 @@ class _NotReadyError(Exception):
 
 
 def unreachable(urls: Iterable[str]) -> list[str]:
-    """Return the addresses at which no server runs; a slow server is not among them."""
+    """Return the addresses that refuse a connection; slow servers are not among them."""
     refused = []
     for url in urls:
         parts = urlsplit(url)
@@ -337,7 +337,7 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
     logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]
     if not len(ids) == len(logprobs) == len(versions):
         counts = f"{len(ids)} tokens, {len(logprobs)} log-probabilities, {len(versions)} versions"
-        raise EngineError(f"expected one of each, got {counts}")
+        raise EngineError(f"expected equal numbers, got {counts}")
     return Completion(ids, logprobs, versions)
 
 

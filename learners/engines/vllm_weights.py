@@ -29,7 +29,7 @@ class Files(WeightTransferUpdateInfo):
 
 
 class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
-    """Loads full tensors by name, in the same way as from the model's checkpoint files."""
+    """Backend that loads full tensors by name, in the same way as from checkpoint files."""
 
     init_info_cls = Nothing
     update_info_cls = Files

@@ -56,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             pad_token_id=0,
         )
     )
-    # each layer begins as the identity; by default, what layers write drowns the embeddings
+    # each layer begins as the identity; default weights would drown the embeddings
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)

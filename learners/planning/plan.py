@@ -1,9 +1,9 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`RunPlan` reads the model's config and tokenizer, but no weights, and of a model that has not been
-downloaded nothing but its config. It assumes turns of maximum length, so tokens, FLOPs, activations
-and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not
-included.
+`RunPlan` reads the model's config and tokenizer, but no weights. Of a model that has not been
+downloaded, it reads only the config. It assumes turns of maximum length, so tokens, FLOPs,
+activations and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per
+GPU, is not included.
 """
 
 from dataclasses import replace
@@ -95,10 +95,10 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
-        counted: whether the model's tokenizer counted tokens, instead of their characters.
+        counted: whether the model's tokenizer counted tokens; otherwise estimated from characters.
         memory: memory on the device of each trainer, in bytes.
-        host: bytes that each trainer keeps in CPU memory: what is offloaded, and what it copies
-            there while it writes a checkpoint.
+        host: bytes that each trainer keeps in CPU memory: offloaded tensors, and copies while it
+            writes a checkpoint.
 
     Raises:
         ConfigError: the run does not fit, or the model or judge is not supported.
@@ -287,10 +287,10 @@ def gpus(config: Config, trainers: int) -> int:
 
 
 def check_gpus(config: Config, available: int, trainers: int) -> None:
-    """Check the number of a machine's GPUs, with which so many processes train.
+    """Check that a machine has enough GPUs for its engines and `trainers` processes.
 
     Raises:
-        ConfigError: there are too few; a machine without any uses its CPU.
+        ConfigError: there are too few GPUs; a machine without any uses its CPU.
     """
     servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:

@@ -11,7 +11,7 @@ from resume_gym.judges.votes import Votes
 from resume_gym.llm import Answer, dollars
 
 CHARACTERS = 3.6
-"""Characters per token, for want of a tokenizer.
+"""Estimated characters per token, used without a tokenizer.
 
 SmolLM2's tokenizer has 3.5 to 3.9 on the prompts of real tasks; larger vocabularies have more."""
 # an answer with eight changes, and one with ten and a claim, in the lengths that the prompts allow
@@ -20,7 +20,7 @@ _TASKS = 32  # tasks whose prompts are measured
 
 
 class Verdicts(NamedTuple):
-    """Verdicts of a run, and what each takes.
+    """Verdicts of a run, with the requests, tokens and cost of each.
 
     Attributes:
         judge: name of the judge.
@@ -49,7 +49,7 @@ class Verdicts(NamedTuple):
 
     @classmethod
     def of(cls, work: Workload, training: int, held_out: int) -> "Verdicts | None":
-        """Estimate so many verdicts; None if the run has no judge."""
+        """Estimate the cost of the verdicts; None if the run has no judge."""
         judge = work.judge
         if judge is None:
             return None

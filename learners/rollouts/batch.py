@@ -27,10 +27,10 @@ class Batch:
             failed; not in `rollouts`.
         dropped_groups: number of groups with too few episodes.
         lag_s: maximum delay of the event loop in seconds, while they were played.
-        judge_usage: what a model judge was asked since the process started; None for others.
-        replaced: groups whose rollouts all had the same reward, which others have replaced.
+        judge_usage: usage of a model judge since the process started; None for other judges.
+        replaced: groups of equal rewards that were replaced by other groups.
         level: highest level of the tasks; None without a ladder.
-        measures: what they wrote, in numbers; see `measures`.
+        measures: measures of the written texts; see `measures`.
     """
 
     step: int
@@ -45,7 +45,7 @@ class Batch:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, hacks: Collection[str]) -> "Batch":
-        """Return the batch without the rollouts that show hacks; the summary is of all.
+        """Return the batch without the rollouts that show hacks; the summary still covers all.
 
         Args:
             hacks: keys of `HACKS`.
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def rewards(self) -> Tensor:
-        """The return of each rollout [n]."""
+        """Return (sum of rewards) of each rollout [n]."""
         return torch.tensor([rollout.session.reward for rollout in self.rollouts])
 
     @property

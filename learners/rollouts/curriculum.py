@@ -1,4 +1,4 @@
-"""Which tasks the groups of a step play, and with which random numbers."""
+"""Selection of the tasks and the random seed of each step."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Results = Callable[[int], Mapping[int, float]]
 
 
 class Drawn(NamedTuple):
-    """What a step plays.
+    """Tasks and seed of a step.
 
     Attributes:
         tasks: the tasks of its groups, then those of spare groups.
@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Draws the tasks of each step, without replacement if there are enough.
+    """Sampler of the tasks of each step, without replacement if there are enough.
 
     Attributes:
         seed: random seed of the run.
@@ -52,8 +52,8 @@ class Curriculum:
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
-        They depend only on the run's seed and the step, and those of a ladder on results that were
-        final when the step began. So a resumed run draws the same.
+        Both depend only on the run's seed and the step. The tasks of a ladder also depend on
+        results that were final when the step began. A resumed run therefore draws the same.
         """
         rng = np.random.default_rng([self.seed, step])
         chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
@@ -64,7 +64,7 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class LadderCurriculum(Curriculum):
-    """Generates new tasks for each step, whose levels follow the rewards; see `synthesis.ladder`.
+    """Generator of new tasks, whose levels follow the rewards; see `synthesis.ladder`.
 
     Attributes:
         size: size of the tasks, "full" or "mini".
@@ -80,7 +80,7 @@ class LadderCurriculum(Curriculum):
     _levels: dict[int, tuple[int, list[int]]] = field(default_factory=dict, repr=False)
 
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
-        """See `Curriculum.draw`; the tasks that are given do not matter."""
+        """See `Curriculum.draw`; `tasks` is ignored."""
         top, levels = self._draw_levels(step, results)
         pairs = zip(self.numbers(step), levels, strict=True)
         made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]

@@ -1,4 +1,4 @@
-"""What the run's journal says about episodes: those that are dropped, and those that wait."""
+"""Entries of the run's journal on episodes that are dropped or that wait."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ _LAG_S = 0.02
 
 
 class Faults:
-    """Notes events with their causes, and the traceback of each fault of a user's code once."""
+    """Log of events with their causes, and of the traceback of each fault of a user's code once."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
@@ -38,7 +38,7 @@ class Faults:
 
 
 class Watchdog:
-    """Notes episodes that wait too long, and measures the delay of the event loop.
+    """Monitor of episodes that wait too long, and of the delay of the event loop.
 
     Attributes:
         lag_s: maximum delay in seconds since the caller has set it to 0.

@@ -1,4 +1,4 @@
-"""What the episodes of a step wrote, as numbers: the input of the alarms in `run/alarms.py`.
+"""Measures of the texts that the episodes of a step wrote, for the alarms in `run/alarms.py`.
 
 They are computed from texts alone, without another pass of the model.
 """
@@ -17,8 +17,8 @@ from resume_gym.tools import Toolbox, ToolCall
 _WORD = re.compile(r"[^\W\d_]+")
 _PHRASE = 3  # words
 _SMOOTHING = 0.1  # of a word's count in the model of a group
-_TASKS = 4  # fewer have much in common, whatever the policy does
-# words that grade, or that speak to whoever grades
+_TASKS = 4  # answers to fewer tasks have much in common with any policy
+# words of praise or grading, or addressed to a grader
 _ADDRESSED = re.compile(
     r"\b(?:judges?|graders?|evaluators?"
     r"|this (?:resume|revision|edit|candidate) (?:is|deserves|should)"
@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Number of edits that the final document may show."""
+        """Upper bound of the number of edits that the final document shows."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -74,7 +74,7 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
             empty in that step.
 
     Returns:
-        With fewer than four tasks, what tasks have in common is left out:
+        Comparisons of tasks, left out with fewer than four tasks:
 
         equal_answers: share of the episodes that made the same calls as most others.
         prompt_information: mutual information of task and answer, divided by its maximum; see
@@ -88,8 +88,8 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
         word_drift: share of the written words that are neither on the page nor in `reference`.
         growth: words of the written lines per word of the lost ones.
         churn: share of the successful edits that no line of the final document shows.
-        addressed_share: share of the episodes that wrote words to whoever grades them.
-        safe_harbour: share of the episodes that deleted one line and submitted, and no more.
+        addressed_share: share of the episodes that wrote words addressed to a grader.
+        safe_harbour: share of the episodes that only deleted one line and submitted.
         moved_share: share of the episodes that changed the order of lines.
     """
     played = [
@@ -139,12 +139,12 @@ def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
 
 
 def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
-    """Return how much an answer says about its task, from 0 to 1.
+    """Return the mutual information of answers and tasks, from 0 to 1.
 
-    The measure of template collapse of RAGEN-2, E[log p(z|x) - log mean_j p(z|x_j)], in which the
-    policy's probabilities would need a pass of the model for each pair of answer and task. Here
-    p(z|x_j) are smoothed counts of the words in the other answers to x_j. It is divided by its
-    maximum, the logarithm of the number of tasks.
+    RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], where the policy's
+    probabilities need a forward pass for each pair of answer and task. Here, p(z|x_j) is a smoothed
+    word distribution of the other answers to x_j. The result is divided by its maximum, the
+    logarithm of the number of tasks.
 
     Args:
         answers: counts of the words of each answer [n].
@@ -273,5 +273,4 @@ HACKS: Mapping[str, Callable[[Sequence[_Edited]], Callable[[_Edited], bool]]] = 
     "safe harbour": lambda played: _is_harboured,
     "moved lines": lambda played: lambda one: one.moved,
 }
-"""By the name of the alarm, how to tell the episodes that show a hack; `growth` is of no single
-one."""
+"""Detectors of episodes that show a hack, by alarm; `growth` has none."""

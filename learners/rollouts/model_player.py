@@ -41,11 +41,11 @@ OPTIONS = (
 )
 """Fields of `Config` that control sampling."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
-# settings of a run that are those of its model; others have their defaults
+# settings of a run that apply to its model; others have their defaults
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
 _MAX_TOKENS = 512  # of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
-_GUIDED_TOKENS = 16  # after which a guided turn is checked for the end of its call
+_GUIDED_TOKENS = 16  # between two checks for the end of a guided turn's call
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
             return replace(config, model=str(exported)), None
         last = checkpoint.latest(path / "checkpoints")
         hint = f"; its last checkpoint is {last[1]}" if last else ""
-        raise FileNotFoundError(f"model: the run {name!r} has not ended and exported one{hint}")
+        raise FileNotFoundError(f"model: the run {name!r} has not exported its model yet{hint}")
     if checkpoints.name == "checkpoints" and (checkpoints.parent / "config.toml").is_file():
         weights = path / "policy.safetensors"
         if not weights.is_file():
@@ -148,7 +148,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the start of every tensor: whole files take minutes, and training may freeze some."""
+    """Hash the start of each tensor: whole files take minutes, and some tensors may be frozen."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -214,7 +214,7 @@ class ModelPlayer:
                 config.threads,
             )
             start = serving(settings, config.engine_procs, logs, lambda sentence: None)
-            # ended also by Ctrl-C: servers take a minute to start
+            # also ends the servers on Ctrl-C during their start, which takes a minute
             with ExitStack() as started:
                 servers = started.enter_context(start)
                 for server in servers:
@@ -262,7 +262,7 @@ class ModelPlayer:
                 call = find_call(chat.read(said))
             turn = said if said[-1] == chat.end else [*said, chat.end]
             if call is not None:
-                # what follows the call is not in the history, which the model would go on from
+                # text after the call is left out of the history, since the model would continue it
                 end = next(n for n in range(len(said) + 1) if find_call(chat.read(said[:n])))
                 turn = [*said[:end], *chat.write(CLOSING)]
                 if turn[: len(said)] != said:

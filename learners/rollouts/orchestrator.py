@@ -1,7 +1,7 @@
 """Orchestrator: plays, grades and stores thousands of concurrent episodes in one asyncio loop.
 
-Slow episodes are waited for: dropping them would bias training towards short ones. The caller
-limits staleness by when it starts the episodes of a step.
+A step waits for all its episodes, since dropping slow ones would bias training towards short ones.
+The caller limits staleness by when it starts the episodes of a step.
 """
 
 import asyncio
@@ -45,17 +45,17 @@ class HeldOutResult(NamedTuple):
 
 
 class Orchestrator:
-    """Plays the episodes of steps and evaluations, in the event loop of the caller.
+    """Player of the episodes of steps and evaluations, in the event loop of the caller.
 
     Args:
         work: tasks, rules and judge.
         curriculum: draws the tasks of a step.
         eval_rollouts: number of rollouts per held-out task.
-        sampling: sampling parameters; the seed is that of each turn.
+        sampling: sampling parameters; each turn has its own seed.
         timeout_s: timeout of a verdict in seconds, retries included.
         engine: samples tokens.
-        trajectories: storage of rollouts, those of steps also read by resumed runs; None stores
-            nothing.
+        trajectories: storage of rollouts, from which a resumed run restores those of steps; None
+            stores nothing.
         note: called with a sentence on dropped and waiting episodes.
 
     Attributes:
@@ -139,7 +139,7 @@ class Orchestrator:
         return await second_judge.compare(rollouts, judge, *limits, self._faults)
 
     def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
-        """Count the words written in the first step, as it is stored; none in that step."""
+        """Count the words of the stored first step; return no words in that step."""
         toolbox = getattr(rollouts[0].session, "toolbox", None)
         if self._words is None and self._trajectories and toolbox and step > 1:
             records = self._trajectories.graded(1)
@@ -163,7 +163,7 @@ class Orchestrator:
         return [group for group in members if len(group) >= GROUP_SHARE * size], failures + unopened
 
     def _read_means(self, step: int) -> dict[int, float]:
-        """Return the mean reward of each group of an earlier step, from what is stored."""
+        """Return the mean reward of each group of an earlier step, from the stored rollouts."""
         records = self._trajectories.graded(step) if self._trajectories else []
         groups = groupby(records, lambda record: int(record["group"]))
         return {n: fmean(float(one["reward"]) for one in group) for n, group in groups}
@@ -171,12 +171,12 @@ class Orchestrator:
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
 
-        They are stored as the evaluation after this step, which replaces an unfinished one: its
-        episodes may be from other weights.
+        The episodes are stored as the evaluation after this step. They replace those of an
+        unfinished evaluation, which may be from other weights.
 
         Raises:
             EngineError: the engine returned no tokens.
-            JudgeError, EpisodeError: less than three quarters of the episodes were graded.
+            JudgeError, EpisodeError: fewer than three quarters of the episodes were graded.
         """
         rollouts, unopened = self._open(self._work.held_out, self._eval_rollouts)
         episodes = len(rollouts) + len(unopened)
@@ -196,7 +196,7 @@ class Orchestrator:
     def _open(
         self, tasks: Sequence[Any], members: int, first: int = 0
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Return an unplayed group for each task, and the errors of those without."""
+        """Return an unplayed group for each task, and the errors of tasks that did not open."""
         rollouts: list[Rollout] = []
         failures: list[Exception] = []
         for group, task in enumerate(tasks, first):
@@ -231,7 +231,7 @@ class Orchestrator:
         return graded, [rollout.error for rollout in rollouts if rollout.error is not None]
 
     async def _play(self, rollout: Rollout, seed: tuple[int, ...], progress: "_Progress") -> None:
-        """Play and store an episode, and grade all that can then be judged."""
+        """Play and store an episode, and grade the episodes that can then be judged."""
         session, key = rollout.session, next(self._keys)
         try:
             try:
@@ -283,7 +283,7 @@ class Orchestrator:
 
 
 class _Progress:
-    """Episodes that are being played; those of a group are judged together or one by one.
+    """Progress of played episodes, which are judged by group or one by one.
 
     Attributes:
         store: stores a finished rollout, and again with its verdict.

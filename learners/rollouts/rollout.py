@@ -135,7 +135,7 @@ class Rollout:
         session = self.session.replay(self.session.task, record)
         tokens = record["tokens"]
         if tokens["prompt"] != self.prompt:
-            raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
+            raise ValueError(f"{record['task_id']}: the prompt has other tokens")
         length = len(tokens["response"])
         for name, is_valid in _TOKENS.items():
             values = tokens[name]
@@ -163,7 +163,7 @@ _TOKENS: Mapping[str, Callable[[Any], bool]] = {
     "logprobs": is_finite,
     "versions": lambda version: type(version) is int and version >= NOT_SAMPLED,
 }
-"""Lists of a record's tokens, and whether a value of each is valid."""
+"""Checks of the values in each list of a record's tokens."""
 
 
 async def play(

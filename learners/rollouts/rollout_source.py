@@ -28,14 +28,14 @@ from learners.training.trainer import Trainer
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
-"""Largest mean difference between engine and trainer log-probabilities that is rounding noise, at
+"""Mean difference of engine and trainer log-probabilities that rounding can explain, at most, at
 temperature 1; noise of the logits is divided by the temperature."""
 _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
 
 class LeadRank(NamedTuple):
-    """What rank 0 samples with.
+    """Components with which rank 0 samples.
 
     Attributes:
         work: tasks, rules and judge.
@@ -61,7 +61,7 @@ class RolloutSource:
         precision: "float32" or "bfloat16", of the forward pass.
         dtype: dtype of the engine's weights.
         colocated: whether engine and trainer take turns on the same GPUs.
-        lead: what rank 0 samples with; None on the other ranks.
+        lead: components of rank 0; None on the other ranks.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class RolloutSource:
     def asleep(self) -> Iterator[None]:
         """Free the engine's GPU memory for the trainer, where they share a GPU.
 
-        No rank trains before the engine sleeps, and it wakes up when all ranks have made room.
+        The engine sleeps before any rank trains, and wakes up when all ranks have freed memory.
 
         Raises:
             EngineError: the engine did not free or allocate its memory.
@@ -206,6 +206,6 @@ class RolloutSource:
         if time.monotonic() - self._checked < _CHECK_EVERY_S:
             return
         if engine.behind(self._version):
-            note(f"An engine is given weights {self._version} again.")
+            note(f"Weights {self._version} are sent to an engine again.")
             engine.load_weights(self._version, self._weights)
         self._checked = time.monotonic()

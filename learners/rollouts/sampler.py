@@ -30,7 +30,7 @@ _END_S = 5.0
 
 
 class InProcessSampler:
-    """Plays in this process while the caller waits.
+    """Sampler that plays in this process while the caller waits.
 
     Attributes:
         idle: called repeatedly while the caller waits for another process.
@@ -56,7 +56,7 @@ class InProcessSampler:
         return ended
 
     def published(self, version: int) -> None:
-        """Announce that the engine has these weights, for which no episode waits here."""
+        """Do nothing: no episode waits for new weights."""
 
     def close(self) -> None:
         """Stop playing."""
@@ -65,15 +65,15 @@ class InProcessSampler:
 
 
 Build = Callable[[Note], tuple[Orchestrator, VLLMEngine]]
-"""Makes an orchestrator and its engine, given where its sentences go; can be pickled."""
+"""Picklable function that takes `note` and returns an orchestrator and its engine."""
 
 
 class BackgroundSampler:
-    """Runs an orchestrator in a separate process.
+    """Sampler that runs an orchestrator in a separate process.
 
     Args:
         build: makes the orchestrator, in that process.
-        steps: number of steps of the run; those before the first published weights are done.
+        steps: number of steps of the run; those before the first published version are done.
         max_staleness: maximum age of the sampling weights, in optimizer steps.
         note: called with sentences for the run's journal.
     """
@@ -136,7 +136,7 @@ class BackgroundSampler:
             raise EngineError(f"the rollout process ended with status {status}") from None
         silent = time.monotonic() - self._heard
         if silent > SILENT_S:
-            raise EngineError(f"the rollout process has said nothing for {silent:.0f} s")
+            raise EngineError(f"the rollout process has sent nothing for {silent:.0f} s")
         self.idle()
 
     def _take(self, kind: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""A second judge on a sample of a step's final documents, never for the reward.
+"""Second judge, which grades a sample of a step's final documents but never affects rewards.
 
-Where the policy learns to please the judge and not to write better, the judge's mean rises over the
+If the policy learns to please the judge without writing better, the judge's mean rises above the
 second judge's.
 """
 
@@ -16,24 +16,24 @@ from resume_gym.evaluation import grade
 from resume_gym.judges import Judge
 
 SAMPLE = 32
-"""Largest number of documents."""
+"""Maximum number of documents per step."""
 
 
 async def compare(
     rollouts: Sequence[Rollout], judge: Judge, timeout_s: float, threads: Executor, faults: Faults
 ) -> dict[str, float]:
-    """Return how the verdicts of the judge and of the second judge on the same documents differ.
+    """Return the difference between the verdicts of both judges on the same documents.
 
     Args:
-        rollouts: graded rollouts; some of those with a verdict are graded again, spread evenly.
+        rollouts: graded rollouts; an evenly spaced sample of those with a verdict is graded again.
         judge: the second judge.
         timeout_s: timeout of a verdict in seconds, retries included.
         threads: runs a synchronous judge.
         faults: reports failures to the journal.
 
     Returns:
-        second_judge_lead: how much more content the judge pays than the second judge would, as a
-            share of the range of verdicts; none if the second judge failed on all documents.
+        second_judge_lead: mean excess of the judge's rewards over the second judge's, as a share of
+            the range of verdicts; missing if the second judge failed on all documents.
         second_judge_failed: number of documents on which the second judge failed.
     """
     sessions: list[Any] = [one.session for one in rollouts if one.session.verdict]
@@ -56,4 +56,4 @@ def _range(session: Any) -> float:
     """Return the difference between the best and the worst verdict, in reward."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
-    return float(min(fields, greatest - least))  # counts of lines have no useful limit
+    return float(min(fields, greatest - least))  # the bounds of line counts are too wide

@@ -5,8 +5,8 @@ the sampled tokens, unchanged; and between them the tool replies, rendered separ
 is never rendered or tokenised again. If the template opens a thought, or fills one, at the start of
 a turn, these tokens belong to the prompt of the turn.
 
-Texts of the environment never become added tokens, such as an end token: a string that would is cut
-in two, and both parts are encoded separately.
+Texts of the environment never become added tokens, such as an end token: a string that would become
+one is split, and its parts are encoded separately.
 """
 
 import ctypes
@@ -124,7 +124,7 @@ class ChatTokens:
         if not head.startswith(base) or not first.startswith(base):
             raise TemplateError(f"{told}, it changes earlier messages: {_brief(twice)}")
         if len(later) != 2 or not later[0].startswith(kept) or later[1] != rest[0]:
-            raise TemplateError(f"{told}, it renders later turns otherwise: {_brief(twice)}")
+            raise TemplateError(f"{told}, it renders later turns differently: {_brief(twice)}")
         self.ends |= {self.end}
         return before, after[0]
 
@@ -173,7 +173,7 @@ class ChatTokens:
             return self._before + text + self._after
         _, _, rest = self._render([_USER, *self._turn(text)]).partition(_ANSWER)
         if not rest.startswith(self._end_text + self._before) or not rest.endswith(self._after):
-            raise TemplateError(f"the chat template renders a reply otherwise: {_brief(rest)}")
+            raise TemplateError(f"the chat template renders a reply differently: {_brief(rest)}")
         return rest[len(self._end_text) :]
 
     def prompt(self, system: str, user: str) -> list[int]:
@@ -205,7 +205,7 @@ class ChatTokens:
         return str(self._tokenizer.decode(list(turn), skip_special_tokens=False))
 
     def _cut(self, text: str, starts: re.Pattern[str]) -> str:
-        """Cut each string in a text that would become an added token after its first character."""
+        """Mark a cut after the first character of each string that would become an added token."""
         normalizer = getattr(
             getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None
         )
@@ -224,13 +224,13 @@ class ChatTokens:
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern of the first character of strings; those of white space are left out."""
+    """Return a pattern for the first character of each string that is not white space."""
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 
 
 def _brief(text: str) -> str:
-    """Return an excerpt for a message of one line."""
+    """Return an excerpt for a one-line message."""
     return f"{text[:_EXCERPT]!r}" + "..." * (len(text) > _EXCERPT)
 
 

@@ -122,7 +122,7 @@ class Workload:
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Play the held-out tasks with the floor agent, which edits resumes; None for others.
+        """Return the floor agent's results on the held-out tasks; None if they are not resumes.
 
         Raises:
             JudgeError: the judge returned no verdict.

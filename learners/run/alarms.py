@@ -1,11 +1,11 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
-A rule compares the mean of the last three steps with that of the first three, so a fault is named
-within three steps; a limit far from all honest runs holds whatever the start. The measures are
-those of `rollouts/measures.py` and of the batch. `react` says what follows from new alarms.
+A rule compares the mean of the last three steps with that of the first three, so it reports a fault
+within three steps. A second, extreme limit applies whatever the first steps were. The metrics are
+those of `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
-After a rollback, the steps that it undoes no longer count, nor do those whose tokens were sampled
-by weights from before it.
+Rules ignore the steps that a rollback undoes, and steps whose tokens were sampled by weights from
+before it.
 """
 
 import math
@@ -22,29 +22,28 @@ SPAN = 3
 WINDOW = ROLLBACK_STEPS
 """Steps per running mean of the reward, which is noisier than shares."""
 REWARD_DROP = 1.0
-"""Fall of the mean reward below its best that counts as a collapse, if it exceeds the noise."""
+"""Minimum drop of the mean reward below its best that counts as a collapse."""
 REWARD_ERRORS = 5.0
-"""Minimum of that fall in standard errors; about one run of 50 steps of pure noise in 150 falls so
-far."""
+"""Minimum of that drop in standard errors; 1 in 150 runs of 50 steps reaches it by noise."""
 GAP_LIMIT = 0.015
-"""Largest acceptable mean absolute difference of sampler and trainer log-probabilities."""
+"""Maximum acceptable mean absolute difference of sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
-"""Gaps of judge and second judge that warn and that may stop, as shares of the range."""
+"""Gaps of judge and second judge that warn and that may stop the run, as shares of the range."""
 ROLLBACKS = 3
-"""Rollbacks after which a collapse stops the run."""
+"""Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
-"""Prefix of the metric, 1, of each alarm that holds."""
+"""Prefix of the metric of an alarm, which is 1 while the alarm holds."""
 _BACK, _LEAD = "rolled_back_to", "second_judge_lead"
 
 
 class Alarm(NamedTuple):
-    """A sign that a run goes wrong.
+    """Sign of a problem in a run.
 
     Attributes:
         name: name of the rule.
         kind: "collapse" or "hack", which `react` acts on as configured; "warning" for others.
-        text: what has been measured, without a full stop.
-        span: number of steps that it compares with earlier ones.
+        text: description of the measurement, without a full stop.
+        span: number of last steps that are compared with earlier ones.
     """
 
     name: str
@@ -54,11 +53,11 @@ class Alarm(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What follows from the alarms of a step.
+    """Reaction to the alarms of a step.
 
     Attributes:
-        metrics: what the step's metrics say of it.
-        sentences: what the journal says, and whether the terminal does, too.
+        metrics: metrics to add to those of the step.
+        sentences: pairs of a sentence for the journal and whether the terminal shows it, too.
         back: step of the checkpoint to go back to; None to go on.
         stop: why the run ends; empty to go on.
     """
@@ -70,12 +69,12 @@ class Action(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A limit of a metric.
+    """Limit of a metric.
 
     Attributes:
         metric: name of the metric.
         kind: see `Alarm`.
-        text: what it means, with places for the mean of the last steps and of the first.
+        text: description, with placeholders for the means of the last and of the first steps.
         holds: whether the means of the last and of the first steps raise the alarm.
     """
 
@@ -86,18 +85,18 @@ class _Rule(NamedTuple):
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
-    """Return a rule: the metric exceeds a limit, and its start by a difference; or it is extreme.
+    """Return a rule for a metric that exceeds a limit and its start by a margin, or is extreme.
 
     Args:
-        limit: least value with an alarm.
-        by: rise above the start that it also takes.
+        limit: value that the metric must exceed.
+        by: rise above the start that it must exceed, too.
         most: value above which an alarm needs no rise.
     """
     return lambda now, start: now > most or (now > limit and now - start > by)
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a rule: the metric falls below `least`, or a share of its start, if not small."""
+    """Return a rule for a metric below `least`, or below a share of a start above `from_`."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -205,9 +204,9 @@ def react(
     on_hack: str = "warn",
     saved: Sequence[int] = (),
 ) -> Action:
-    """Return what follows from the alarms that the last step begins.
+    """Return the reaction to the alarms that begin with the last step.
 
-    It depends on its arguments alone, so a resumed run does the same.
+    It depends only on the arguments, so a resumed run reacts in the same way.
 
     Args:
         history: metrics of all steps so far, oldest first.
@@ -235,8 +234,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # the weights of the step before it have played its first episodes, so they may be ill already;
-    # those of a rollback are known to be healthy
+    # the weights before the first bad step played some of its episodes, so they may be bad, too;
+    # those that a rollback restored are known to be healthy
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -268,13 +267,13 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
     """Return the rows that no rollback has undone, and the steps whose checkpoints are undone.
 
-    A rollback in the last row is the reaction to its alarms, which are those before it.
+    A rollback in the last row is ignored: it is the reaction to the alarms of that row.
     """
     rows, undone, last = list(history), set[int](), -1
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # the oldest weights that sampled tokens of the step
+    # the last condition is on the oldest weights that sampled tokens of the step
     return [
         row
         for row in rows
@@ -283,7 +282,7 @@ def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
 
 
 def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
-    """Return the alarms that hold after the last of the rows that count."""
+    """Return the alarms that hold after the last row."""
     rows = [_extended(row) for row in history]
     found = {}
     for name, rule in _RULES.items():
@@ -315,17 +314,17 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
-    """Return how much more the judge leads the second judge than at first, in means of `SPAN`.
+    """Return the rise of the judge's lead over the second judge, in means of `SPAN`.
 
-    A single measurement would not do: on an honest run they differ by 0.1.
+    Means are needed, since single measurements of an honest run differ by 0.1.
     """
     leads = [row[_LEAD] for row in rows if _LEAD in row]
-    # rounded, since a gap of exactly a limit reaches it
+    # rounded, so that a gap equal to a limit reaches it
     return round(fmean(leads[-SPAN:]) - fmean(leads[:SPAN]), 9) if len(leads) > SPAN else 0.0
 
 
 def _extended(row: Metrics) -> dict[str, float]:
-    """Return the metrics of a step with those that follow from several others."""
+    """Return the metrics of a step with those derived from them."""
     extended = dict(row)
     if "failed_edits" in row and row.get("turns"):
         extended["attempts"] = row["edits"] + row["failed_edits"]
@@ -334,7 +333,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics]) -> list[str]:
-    """Return metrics that have all fallen to less than half of their best; empty unless three."""
+    """Return the metrics below half of their best, if at least three have fallen so far."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -345,13 +344,13 @@ def _fallen(rows: Sequence[Metrics]) -> list[str]:
 
 
 def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean of the last window and the best of one, if the fall is no noise."""
+    """Return the means of the last and of the best window, if the drop exceeds the noise."""
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
     # full windows that share no step with the last one
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # a difference of neighbours has twice the variance of a step, whatever the trend
+    # the difference of neighbours has twice the variance of a step, and hides a slow trend
     noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
     error = noise * math.sqrt(2 / WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None

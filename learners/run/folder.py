@@ -1,4 +1,4 @@
-"""The folder of a run: everything that is kept on disk, and how a resumed run finds it again."""
+"""Folder of a run: all its files, from which it is resumed."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ from resume_gym.json_lines import (
 
 HEARTBEAT = "heartbeat.json"
 TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
-"""Metrics that are of the run so far, not of their step alone."""
+"""Metrics that are totals of the run so far, not values of one step."""
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
 
@@ -41,7 +41,7 @@ Metrics = Mapping[str, float]
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
-    # a person who has read of an alarm may decide to go on
+    # may change after an alarm, to continue the run
     *("goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
 }
 
@@ -55,13 +55,13 @@ class RunFolder:
     | `metrics.jsonl` | metrics, one line per step |
     | `evaluations.jsonl` | evaluations during training, one per line |
     | `before.json`, `after.json` | held-out results before and after training |
-    | `floor.json` | the floor agent's on the same tasks |
+    | `floor.json` | the floor agent's results on the same tasks |
     | `facts.json` | command, commit, machine, tasks, versions and so on, for the card |
     | `journal.md` | commands, commits, machines, milestones and warnings, with their time |
     | `heartbeat.json` | what the run is doing, or why it has ended; see `Heartbeat` |
     | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
-    | `started` | a random id, which says that the run was started on this machine |
+    | `started` | a random id, which marks a run that was started on this machine |
     | `lock` | the process that writes the folder, or wrote it last |
 
     Args:
@@ -132,7 +132,7 @@ class RunFolder:
         return is_new
 
     def _check_edition(self) -> None:
-        """Refuse to resume a run whose tasks or default verdicts have changed since."""
+        """Raise a ConfigError if the tasks or default verdicts have changed since the run began."""
         file = self.path / "facts.json"
         if not file.is_file():
             return
@@ -164,7 +164,7 @@ class RunFolder:
         """Return the metrics of all steps, oldest first.
 
         Raises:
-            ConfigError: a value or a step is wrong, although its line is whole.
+            ConfigError: a value or a step is invalid, although its line is whole.
         """
         return _parse_lines(self._metrics)[0]
 
@@ -223,7 +223,7 @@ class RunFolder:
         return range(done + 1, last + 1 + self.trajectories.path(last + 1).exists())
 
     def kept(self, steps: int) -> str:
-        """Return which steps are saved, and which will be repeated if the process ends now."""
+        """Describe which steps are saved, and which will be repeated if the process ends now."""
         done, _ = checkpoint.latest(self.checkpoints) or (0, None)
         saved = f"steps up to {done} are saved" if done else "no step is saved yet"
         now = int((self.metrics() or [{"step": 0}])[-1]["step"]) + 1
@@ -234,7 +234,7 @@ class RunFolder:
         """Return the time and the judge's cost so far, also of steps that will be repeated."""
         last = (self.metrics() or [{}])[-1]
         totals = {name: last.get(name, 0.0) for name in TOTALS}
-        # newer than the last step, and with what truncated steps have used
+        # newer than the last step, and includes truncated steps
         with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
             beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
@@ -281,7 +281,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Check the values, which the dataclass does not; raise a ValueError if one is wrong."""
+    """Raise a ValueError if a value is invalid; the dataclass does not check them."""
     for one in fields(result):
         value = getattr(result, one.name)
         if isinstance(value, Mapping) != ("Mapping" in str(one.type)):

@@ -1,4 +1,4 @@
-"""What a run is doing now, for people and programs, and its answer to Ctrl-C."""
+"""Status of a run for people and programs, and handling of Ctrl-C."""
 
 import json
 import os
@@ -35,21 +35,21 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 class Heartbeat:
-    """Writes `heartbeat.json`, prints a line when nothing else is printed, and answers Ctrl-C.
+    """Thread that writes `heartbeat.json`, prints a line if no other is due, and handles Ctrl-C.
 
-    A thread does so, so a long computation delays nothing. The first Ctrl-C says what is kept and
-    ends the run within `_END_S` seconds, the second one at once.
+    A long computation does not delay it. The first Ctrl-C prints what is saved, and ends the run
+    within `_END_S` seconds. The second one ends it at once.
 
     | key | content |
     |---|---|
     | `state` | "running", "ended", "interrupted" or "stopped" |
-    | `why` | why it does not run; empty while it runs |
+    | `why` | reason for the state; empty while it runs |
     | `end` | "steps", "goal" or "budget"; empty before an end |
-    | `now`, `since`, `next` | what is running, since when, and what comes then |
+    | `now`, `since`, `next` | current phase, its start, and the next phase |
     | `step`, `steps` | number of the current step, and of all |
-    | `at`, `every_s` | when this was written, and how often it is |
+    | `at`, `every_s` | time and interval of writing |
     | `totals` | time and judge's cost of all processes of the run so far |
-    | `process`, `host` | who writes it |
+    | `process`, `host` | process that writes the file, and its machine |
 
     Args:
         run: folder of the run.
@@ -57,7 +57,7 @@ class Heartbeat:
         every_s: seconds between two heartbeats; 0 for none before the end.
 
     Attributes:
-        console: prints what is no line.
+        console: terminal for output other than lines.
     """
 
     def __init__(self, run: RunFolder, steps: int, every_s: float) -> None:
@@ -76,7 +76,7 @@ class Heartbeat:
         self._totals = dict(self._earlier)
         self._write()
         self._wake.setblocking(False)
-        # Python tells the thread of a signal at once, the main thread only between two operations
+        # Python notifies this thread of a signal at once, the main thread only between operations
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self
@@ -100,7 +100,7 @@ class Heartbeat:
             raise SystemExit(INTERRUPTED) from None
 
     def now(self, phase: str, step: int) -> None:
-        """Say which phase of a step begins."""
+        """Record that a phase of a step begins."""
         now, then = _PHASES[phase]
         self._now = (
             {
@@ -121,7 +121,7 @@ class Heartbeat:
         return totals
 
     def end(self, kind: str, why: str) -> None:
-        """Say why the run has ended."""
+        """Record why the run has ended."""
         self._status = {"state": "ended", "why": why, "end": kind}
 
     def say(self, text: str) -> None:
@@ -166,8 +166,8 @@ class Heartbeat:
         write_text(self._run.path / HEARTBEAT, json.dumps(beat, indent=1) + "\n")
 
     def _interrupt(self) -> None:
-        """Answer Ctrl-C; end the process if it does not end soon, or at the next one."""
-        with suppress(Exception):  # whatever the disk is like
+        """Handle Ctrl-C; kill the process if it does not end soon, or at the next Ctrl-C."""
+        with suppress(Exception):  # even if the disk fails
             why = interrupted(self._run, self._steps)
             self._status = {"state": "interrupted", "why": why, "end": ""}
             self._write()
@@ -180,7 +180,7 @@ class Heartbeat:
 
 
 def interrupted(run: RunFolder, steps: int) -> str:
-    """Say on the screen and in the journal what an interrupted run keeps; return it."""
+    """Print and note what an interrupted run keeps, and return it."""
     kept = run.kept(steps)
     if sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal shows ^C at the beginning of a line

@@ -30,7 +30,7 @@ PROJECT = "resume-gym"
 
 
 Rows = Mapping[str, Mapping[str, float]]
-"""Values by name, by their entry in `logged.json`, which begins with the step."""
+"""Values by key and name; the keys are entries of `logged.json` and begin with the step."""
 Write = Callable[[Rows], None]
 """Writes rows so that they survive the death of this process; may raise any exception."""
 Settings = Mapping[str, object]
@@ -109,7 +109,7 @@ LOGGERS: Mapping[str, Open] = {
     "trackio": _trackio,
 }
 REWINDING = frozenset({"tensorboard"})
-"""Loggers that, when opened, discard what they have of the first missing step and later ones."""
+"""Loggers that discard the first missing step and later ones when they are opened."""
 
 
 class Loggers:
@@ -118,8 +118,8 @@ class Loggers:
     >>> with Loggers(["tensorboard"], to_dict(config), run, done) as loggers:
     ...     loggers.update()
 
-    A logger that fails gets nothing more, and the run continues. When the run is resumed, the
-    logger receives what it has missed.
+    A logger that fails receives no more rows, and the run continues. When the run is resumed, the
+    logger receives the missing rows.
 
     Args:
         names: names of the loggers.
@@ -159,7 +159,7 @@ class Loggers:
             self._run.note(warning)
 
     def update(self) -> list[str]:
-        """Write to each logger what it lacks of the run folder; return warnings."""
+        """Write the missing rows of the run folder to each logger; return warnings."""
         rows = _rows(self._run) if self._open else {}
         saved = checkpoint.latest(self._run.checkpoints)
         for name, write in list(self._open.items()):

@@ -36,7 +36,7 @@ CARD = "README.md"
 PICTURE = "dashboard.png"
 
 PHASES = ("rollout", "train", "publish")
-"""Phases of a step whose time the metrics have, as `seconds_rollout` and so on."""
+"""Phases of a step that the metrics time, as `seconds_rollout` and so on."""
 _FACTS = "facts.json"
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 _PACKAGES = ("gymnasium", "torch", "transformers", "tokenizers", "safetensors", "numpy")
@@ -61,7 +61,7 @@ _METRICS = {
 
 
 def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any]:
-    """Store and return what the card needs and the configuration lacks: command, tasks, ..."""
+    """Store and return the facts that the card needs in addition to the configuration."""
     edited = work.judge is not None
     facts = {
         "command": shlex.join((Path(sys.argv[0]).name, *sys.argv[1:])),
@@ -129,7 +129,7 @@ def _commit(folder: Path) -> list[str]:
 
 
 def hours(metrics: Sequence[Metrics]) -> float:
-    """Return the time of all steps, also of those before the run was resumed."""
+    """Return the time of all steps in hours, including those before the run was resumed."""
     return sum(step.get(f"seconds_{phase}", 0.0) for step in metrics for phase in PHASES) / 3600
 
 
@@ -194,7 +194,7 @@ def make(run: RunFolder) -> ModelCard:
 
 
 def _sample(run: RunFolder, source: str | None, metrics: Sequence[Metrics]) -> Record | None:
-    """Return an episode of the last step; None if tasks may be somebody's private documents."""
+    """Return an episode of the last step; None if the tasks may be private documents."""
     if source not in BUNDLED or not metrics:
         return None
     return next(iter(run.trajectories.graded(int(metrics[-1]["step"]))), None)

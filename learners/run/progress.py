@@ -1,4 +1,4 @@
-"""Progress of a run for people: a line per step, and sentences on milestones."""
+"""Printed progress of a run: a line per step, and sentences on milestones."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,7 +10,7 @@ REWARD_LEVEL = 0.5
 
 
 def milestones(history: Sequence[Metrics]) -> list[str]:
-    """Return what the last step is the first to reach, without full stops.
+    """Return the milestones that the last step reaches first, without full stops.
 
     Args:
         history: metrics of all steps so far, oldest first.
@@ -48,7 +48,7 @@ _COLUMNS = (
 
 
 def line(metrics: Metrics, total: int, step_s: float) -> str:
-    """Return a completed step as one line.
+    """Format a completed step as one line.
 
     Args:
         metrics: metrics of the step.

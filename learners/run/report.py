@@ -23,7 +23,7 @@ from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
 
 HIGHEST_PAID = 10
-"""Episodes of an evaluation that the journal lists."""
+"""Number of episodes that the journal lists for an evaluation."""
 
 
 class Stopwatch:
@@ -44,12 +44,12 @@ class Stopwatch:
 
 
 class RunReport:
-    """Writes the run's folder and shows progress on rank 0; does nothing on other ranks.
+    """Writer of the run's folder and of its progress on rank 0; it does nothing on other ranks.
 
     Args:
-        run: its folder.
+        run: folder of the run.
         work: tasks, rules and judge; None except on rank 0.
-        heart: says what the run is doing.
+        heart: heartbeat of the run.
         steps: number of steps of the run.
         save_every: number of steps between two pictures of the metrics.
         eval_rollouts: number of rollouts per held-out task.
@@ -106,7 +106,7 @@ class RunReport:
         """Prepare the folder, and return why the run has ended."""
         assert self._work
         run, steps = self._run, self._steps
-        if done and run.result("before") is None:  # trained weights must not be played for it
+        if done and run.result("before") is None:  # trained weights cannot replace it
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another name"
             )
@@ -167,13 +167,13 @@ class RunReport:
 
     @property
     def dropped(self) -> list[str]:
-        """The hacks whose episodes the next batch leaves out, known on rank 0."""
+        """Hacks whose episodes the next batch leaves out, known on rank 0."""
         if not self._work or self._on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]
 
     def react(self, step: int, metrics: Metrics) -> Action:
-        """Return what follows from the alarms that a step begins; see `alarms.react`."""
+        """Return the reaction to the alarms that begin with a step; see `alarms.react`."""
         found = Action({})
         if self._work:
             found = self._react([*self._history, {"step": step, **metrics}])
@@ -184,13 +184,13 @@ class RunReport:
         return react(history, self._on_collapse, self._on_hack, saved)
 
     def step(self, step: int, metrics: Metrics, tokens: int, action: Action) -> None:
-        """Record a training step, what is remarkable about it, and what follows from its alarms.
+        """Record a training step, its milestones, and the reaction to its alarms.
 
         Args:
             step: its number.
             metrics: its metrics, without those of time.
             tokens: tokens after the prompts.
-            action: what follows from its alarms.
+            action: reaction to its alarms.
         """
         self.begin("save", step)
         if not self._work:
@@ -198,7 +198,7 @@ class RunReport:
         seconds = self._clock.metrics()
         totals = self._heart.totals(metrics)
         row = {"step": step, **metrics, **seconds, **totals, **action.metrics}
-        if step not in self._begun:  # whose episodes may come from the disk
+        if step not in self._begun:  # a repeated step may read its episodes from disk
             row["tokens_per_s"] = tokens / sum(seconds.values())
         self._history.append(row)
         self._run.append(row)
@@ -239,7 +239,7 @@ class RunReport:
         self._tell([self._highest_paid(step)], aloud=False)
 
     def _highest_paid(self, step: int) -> str:
-        """Return where to read the held-out episodes that earned most."""
+        """Return a sentence on the held-out episodes with the highest rewards."""
         played = self._run.trajectories.held_out().graded(step)
         paid = sorted(played, key=itemgetter("reward"), reverse=True)[:HIGHEST_PAID]
         names = [f"{one['task_id']} rollout {one['member']} ({one['reward']:.2f})" for one in paid]
@@ -278,7 +278,7 @@ class RunReport:
 
     def _draw(self) -> None:
         picture = self._run.path / model_card.PICTURE
-        if self._history:  # whose file may be lost
+        if self._history:  # empty if its file is lost
             floor = self._run.result("floor")
             figures = floor.metrics() if floor else None
             self._dashboard(self._history, picture, self._title, self._run.evaluations(), figures)

@@ -1,14 +1,14 @@
 """Attention with shared prefixes for training and decoding, registered in transformers.
 
 Training: a packed row holds a prefix tree of each group. A node's position ids continue from its
-parent's, and it attends to its ancestors and to itself. The row thus equals separate sequences,
-with what they have in common computed once; see `packed_attention`.
+parent's, and it attends to its ancestors and to itself. The results are those of separate
+sequences, and each common prefix is computed once; see `packed_attention`.
 
 Decoding: conversations with the same prompt share its KV cache. Each row has a separate cache for
 later tokens, and a step reads the keys of a prompt once for all its rows.
 
-The implementation is registered without a mask function, so that transformers builds no mask: it
-would take the position resets for packed sequences and hide the prompts.
+The implementation is registered without a mask function, so that transformers builds no mask: its
+mask would take the position resets for packed sequences and hide the prompts.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Shared(NamedTuple):
         return cls(stacked[0], stacked[1], lengths, *_members(prompt_of, len(unique)))
 
     def keep(self, rows: list[int]) -> "Shared":
-        """Keep only the given rows, and the prompts that they have."""
+        """Return a copy with only the given rows and their prompts."""
         used, prompt_of = self.prompt_of[rows].unique(return_inverse=True)
         kept = self.keys, self.values, self.lengths
         if len(used) < len(self.lengths):

@@ -1,7 +1,7 @@
 """Packing of trajectories into rows that share the prefixes of a group; independent of models.
 
-Members of a group form a prefix tree: what several begin with, the prompt and then turns and
-replies while they are equal, is computed once.
+Members of a group form a prefix tree. Each common prefix, from the prompt to the first difference,
+is computed once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Sample:
     """Training data of one rollout.
 
     Attributes:
-        group: number of the group; what its rollouts begin with alike is computed once.
+        group: number of the group, whose common prefixes are computed once.
         prompt: token ids [p], at least one.
         response: token ids [r] after the prompt, sampled or not.
         sampled: bool [r], True for tokens that the policy sampled; only these have a loss.
@@ -92,8 +92,8 @@ class PackedRow:
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
-    A longer group is split, and each part computes what it shares with others again; a longer
-    rollout gets a separate row. Every rollout is in exactly one row.
+    A longer group is split, and each part computes its shared prefixes again. A longer rollout gets
+    a separate row. Every rollout is in exactly one row.
 
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
@@ -228,7 +228,7 @@ def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
 
 
 class _Layout(NamedTuple):
-    """A row while it is filled.
+    """Row under construction.
 
     Attributes:
         tokens: token ids so far.
@@ -245,7 +245,7 @@ class _Layout(NamedTuple):
     def add(
         self, members: list[tuple[list[int], Sample]], depth: int, path: tuple[Tensor, ...]
     ) -> None:
-        """Append a node with what all members begin with after `depth` tokens, and its descendants.
+        """Append a node with the members' common prefix after `depth`, and its descendants.
 
         Args:
             members: token ids and rollouts, in lexicographic order.

@@ -21,7 +21,7 @@ from resume_gym.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
 ROLLBACK_STEPS = 5
-"""Most steps before an alarm that its rule compares with earlier ones."""
+"""Maximum number of last steps that the rule of an alarm compares with earlier ones."""
 _STEP = re.compile(r"step-(\d{6,})")
 _BEST = "best"
 _MANIFEST = "manifest.json"
@@ -29,7 +29,7 @@ _ONLY_DATA = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 class CheckpointError(Exception):
-    """A checkpoint could not be written, and the previous one still exists; or none can be read."""
+    """No checkpoint can be read, or one could not be written and the previous one still exists."""
 
 
 def begin(folder: Path, step: int) -> Path:
@@ -63,7 +63,7 @@ def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: keep those of so many last steps and the newest from before them, too.
+        keep_steps: also keep the checkpoints of this many last steps, and the newest before them.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -121,7 +121,7 @@ def _damage(folder: Path) -> str | None:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it is of step {step}"
-    # of both, since a file that was added could be loaded, too
+    # files of both, since an added file could be loaded, too
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
@@ -141,7 +141,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def only_data() -> Iterator[None]:
-    """Make every `torch.load` refuse all but data, although libraries ask for any pickle.
+    """Make every `torch.load` accept only data, even if a library asks for any pickle.
 
     Unpickling can execute any code. PyTorch gives this environment variable precedence over the
     argument `weights_only=False` of its callers.
@@ -166,7 +166,7 @@ def best(folder: Path) -> Path | None:
 def mark_best(folder: Path, step: int) -> bool:
     """Mark a step's checkpoint as the best, to keep it; return whether it exists.
 
-    It may still be in the making: with `async_save`, `finish` comes only before the next one.
+    It may be unfinished: with `async_save`, `finish` runs only before the next save.
     """
     name = f"step-{step:06d}"
     exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()

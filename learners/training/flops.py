@@ -148,7 +148,7 @@ class Memory(NamedTuple):
 def pairs(nodes: Sequence[Node]) -> int:
     """Count the query-key pairs of causal attention within prefix trees.
 
-    n (n + 1) / 2 for a node of n tokens, and n d for its descendants with d tokens.
+    A node of n tokens has n (n + 1) / 2 pairs, and n d with descendants of d tokens.
     """
     own = ((stop - start, end - stop) for start, stop, end in nodes)
     return sum(n * (n + 1) // 2 + n * below for n, below in own)
@@ -204,7 +204,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Return the memory of a trainer; rough where the defaults do not hold.
+    """Return the memory of a trainer; a rough estimate unless the defaults hold.
 
     Args:
         sizes: dimensions of the model.
@@ -236,9 +236,9 @@ def training_bytes(
 
 
 def _layer_elements(sizes: Sizes) -> int:
-    """Return how many numbers of the forward pass a layer stores for each token.
+    """Return the number of values that a layer stores for each token.
 
-    Norms compute in fp32: each stores its input in fp32, in bf16 worth two numbers, and the
+    Norms compute in fp32: each stores its input in fp32, counted as two bf16 values, and the
     normalised input. The output of a norm is stored by the matrix product that follows.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size

@@ -44,11 +44,11 @@ _QWEN3 = {
 
 
 def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
-    """Load a model in fp32 onto a device, with the first layers frozen; see `freeze`.
+    """Load a model in fp32 onto a device.
 
     Args:
         name: "nano", "smollm2", a folder in Hugging Face format, or a downloaded model of the Hub.
-        device: of the weights.
+        device: device of the weights.
 
     Raises:
         ConfigError: the model needs code from its folder, or its files cannot be read.
@@ -102,7 +102,7 @@ def skeleton(name: str) -> PreTrainedModel:
 
 
 def read_config(name: str) -> PretrainedConfig:
-    """Return the configuration of a model; no other file is needed, and none of Qwen3.
+    """Return the configuration of a model, from config.json or, for Qwen3, without files.
 
     Raises:
         ConfigError: it cannot be read.
@@ -128,7 +128,7 @@ def read_config(name: str) -> PretrainedConfig:
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained`, which by default offers at a prompt to run code of the folder.
+    """Call `from_pretrained` without its prompt, which offers to run code of the folder.
 
     Raises:
         ConfigError: the files cannot be read, or need code or packages that are not there.
@@ -187,7 +187,7 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _fetch(name: str, files: list[str], here_only: bool = False) -> Path:
-    """Return the folder of a model of the Hub, with these files; without a network, if it has."""
+    """Return the folder of a model of the Hub; if it has these files, no network is needed."""
     try:
         path = snapshot_download(name, allow_patterns=files, local_files_only=here_only)
     except Exception as error:  # transport errors have no common base class

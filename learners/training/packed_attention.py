@@ -16,6 +16,7 @@ Another group has one member, D:
 
 Implementations: blocks of a flash kernel, on CPUs and for half precision on CUDA, and otherwise a
 loop over PyTorch's SDPA, the reference in tests. `benchmarks/flex.py` has a candidate for CUDA.
+There is no dropout, and no padding mask, since rows have no padding.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -109,8 +110,8 @@ def _in_blocks(
     nodes: tuple[Node, ...],
     cuda: bool,
 ) -> Tensor:
-    """Attend in blocks of CUDA's flash kernel, or of that for CPUs."""
-    if not cuda:  # CUDA's knows grouped queries
+    """Attend in blocks, with the flash kernel for CUDA or the one for CPUs."""
+    if not cuda:  # CUDA's kernel supports grouped queries
         key, value = (repeat_heads(states, query.shape[1]) for states in (key, value))
     return _Blocks.apply(query, key, value, scaling, nodes, cuda)  # type: ignore[no-any-return,no-untyped-call]
 

@@ -117,8 +117,8 @@ def die_with_parent(parent: int | None = None) -> None:
 def start(reserved: int = 0) -> None:
     """Select the device and join the process group, if a launcher has started this process.
 
-    Unless the user has configured PyTorch's allocator, its segments become expandable. It reads
-    that when CUDA is initialised, which selecting the device does.
+    Unless the user has configured PyTorch's allocator, its segments become expandable. The
+    allocator reads this setting when CUDA is initialised, which the selection of a device does.
 
     Args:
         reserved: number of GPUs of each machine, from the first, that are reserved for engines.
@@ -159,10 +159,10 @@ def end(status: int = 0) -> None:
 
 
 def wait_for_end() -> None:
-    """With several ranks, wait until the launcher ends this process, since another one has ended.
+    """Wait until the launcher ends this process, since another rank has ended.
 
-    The first process that exits makes the launcher end the others, whatever they are doing, and
-    report it. Return after a while, in case that all others still run or there is no launcher.
+    When the first process exits, the launcher ends all others and reports it. Return after a while,
+    in case all others still run or there is no launcher, and at once with a single rank.
     """
     if world() > 1:
         time.sleep(_ORPHANED_S)

@@ -25,7 +25,7 @@ _ROLLBACKS = "rollbacks"
 
 
 class Trainer:
-    """Trains a policy.
+    """Trainer of a policy.
 
     All methods are collective: every rank calls them with the same arguments.
 
@@ -36,8 +36,8 @@ class Trainer:
         loss: policy loss.
         row_tokens: limit of a packed row, in tokens.
         rate: maps the number of a step, from 1, to its learning rate, which each rollback halves.
-        keep_steps: keep the checkpoints of so many last steps and one from before them, to roll
-            back to.
+        keep_steps: keep the checkpoints of this many last steps and the newest before them, for
+            rollbacks.
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
@@ -68,7 +68,7 @@ class Trainer:
         """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
 
         Raises:
-            CheckpointError: it cannot be loaded, or holds something else than data.
+            CheckpointError: it cannot be loaded, or contains anything but data.
         """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
@@ -94,7 +94,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # whatever a file that somebody else wrote can raise; PyTorch's is no Exception
+        # a file from elsewhere can raise anything; CheckpointException is not an Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -195,7 +195,7 @@ def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: 
         step: number of the step.
         highest: learning rate after the warm-up.
         schedule: "constant", or "linear" or "cosine" to decay to zero at the last step.
-        warmup: first steps, in which the learning rate rises linearly.
+        warmup: number of first steps in which the learning rate rises linearly.
         steps: number of steps.
     """
     done = max(0, step - 1 - warmup) / max(1, steps - warmup)

@@ -1,4 +1,4 @@
-"""Resume Gym as an OpenEnv environment: the client, and what it sends and gets."""
+"""Resume Gym as an OpenEnv environment: the client, its actions and observations."""
 
 from .client import ResumeGymAction, ResumeGymEnv, ResumeGymObservation, ResumeGymState
 

@@ -1,4 +1,4 @@
-"""Where OpenEnv's `AutoEnv` and `AutoAction` look for the classes."""
+"""Classes in the module where OpenEnv's `AutoEnv` and `AutoAction` look for them."""
 
 from resume_gym.integrations.openenv_client import (
     ResumeGymAction,

@@ -1,4 +1,4 @@
-"""Where verifiers looks for `resume-edit`."""
+"""Classes in the module where verifiers looks for `resume-edit`."""
 
 from resume_gym.integrations.verifiers import ChatHarness, GymEnv, GymTaskset
 

@@ -101,6 +101,6 @@ class DeepSpeedBackend(LocalBackend):
         """
         shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
         if shards != ranks.world():
-            raise ValueError(f"expected {shards} processes, as wrote it, got {ranks.world()}")
+            raise ValueError(f"expected the {shards} processes that wrote it, got {ranks.world()}")
         with only_data(), safe_globals([LossScaler, ZeroStageEnum]):
             self._engine.load_checkpoint(str(folder), tag=_TAG)

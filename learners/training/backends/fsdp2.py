@@ -156,7 +156,7 @@ class FSDP2Backend(LocalBackend):
 
 
 class MetadataReader(FileSystemReader):
-    """Reads a distributed checkpoint, of whose `.metadata`, a pickle, only data is accepted."""
+    """Reader of distributed checkpoints that accepts only data in `.metadata`, a pickle."""
 
     def read_metadata(self, *args: object, **kwargs: object) -> metadata.Metadata:
         """Return the metadata; called by PyTorch.
@@ -170,7 +170,7 @@ class MetadataReader(FileSystemReader):
         return found
 
 
-class _MetadataUnpickler(pickle._Unpickler):  # in Python, since in C no opcode can be replaced
+class _MetadataUnpickler(pickle._Unpickler):  # the C class has fixed opcodes
     def find_class(self, module: str, name: str) -> object:
         if (module, name) in _METADATA:
             return _METADATA[module, name]
@@ -179,7 +179,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # in Python, since in C no opcode 
         raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
 
     def _build(self) -> None:
-        # of a class or a function, it would change the attributes for the whole process
+        # on a class or a function, BUILD would change attributes for the whole process
         target = self.stack[-2]  # type: ignore[attr-defined]
         if type(target) not in _RECORDS:
             raise pickle.UnpicklingError(f"BUILD of {target!r}")

@@ -137,10 +137,10 @@ class LocalBackend:
         part.backward()
 
     def _optimize(self) -> float:
-        """Clip the gradient and update the weights, unless its norm, the result, is not finite."""
+        """Clip the gradient, update the weights if its norm is finite, and return the norm."""
         weights = self._policy.parameters()
         norm = torch.nn.utils.clip_grad_norm_(weights, self._settings.max_grad_norm)
-        # of shards, the norm is a DTensor of partial sums
+        # the norm of shards is a DTensor of partial sums
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
             self._optimizer.step()
@@ -158,7 +158,8 @@ class LocalBackend:
         Every rank has to exhaust it: sharded tensors are gathered one at a time.
 
         Args:
-            dtype: what the caller converts the tensors to; a backend may do so before it gathers.
+            dtype: dtype that the caller needs; a backend may convert tensors before it gathers
+                them.
         """
         # a tied head is not listed twice, as in the model's files
         weights = self._policy.model.named_parameters()
@@ -177,7 +178,7 @@ class LocalBackend:
         return None
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint written by `save`; that of FSDP2 on any number of ranks."""
+        """Load a checkpoint written by `save`; FSDP2 loads it on any number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
         # by default, tensors go to the GPU that saved them, which may be another or none
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)

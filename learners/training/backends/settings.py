@@ -100,8 +100,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer | _Together:
     """Create the optimizer of the trainable weights.
 
-    Muon takes the matrices, AdamW vectors and `ends`, embeddings and head, at the same learning
-    rate: Muon's updates are scaled to the size of AdamW's.
+    Muon trains the matrices, and AdamW the vectors and `ends`: embeddings and head. Both have the
+    same learning rate, since Muon's updates are scaled to the size of AdamW's.
     """
     trained = [weight for weight in weights if weight.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay

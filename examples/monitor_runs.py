@@ -15,6 +15,7 @@ It only reads, so it also works on a folder that another machine shares. It prin
 The exit status is 3 if a run needs a person, else 0.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -82,15 +83,20 @@ def entries(folder: Path) -> list[str]:
 
 def main() -> int:
     """Print the table; return the exit status."""
-    folder = Path(sys.argv[1] if sys.argv[1:] else "runs")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("folder", nargs="?", default="runs", type=Path)
+    folder: Path = parser.parse_args().folder
     runs = sorted(file.parent for file in folder.glob("*/heartbeat.json"))
     if not runs:
         print(f"{folder}: expected folders of runs, with heartbeat.json", file=sys.stderr)
         return 2
     rows = [look(run, datetime.now()) for run in runs]
-    form = "  ".join(f"{{:{max(map(len, column))}}}" for column in zip(HEADER, *rows, strict=True))
+    row_form = "  ".join(
+        f"{{:{max(map(len, column))}}}" for column in zip(HEADER, *rows, strict=True)
+    )
     for row in (HEADER, *rows):
-        print(visible(form.format(*row).rstrip()))
+        print(visible(row_form.format(*row).rstrip()))
     return 3 if any(row.person == "yes" for row in rows) else 0
 
 

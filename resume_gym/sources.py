@@ -76,6 +76,8 @@ def check_source(source: str | Path, split: str | None = None) -> None:
     if split is not None and split not in SPLITS:
         raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
     if not (source in BUNDLED or _loader(source) or Path(source).exists()):
+        if Path(source).suffix in (".jsonl", ".json"):
+            raise TaskError(f"tasks: there is no file {source!r}")
         names = ", ".join((*BUNDLED, *LOADERS))
         raise TaskError(
             f"tasks: expected {names}, a JSONL file or a folder of datasets; got {source!r}"

@@ -69,7 +69,7 @@ def test_eval_prints_json(capsys):
         (["--judge", '{"name": "votes", "judge": "rubric", "vote": 3}'], "did you mean 'votes'?"),
         (["--judge", '{"name": "rubric", "draws": 3}'], "expected options among fixes"),
         (["--agent", "gpt-5@openai"], "--agent gpt-5: openai/gpt-5: expected a key in OPENAI"),
-        (["--tasks", "missing.jsonl"], "got 'missing.jsonl'"),
+        (["--tasks", "missing.jsonl"], "there is no file 'missing.jsonl'"),
         (["--judge", '{"name": "votes", "judge": 5}'], "expected a name or a mapping with one"),
         (["--tasks", TASKS, "--out", "file"], "expected a folder, 'file' is a file"),
     ],

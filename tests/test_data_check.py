@@ -330,7 +330,7 @@ def test_the_manifest_beside_a_file_has_its_page_height(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["missing.jsonl"], "got 'missing.jsonl'"),
+        (["missing.jsonl"], "there is no file 'missing.jsonl'"),
         (["default", "missing.jsonl"], "there is no file 'default'"),
         (["default", "--threshold", "2"], "--threshold: expected over 0, at most 1; got 2"),
     ],

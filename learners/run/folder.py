@@ -42,7 +42,7 @@ _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
     # may change after an alarm, to continue the run
-    *("goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
+    *("save_every", "goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
 }
 
 

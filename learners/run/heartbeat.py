@@ -21,6 +21,7 @@ from resume_gym.terminal import Terminal
 
 _END_S = 5.0
 """Time in seconds to close loggers and servers after Ctrl-C; a run loses nothing without it."""
+_IDLE = {"now": "", "next": ""}
 _PHASES: Mapping[str, tuple[str, str]] = {
     "start": ("starting", "playing held-out tasks"),
     "before": ("playing held-out tasks", "step {next}"),
@@ -84,8 +85,9 @@ class Heartbeat:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            self._answered.wait(_END_S)
+        if isinstance(error, KeyboardInterrupt) and self._answered.wait(_END_S):
+            # the thread goes on, since Python waits for an engine's batch in another thread
+            raise SystemExit(INTERRUPTED) from None
         signal.set_wakeup_fd(-1)
         self._wake.close()
         self._thread.join()
@@ -155,7 +157,7 @@ class Heartbeat:
     def _write(self) -> None:
         beat = {
             **self._status,
-            **self._now[0],
+            **(self._now[0] if self._status["state"] == "running" else {**self._now[0], **_IDLE}),
             "steps": self._steps,
             "at": f"{datetime.now():%Y-%m-%d %H:%M:%S}",
             "every_s": self._every_s,

@@ -60,11 +60,16 @@ _METRICS = {
 }
 
 
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "resume-gym" if name == "__main__.py" else name  # of `python -m resume_gym`
+
+
 def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any]:
     """Store and return the facts that the card needs in addition to the configuration."""
     edited = work.judge is not None
     facts = {
-        "command": shlex.join((Path(sys.argv[0]).name, *sys.argv[1:])),
+        "command": shlex.join((_program(), *sys.argv[1:])),
         "base": _base(config.model),
         "tasks": {
             "source": _setting(config, "tasks") if edited else None,

@@ -140,7 +140,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         "resume-gym",
         _EXAMPLES,
         failed="failure, or a negative result",
-        flagged="revised, but flagged",
+        flagged="flagged: see the command",
         description="Train, evaluate and inspect agents that edit documents; make tasks for them, "
         "and check the judges that grade them.",
     )

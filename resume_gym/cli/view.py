@@ -24,10 +24,7 @@ def add_command(commands: Commands) -> None:
         "table of the episodes, and each episode turn by turn; or at the episode in a file of "
         "`play --save` or `revise --json`. The page follows a job that still runs. Ctrl-C stops "
         "the server with status 0. `--terminal` needs no browser.",
-        examples=[
-            *("view runs/nano", "view runs"),
-            *("view result --export result.html", "view result --terminal"),
-        ],
+        examples=["view runs", "view runs/nano --terminal", "view result --export result.html"],
     )
     add = command.add_argument
     where = "a run, an evaluation, a folder of them, or the file of an episode"
@@ -46,8 +43,7 @@ def add_command(commands: Commands) -> None:
         metavar="FILE.html",
         help="write a file that needs no server, instead of serving",
     )
-    told = "browse the episodes in the terminal, instead of serving"
-    instead.add_argument("--terminal", action="store_true", help=told)
+    instead.add_argument("--terminal", action="store_true", help="browse episodes in the terminal")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
     command.set_defaults(run=_run)
 

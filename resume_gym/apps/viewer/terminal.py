@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.table import Table
 from rich.text import Text
-from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, VerticalScroll
@@ -32,13 +31,11 @@ class EpisodeBrowser(App[None]):
         TaskError: the figures of the folder are invalid.
     """
 
-    TITLE = "Resume Gym"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    .heading { padding: 0 1; background: $panel; }
-    DataTable { height: 1fr; }
-    DataTable, VerticalScroll { scrollbar-size-vertical: 1; }
+    .heading { max-height: 8; padding: 0 1; background: $panel; }
+    DataTable, VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
     #parts { height: auto; layout: horizontal; }
     #parts Static { width: 1fr; height: auto; padding: 0 1; }
     .-narrow #parts { layout: vertical; }
@@ -56,7 +53,7 @@ class EpisodeBrowser(App[None]):
         """Yield the heading with notes on the folder, and the table."""
         told = f"{len(self.order)} episodes of {self.results.path}, by reward; Enter opens one"
         yield Static(_shown("\n".join([told, *self._notes])), classes="heading")
-        yield DataTable(cursor_type="row")
+        yield DataTable[Text](cursor_type="row")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -66,36 +63,28 @@ class EpisodeBrowser(App[None]):
         for number in self.order:
             row = self.results.rows[number]
             who = row.agent if row.step is None else row.step
-            flags = ", ".join(row.flags)
-            table.add_row(*map(_cell, (row.task, who, _signed(row.reward), flags)))
+            cells = row.task, who, _signed(row.reward), ", ".join(row.flags)
+            table.add_row(*(_shown(str(cell).replace("\n", "␊")) for cell in cells))
 
-    @on(DataTable.RowSelected)
-    def _selected(self, event: DataTable.RowSelected) -> None:
-        screen = EpisodeScreen(self.results, self.order, event.cursor_row)
-        self.push_screen(screen, lambda place: event.data_table.move_cursor(row=place))
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the episode of a row."""
+        self.push_screen(_EpisodeScreen(self.results, self.order, event.data_table))
 
 
-class EpisodeScreen(Screen[int]):
-    """Episode beside its grades and final document; returns the place of the last one shown.
-
-    Args:
-        results: folder of the episode.
-        order: numbers of the episodes in the order of the table.
-        place: index into `order`.
-    """
+class _EpisodeScreen(Screen[None]):
+    """Episode at the cursor of the table: its turns, beside its grades and final document."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("n", "go(1)", "Next"),
         Binding("p", "go(-1)", "Previous"),
-        Binding("escape", "back", "Back"),
+        Binding("escape", "dismiss", "Back"),
     ]
 
-    def __init__(self, results: FolderContents, order: list[int], place: int) -> None:
+    def __init__(self, results: FolderContents, order: list[int], table: DataTable[Text]) -> None:
         super().__init__()
-        self._results, self._order, self._place = results, order, place
+        self._results, self._order, self._table = results, order, table
 
     def compose(self) -> ComposeResult:
-        """Yield the heading, the turns, and the grades with the document."""
         yield Static(id="outcome", classes="heading")
         with VerticalScroll(), Container(id="parts"):
             yield Static(id="turns")
@@ -103,23 +92,20 @@ class EpisodeScreen(Screen[int]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show the episode."""
         self.action_go(0)
 
     def action_go(self, by: int) -> None:
-        """Show the episode that many places further, if there is one."""
-        if not 0 <= self._place + by < len(self._order):
-            return
-        self._place += by
-        number = self._order[self._place]
-        row = self._results.rows[number]
+        """Move the cursor of the table by that many rows, within it, and show the episode."""
+        self._table.move_cursor(row=self._table.cursor_row + by)
+        place = self._table.cursor_row
+        row = self._results.rows[self._order[place]]
         who = row.agent if row.step is None else f"step {row.step}"
-        facts = (f"{self._place + 1}/{len(self._order)}", row.task, row.weakness, who)
-        outcome = (row.outcome, f"reward {_signed(row.reward)}", ", ".join(row.flags))
-        heading = "  ".join(filter(None, (*facts, *outcome)))
+        facts = f"{place + 1}/{len(self._order)}", row.task, row.weakness, who, row.outcome
+        total = f"reward {_signed(row.reward)}"
+        heading = "  ".join(filter(None, (*facts, total, ", ".join(row.flags))))
         try:
             with unreadable():
-                detail = self._results.episode(number)
+                detail = self._results.episode(self._order[place])
                 turns, grades = _turns(detail), _grades(detail)
         except (UnreadableError, OSError) as problem:
             turns, grades = _shown(f"This episode cannot be read: {problem}", "red"), Table.grid()
@@ -128,25 +114,22 @@ class EpisodeScreen(Screen[int]):
         self.query_one("#grades", Static).update(grades)
         self.query_one(VerticalScroll).scroll_home(animate=False)
 
-    def action_back(self) -> None:
-        """Return to the table."""
-        self.dismiss(self._place)
-
 
 def _shown(value: object, style: str = "") -> Text:
     return Text(visible(str(value)), style)
-
-
-def _cell(value: object) -> Text:
-    return _shown(str(value).replace("\n", "␊"))
 
 
 def _signed(value: float | None) -> str:
     return "none" if value is None else f"{value:+.2f}"
 
 
-def _tone(value: float) -> str:
-    return "green" if value > 0 else "red" if value < 0 else "dim"
+def _amount(value: float, form: str = "+.2f") -> Text:
+    return Text(format(value, form), "green" if value > 0 else "red" if value < 0 else "dim")
+
+
+def _named(values: Mapping[str, Any]) -> list[Text]:
+    told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
+    return [_shown(f"{name}: {value}", "dim") for name, value in told.items()]
 
 
 def _turns(detail: Mapping[str, Any]) -> Text:
@@ -156,13 +139,10 @@ def _turns(detail: Mapping[str, Any]) -> Text:
         kind, reply, earned = turn["kind"], turn["reply"], turn["reward"]
         name = turn["tool"] or ("action" if kind == "text" else "no readable call")
         result = f"failed: {turn['error']}" if kind == "error" else _RESULTS.get(kind, "")
-        amount = _shown("" if earned is None else _signed(earned), _tone(earned or 0))
-        head = _shown(f"{place}. {name} ", "bold"), _shown(f"{result} ", "dim"), amount
-        rows.append(Text.assemble(*head))
+        head = _shown(f"{place}. {name} ", "bold"), _shown(f"{result} ", "dim")
+        rows.append(Text.assemble(*head, "" if earned is None else _amount(earned)))
         said = turn["said"] if turn["tool"] else turn["action"]
-        rows += [_shown(said, "italic")] if said else []
-        for argument, value in turn["arguments"].items():
-            rows.append(_shown(f"{argument}: {json.dumps(value, ensure_ascii=False)}", "dim"))
+        rows += [*([_shown(said, "italic")] if said else []), *_named(turn["arguments"])]
         if kind in ("edit", "error"):
             rows += [_shown(line, REPLY_STYLES.get(line[:1], "dim")) for line in reply.split("\n")]
         elif kind == "text" or (kind == "shown" and len(reply) <= _LONG):
@@ -177,18 +157,17 @@ def _grades(detail: Mapping[str, Any]) -> Table:
     table.add_column(justify="right", no_wrap=True)
     table.add_row("", Text("ledger", "bold"))
     for term in detail["ledger"]:
-        if value := term["value"]:
-            table.add_row(_shown(_signed(value), _tone(value)), _shown(term["term"]))
-    total = _signed(detail["reward"]) if detail["graded"] else "none"
+        if term["value"]:
+            table.add_row(_amount(term["value"]), _shown(term["term"]))
+    total = _signed(detail["reward"] if detail["graded"] else None)
     table.add_row(Text(total, "bold"), Text("reward" if detail["graded"] else "not graded"))
     verdict = detail["verdict"] or {"fields": [], "other": {}}
     table.add_row("", Text("\nverdict" if detail["verdict"] else "\nno verdict", "bold"))
     for field in verdict["fields"]:
-        value, reason = field["value"], _shown(f"  {field.get('reasons', '')}", "dim")
-        name = Text.assemble(_shown(field["field"]), reason)
-        table.add_row(_shown(f"{value:+g}" if value else "0", _tone(value)), name)
-    for name, value in verdict["other"].items():
-        table.add_row("", _shown(f"{name}: {json.dumps(value, ensure_ascii=False)}"))
+        reason = _shown(f"  {field.get('reasons', '')}", "dim")
+        table.add_row(_amount(field["value"], "+g"), Text.assemble(_shown(field["field"]), reason))
+    for line in _named(verdict["other"]):
+        table.add_row("", line)
     table.add_row("", Text("\nfinal document (new lines in green)", "bold"))
     documents, limit = detail["documents"], detail["rules"].get("page_lines", math.inf)
     if not documents["after"]:

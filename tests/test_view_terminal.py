@@ -44,7 +44,7 @@ async def pressed(app: EpisodeBrowser, pilot: Pilot[None], *keys: str) -> str:
 def test_keys_lead_through_the_episodes_of_a_run_by_reward(tmp_path: Path) -> None:
     async def steps(app: EpisodeBrowser, pilot: Pilot[None]) -> None:
         table, total = app.query_one(DataTable), STEPS * GROUP
-        rewards = [app.results.rows[number].reward for number in app.order]
+        rewards = [app.results.rows[number].reward or 0.0 for number in app.order]
         assert rewards == sorted(rewards, reverse=True)
         cells = [str(table.get_row_at(place)[2]) for place in range(table.row_count)]
         assert cells == [f"{reward:+.2f}" for reward in rewards]

@@ -18,6 +18,9 @@ Colour = tuple[int, int, int]
 # Image dimensions in pixels. Drawing at _SCALE times the size and downsampling smooths letters.
 _SCALE, _FONT_SIZE, _ROW, _CHAR, _MARGIN = 2, 12, 16, 6, 12
 _REPLY_ROWS = 6
+REPLY_STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
+"""Rich style of a line of a reply, by its first character."""
+
 _INK, _MUTED, _HEADING = (35, 35, 40), (140, 140, 145), (25, 60, 120)
 _DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
 _RED, _GREEN = (185, 45, 40), (25, 120, 60)
@@ -93,9 +96,8 @@ def human(session: EditSession[Any, Any]) -> None:
         page.add_row(str(number), Text(row, style))
     console = Console()
     console.print(Panel(page, title=Text(_status(session)), title_align="left"))
-    styles = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
     for row in last_reply(session):
-        console.print(Text(row, styles.get(row[:1], "dim")))
+        console.print(Text(row, REPLY_STYLES.get(row[:1], "dim")))
 
 
 @lru_cache(maxsize=1)

@@ -102,7 +102,7 @@ HEAVY = {
     "mammoth": ["resume_gym.corpus.word"],
     "pdfplumber": ["resume_gym.corpus.pdf"],
     "matplotlib": ["resume_gym.apps.plot*"],
-    "textual": ["resume_gym.apps.play.*"],
+    "textual": ["resume_gym.apps.play.*", "resume_gym.apps.viewer.terminal"],
     "PIL": ["resume_gym.render"],
     "pyarrow": ["resume_gym.integrations.verl"],
     "scipy": ["resume_gym.evaluation.comparison"],

@@ -2,17 +2,15 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 from resume_gym.apps.play.episode import start
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import Commands, add_options
+from resume_gym.cli.arguments import Commands, add_options, check_terminal
 from resume_gym.render import say
 from resume_gym.tasks import TaskError
-from resume_gym.user_errors import missing
 
 
 def add_command(commands: Commands) -> None:
@@ -45,12 +43,9 @@ def _run(options: argparse.Namespace) -> None:
         raise TaskError(f"--save: {str(save)!r} exists; name another file")
     where = {name: getattr(options, name) for name in ("tasks", "split", "judge")}
     episode = start(options.env, options.task_id, options.seed, **where)
-    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        raise TaskError("play needs a terminal")
-    try:
-        from resume_gym.apps.play.app import PlayApp
-    except ModuleNotFoundError as problem:
-        raise missing("play needs", problem.name or "textual", "play") from None
+    check_terminal("play")
+    from resume_gym.apps.play.app import PlayApp
+
     files = _files(save) if save else None
     answer: str | None = "next"
     while answer == "next":

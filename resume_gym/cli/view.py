@@ -1,4 +1,4 @@
-"""`resume-gym view`: show runs and evaluations in a browser, or export one as an HTML file."""
+"""`resume-gym view`: show runs and evaluations in a browser, a file or the terminal."""
 
 import argparse
 from contextlib import suppress
@@ -9,7 +9,7 @@ from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import Commands, progress_bars
+from resume_gym.cli.arguments import Commands, check_terminal, progress_bars
 from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, HELP
@@ -23,8 +23,8 @@ def add_command(commands: Commands) -> None:
         description="Look at a run, an evaluation, or a folder of them in a browser: curves, a "
         "table of the episodes, and each episode turn by turn; or at the episode in a file of "
         "`play --save` or `revise --json`. The page follows a job that still runs. Ctrl-C stops "
-        "the server with status 0.",
-        examples=["view runs/nano", "view runs", "view result --export result.html"],
+        "the server with status 0. `--terminal` needs no browser.",
+        examples=["view runs", "view runs/nano --terminal", "view result --export result.html"],
     )
     add = command.add_argument
     where = "a run, an evaluation, a folder of them, or the file of an episode"
@@ -36,12 +36,14 @@ def add_command(commands: Commands) -> None:
         metavar="N",
         help="local port of the server; 0 for any free port (default: %(default)s)",
     )
-    add(
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument(
         "--export",
         type=Path,
         metavar="FILE.html",
         help="write a file that needs no server, instead of serving",
     )
+    instead.add_argument("--terminal", action="store_true", help="browse episodes in the terminal")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
     command.set_defaults(run=_run)
 
@@ -57,16 +59,24 @@ def _run(options: argparse.Namespace) -> None:
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
         raise TaskError(f"--export: {str(target)!r} exists and is no export; name another file")
+    if options.terminal:
+        check_terminal("view --terminal")
     shown = _open(options.folder, options.trust_remote_code)
     if isinstance(shown, Listing):
         names = sorted(shown.folders())
-        if target:
-            raise TaskError(f"--export: expected one folder of {shown.path}: {', '.join(names)}")
+        if target or options.terminal:
+            flag = "--export" if target else "--terminal"
+            raise TaskError(f"{flag}: expected one folder of {shown.path}: {', '.join(names)}")
         told = f"{len(names)} runs and evaluations in {shown.path}"
     else:
         told = f"{len(shown.rows)} episodes of {shown.path}"
         if target:
             _export(shown, target)
+            return
+        if options.terminal:
+            from resume_gym.apps.viewer.terminal import EpisodeBrowser
+
+            EpisodeBrowser(shown).run()
             return
     try:
         server = serve(shown, options.port)

@@ -15,9 +15,7 @@ from resume_gym.apps.play.episode import PlayedEpisode
 from resume_gym.apps.play.form import ToolForm
 from resume_gym.apps.play.page import Page, changed_lines
 from resume_gym.apps.play.screens import Ending, Help
-from resume_gym.render import last_reply, visible
-
-_STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
+from resume_gym.render import REPLY_STYLES, last_reply, visible
 
 
 class _GameScreen(Screen[None]):
@@ -102,7 +100,7 @@ class PlayApp(App[str]):
             step = session.state.transcript[-1][1]
             diff = step.observation if "edit" in step.ledger else ""
             for line in last_reply(session):
-                reply.append(f"{visible(line)}\n", _STYLES.get(line[:1], "dim"))
+                reply.append(f"{visible(line)}\n", REPLY_STYLES.get(line[:1], "dim"))
             # the result screen shows the layout term, which the last turn adds
             terms = {name: value for name, value in step.ledger.items() if name != "layout"}
             rewards = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)

@@ -49,11 +49,19 @@ HEADER = Row(*Row._fields)
 def look(folder: Path, now: datetime) -> Row:
     """Return the row of a run, whose folder has a heartbeat."""
     try:
-        beat = json.loads((folder / "heartbeat.json").read_text(encoding="utf-8"))
+        beat = json.loads(text_of(folder / "heartbeat.json"))
         state, why, needed = judged(beat, entries(folder), now)
-        return Row(folder.name, f"{beat['step']}/{beat['steps']}", state, needed, why)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Row(folder.name, "?", "unreadable", "yes", f"heartbeat.json: {error}")
+        step = f"{beat['step']}/{beat['steps']}"
+        return Row(folder.name, step, str(state), needed, " ".join(str(why).split()))
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
+        return Row(folder.name, "?", "unreadable", "yes", " ".join(str(error).split()))
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a regular file; reading a pipe would never end."""
+    if not file.is_file():
+        raise ValueError(f"{file.name}: expected a file")
+    return file.read_text(encoding="utf-8")
 
 
 def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
@@ -64,7 +72,9 @@ def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[
         return beat["state"], beat["why"], "yes"
     if journal and journal[-1].startswith("Interrupted"):  # its launcher wrote it
         return "interrupted", journal[-1], "yes"
-    silent = (now - datetime.fromisoformat(beat["at"])).total_seconds()
+    # the run may be on a machine in another time zone
+    at = datetime.fromisoformat(beat["at"]).astimezone()
+    silent = (now.astimezone() - at).total_seconds()
     if beat["every_s"] and silent > BEATS * beat["every_s"] + SLOW_S:
         return "silent", f"no heartbeat for {silent / 60:.0f} minutes; {beat['now']}", "yes"
     if warnings := [one for one in journal if "warning" in one.lower()]:
@@ -75,7 +85,7 @@ def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[
 def entries(folder: Path) -> list[str]:
     """Return the journal's entries since the run was last started, oldest first."""
     file = folder / "journal.md"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    lines = text_of(file).splitlines() if file.exists() else []
     found = [match[2] for line in lines if (match := ENTRY.fullmatch(line))]
     starts = [n for n, text in enumerate(found) if text.startswith("Command: ")]
     return found[starts[-1] :] if starts else found

@@ -109,7 +109,7 @@ def test_a_save_that_was_cut_off_keeps_the_previous_checkpoint(tmp_path: Path) -
                 (seal({"step": 10, "files": {}}), "more/state, weights changed"),
                 (seal({"step": 10, "files": {"absent": None}}), "absent, more/state, weights"),
                 (seal({"step": 9, "files": {}}), "manifest.json: it is of step 9"),
-                (seal({"step": 10, "files": {}}).replace("10", "9"), "is of other content"),
+                (seal({"step": 10, "files": {}}).replace("10", "9"), "does not match the content"),
             )
         ),
         (lambda saved: (saved / "more" / "added").touch(), "more/added changed"),

@@ -538,6 +538,22 @@ def test_text_that_word_has_and_the_reader_leaves_out_is_noted(lost: bytes) -> N
     assert not any("formulas" in note for note in convert("Word", word_file(), True)["notes"])
 
 
+def test_a_year_at_the_edge_of_a_page_is_no_page_number() -> None:
+    pages = [
+        [
+            (50.0, 700.0, f"{title} of the year", "Helvetica", 10.0),
+            (500.0, 700.0, year, "Helvetica", 10.0),
+            (50.0, 600.0, "- Shipped the parser", "Helvetica", 10.0),
+            (300.0, 20.0, number, "Helvetica", 10.0),
+        ]
+        for title, year, number in (("Poster", "2014", "1"), ("Paper", "2016", "2"))
+    ]
+    text = convert("PDF", pdf(*pages), True)["text"]
+    assert "2014" in text
+    assert "2016" in text
+    assert "\n1\n" not in text
+
+
 def test_pages_whose_order_is_doubtful_are_noted() -> None:
     three = [
         (x, 700.0 - 12 * row, "few words here", "Helvetica", 10.0)

@@ -89,7 +89,7 @@ def test_runs_that_need_a_person_are_found(
         ("silent", "silent", "yes", "no heartbeat for 95 minutes; training"),
         ("stopped", "stopped", "yes", "␛[31mjudge"),
         ("unmeasured", "running", "no", "training, then saving"),
-        ("wrong", "unreadable", "yes", "heartbeat.json: Invalid isoformat string: 'yesterday'"),
+        ("wrong", "unreadable", "yes", "Invalid isoformat string: 'yesterday'"),
     ]
     monkeypatch.setattr(sys, "argv", ["monitor_runs.py", str(tmp_path / "none")])
     assert monitor.main() == 2

@@ -118,6 +118,7 @@ def test_figures_and_tools_are_left(text: str) -> None:
         ("tel: 415 555 2671", "phone", "tel: 555-0101"),
         ("call +1 (415) 555-2671.", "phone", "call 555-0101."),
         ("415.555.2671 or 415-555-2671", "phone", "555-0101 or 555-0101"),
+        ("415‒555‒2671 or 415—555—2671", "phone", "555-0101 or 555-0101"),
         ("(https://x.dev/a), www.x.dev", "links", "(https://example.com/1), https://example.com/2"),
         ("http://www.X.dev/a/ x.dev/a", "links", "https://example.com/1 https://example.com/1"),
         ("LinkedIn.com/in/lars.", "links", "https://example.com/1."),
@@ -138,6 +139,8 @@ def test_national_numbers_need_their_region() -> None:
     text = "## Contact\n\nBüro 030 901820"
     assert masked(text, "phone", region="DE") == "## Contact\n\nBüro 555-0101"
     assert masked(text, "phone") == text
+    amount = "## Work\n\n- Cut costs from 30.500.000 to 2.500.000 Euro"
+    assert masked(amount, "phone", region="DE") == amount
 
 
 @pytest.mark.parametrize(

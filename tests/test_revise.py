@@ -19,11 +19,13 @@ from native_model import model
 
 from resume_gym import Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
+from resume_gym.apps.revise import word_file
 from resume_gym.apps.revise.diffs import apply_hunks, find_hunks
 from resume_gym.apps.revise.files import Source, read_source
 from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
 from resume_gym.cli.revise import _is_hosted
+from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.readers import convert
 from resume_gym.evaluation import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
@@ -736,3 +738,13 @@ def test_a_line_that_moved_is_shown_once(folder: Path, capsys: Capsys) -> None:
     out = capsys.readouterr().out
     assert out.startswith(f"edit 1\nmoved up: {second}\nwhy: ")
     assert "by rule: only the place of lines has changed" in out
+
+
+def test_a_word_file_that_unpacks_to_too_much_is_not_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = io.BytesIO()
+    docx.Document().save(file)
+    monkeypatch.setattr(word_file, "_MOST_UNPACKED", 1000)
+    with pytest.raises(DocumentError, match="at most 1,000 bytes unpacked, got"):
+        word_file.open_word(file.getvalue())

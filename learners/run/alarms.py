@@ -261,7 +261,8 @@ def rolled_back(row: Metrics) -> bool:
 
 def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
     """Return (step, step of the checkpoint) for each rollback."""
-    return [(int(row["step"]), int(row[_BACK])) for row in history if _BACK in row]
+    steps = [(int(row["step"]), int(row[_BACK])) for row in history if _BACK in row]
+    return [(step, back) for step, back in steps if 0 <= back < step]
 
 
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:

@@ -159,7 +159,7 @@ class Heartbeat:
             **self._status,
             **(self._now[0] if self._status["state"] == "running" else {**self._now[0], **_IDLE}),
             "steps": self._steps,
-            "at": f"{datetime.now():%Y-%m-%d %H:%M:%S}",
+            "at": datetime.now().astimezone().isoformat(timespec="seconds"),
             "every_s": self._every_s,
             "totals": self._totals | self.totals({}),
             "process": os.getpid(),

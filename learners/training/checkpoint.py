@@ -92,7 +92,7 @@ def set_damaged_aside(folder: Path) -> list[str]:
     """
     damaged = []
     for _, path in reversed(_saved(folder)):
-        if damage := _damage(path):
+        if damage := damage_of(path):
             damaged.append((path, damage))
             continue
         break
@@ -109,7 +109,7 @@ def set_damaged_aside(folder: Path) -> list[str]:
     return told
 
 
-def _damage(folder: Path) -> str | None:
+def damage_of(folder: Path) -> str | None:
     """Return how a checkpoint differs from its manifest, or None if it is whole."""
     try:
         manifest = unseal(read_bytes(folder / _MANIFEST))
@@ -117,7 +117,7 @@ def _damage(folder: Path) -> str | None:
         found = _digests(folder)
     except OSError as error:
         return str(error)
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it is of step {step}"
@@ -159,7 +159,7 @@ def only_data() -> Iterator[None]:
 def best(folder: Path) -> Path | None:
     """Return the checkpoint marked by `mark_best`, if it exists."""
     mark = folder / _BEST
-    marked = mark.read_text(errors="replace").strip() if mark.exists() else None
+    marked = mark.read_text(errors="replace").strip() if mark.is_file() else None
     return next((path for _, path in _saved(folder) if path.name == marked), None)
 
 

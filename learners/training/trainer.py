@@ -81,11 +81,14 @@ class Trainer:
         """Load the checkpoint of an earlier step, and halve the learning rate from now on.
 
         Raises:
-            CheckpointError: see `resume`.
+            CheckpointError: the checkpoint is damaged, or see `resume`.
         """
         self.wait_for_checkpoint()
         rollbacks = self._rollbacks + 1
-        self._load(checkpoint.path_of(self._checkpoints, step))
+        folder = checkpoint.path_of(self._checkpoints, step)
+        if damage := checkpoint.damage_of(folder):  # resuming checks only the newest ones
+            raise CheckpointError(f"{folder} is damaged: {damage}; move it away")
+        self._load(folder)
         self._rollbacks = rollbacks
 
     def _load(self, folder: Path) -> None:

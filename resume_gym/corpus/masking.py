@@ -99,6 +99,7 @@ _ID = re.compile(
     r"|(?<![\w./@-])(?=\d*[A-Z])(?=(?:[A-Z]*\d){6})[A-Z\d]{8,34}(?![\w/-])"
 )
 _AMOUNT = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|\d{1,3}(?:[. ]\d{3})*[. ]000")  # or an IP address
+_GROUPED = re.compile(r"\d{1,3}(?:[. ]\d{3})+")
 _HANDLE = re.compile(r"(?<![\w/.@])@[A-Za-z][\w.-]{1,63}\w")
 _LABEL = re.compile(rf"\b(?:{any_of(WORDS['phones'])})\b\W{{0,4}}$", re.IGNORECASE)
 # fictional US numbers, common in sample resumes
@@ -108,7 +109,7 @@ _ACCOUNT = re.compile(
     r"(?!https?:|candidate )(?P<of>[@/]?[\w][\w./-]{0,99}\w)(?=\s{0,9}(?:$|[|,;•·)]))",
     re.IGNORECASE | re.MULTILINE,
 )
-_DIGITS = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d(?:[ ().\-/‑–]{0,3}\d){6,20}(?![\w%])")
+_DIGITS = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d(?:[ ().\-/‐‑‒–—−·•]{0,3}\d){6,20}(?![\w%])")
 _RANGE = re.compile(  # dates, ranges of them or of years
     r"(?:(?:\d{1,2}[./-]){1,2}(?:19|20)?\d\d(?:\s?[-–]\s?|$))+"
     r"|\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+"
@@ -427,11 +428,13 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
     if figure or not 6 < len(digits) < 16 or _RANGE.fullmatch(number):
         return ""
     labelled = bool(_LABEL.search(before))
+    if _GROUPED.fullmatch(number) and not (labelled or at_head):  # also an amount of money
+        return ""
     try:
         parsed = phonenumbers.parse(number, region)
     except phonenumbers.NumberParseException:
         return digits if labelled else ""
-    apart = at_head or re.search(r"\d[ ().-]+\d", number)
+    apart = at_head or re.search(r"\d[ ().\-‐‑‒–—−·•]+\d", number)
     foreign = "+" in number and phonenumbers.is_possible_number(parsed)
     if labelled or foreign or (apart and phonenumbers.is_valid_number(parsed)):
         return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)

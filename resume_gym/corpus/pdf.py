@@ -194,10 +194,13 @@ def _without_margins(pages: Sequence[list[_Run]]) -> Iterator[list[_Run]]:
     seen: set[str] = set()
     for runs in pages:
         edges = {run.top for run in (*runs[:3], *runs[-3:])} if len(pages) > 1 else set()
+        # a year beside a title stands on its line, a page number on a line of its own
+        beside = Counter(run.top for run in runs)
         yield [
             run
             for run in runs
-            if run.top not in edges or not (PAGE_NUMBER.fullmatch(run.text) or run.text in seen)
+            if run.top not in edges
+            or not ((beside[run.top] == 1 and PAGE_NUMBER.fullmatch(run.text)) or run.text in seen)
         ]
         seen.update(run.text for run in runs if run.top in edges)
 

@@ -7,6 +7,7 @@ new paragraph copies the nearest line of its kind. Tables, pictures, headers and
 
 import io
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
@@ -30,6 +31,7 @@ from resume_gym.corpus.outline import clean, split_bullet, write_markdown
 from resume_gym.corpus.word import word_rows
 from resume_gym.user_errors import missing
 
+_MOST_UNPACKED = 200_000_000  # bytes
 _STYLES = {"# ": "Title", "## ": "Heading 1", "### ": "Heading 2", "- ": "List Bullet"}
 _KIND = re.compile(r"(#{1,6} |\s*(?:[-*+]|\d{1,2}[.)]) +)")
 _MARKUP = re.compile(
@@ -50,6 +52,10 @@ def open_word(data: bytes) -> Any:
     except ImportError:
         raise missing("writing Word files needs", "python-docx", "data") from None
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx unpacks every part
+            size = sum(part.file_size for part in archive.infolist())
+        if size > _MOST_UNPACKED:
+            raise ValueError(f"expected at most {_MOST_UNPACKED:,} bytes unpacked, got {size:,}")
         return docx.Document(io.BytesIO(data))
     except Exception as problem:  # python-docx may raise anything
         why = f"{type(problem).__name__}: {problem}"[:200]

@@ -310,8 +310,6 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
         assert episodes(tmp_path, step) == episodes(whole, step)
     # rank 0 samples from what all ranks trained, also after loading
     assert all(step["gap"] < 1e-5 for step in rows(tmp_path))
-    # the first step of this seed is skipped: saving must not count it as one of the optimizer
-    assert [step["gradient_norm"] > 0 for step in rows(tmp_path)] == [False] + [True] * (steps - 1)
     exported = load_file(tmp_path / "job" / "model" / "model.safetensors")
     initial = load_file(NANO / "model.safetensors")
     assert any(not torch.equal(initial[name], exported[name]) for name in initial)

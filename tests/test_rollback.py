@@ -102,9 +102,6 @@ def test_a_run_that_an_alarm_stops_says_why_until_the_settings_change(
         assert f"an alarm stopped the run at step {stopped}: " in last
         assert last.endswith("(on_collapse = stop)")
         assert (tmp_path / "job" / "checkpoints" / f"step-{stopped:06d}").is_dir()
-    assert (
-        f"An alarm stopped the run at step {stopped}: "
-        in (tmp_path / "job" / "journal.md").read_text()
-    )
+    assert f"Stopped: step {stopped}: " in (tmp_path / "job" / "journal.md").read_text()
     main(tmp_path, **{"on-collapse": "warn"})
     assert len(rows(tmp_path)) == 9

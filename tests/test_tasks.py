@@ -85,7 +85,7 @@ def test_splits(tasks_file: str) -> None:
 @pytest.mark.parametrize(
     ("source", "split", "says"),
     [
-        ("no/such/file.jsonl", None, "expected default, mini, procedural.*got 'no/such"),
+        ("no/such/file.jsonl", None, "there is no file 'no/such"),
         ("procedural:3", None, "expected .*procedural:SEED:COUNT"),
         ("default", "test", "split: expected one of train, eval; got 'test'"),
     ],

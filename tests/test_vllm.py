@@ -192,7 +192,8 @@ def test_an_update_during_a_completion_shows_in_its_versions(
     before = sampled(server("tied").url)
 
     async def both() -> Completion:
-        sampling = Sampling(TEMPERATURE, 1000, {UNLIKELY}, (5,))
+        # long enough that the update arrives in time on a busy machine
+        sampling = Sampling(TEMPERATURE, 3000, {UNLIKELY}, (5,))
         asked = asyncio.create_task(engine.generate(0, PROMPT, sampling))
         async with asyncio.timeout(60):
             while await asyncio.to_thread(sampled, server("tied").url) == before:

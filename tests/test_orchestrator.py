@@ -359,7 +359,7 @@ def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_p
 
 def test_a_second_judge_measures_a_sample_and_changes_no_reward() -> None:
     def found(second: Judge | None, step: int = 1, every: int = 1) -> Batch:
-        made = make(says(EDIT, SUBMIT), FixedJudge())
+        made = make(says(EDIT, SUBMIT), FixedJudge(), timeout_s=60.0)
         changes = {"second_judge": second, "second_judge_every": every}
         made._work = replace(made._work, **changes)  # type: ignore[arg-type]
         return batch(made, step)
@@ -387,7 +387,7 @@ def test_a_second_judge_that_fails_is_counted_and_never_a_number() -> None:
             return WORST
 
     def found() -> Batch:
-        made = make(says(EDIT, SUBMIT), FixedJudge(), note=notes.append, timeout_s=0.1)
+        made = make(says(EDIT, SUBMIT), FixedJudge(), note=notes.append, timeout_s=2.0)
         made._work = replace(made._work, second_judge=Failing())
         return batch(made)
 

@@ -194,7 +194,7 @@ def _without_margins(pages: Sequence[list[_Run]]) -> Iterator[list[_Run]]:
     seen: set[str] = set()
     for runs in pages:
         edges = {run.top for run in (*runs[:3], *runs[-3:])} if len(pages) > 1 else set()
-        # a year beside a title stands on its line, a page number on a line of its own
+        # a year beside a title shares a line with it, a page number has a separate line
         beside = Counter(run.top for run in runs)
         yield [
             run

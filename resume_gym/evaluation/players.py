@@ -150,7 +150,7 @@ async def converse(
     Args:
         session: session before its first step.
         seed: selects stored answers.
-        endpoints: the models; each has a chat of its own with all turns.
+        endpoints: the models; each has a separate chat with all turns.
         choose: returns the model of the next turn.
 
     Raises:

@@ -54,7 +54,7 @@ _PANELS = (
 
 
 def grouped(runs: Sequence[Run]) -> list[RunGroup]:
-    """Group runs by their settings; a run without settings is a group of its own.
+    """Group runs by their settings; a run without settings forms a separate group.
 
     A label names the settings that differ between groups, or the runs if more than 3 differ.
     """

@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -44,7 +45,7 @@ from learners.build import backend_settings, make_backend
 from learners.config import Config
 from learners.engines.server import free_port
 from learners.engines.vllm import VLLMEngine
-from learners.losses import LossInput, LossOutput, Totals, aipo
+from learners.losses import LossInput, LossOutput, Totals, aipo, likelihood
 from learners.training import head, models, packed_attention, ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
@@ -471,7 +472,7 @@ def steps(scale: Scale) -> Iterator[Figure]:
     """Measure time, MFU and memory of the forward and backward passes of a group."""
     # compiled last: rotary embeddings stay compiled for all models of a process
     flex = [("flex", False)] if DEVICE.type == "cuda" else []
-    for attending, compiled in (("", False), ("loop", False), *flex, ("", True)):
+    for attending, compiled in (("", False), *flex, ("", True)):
         for name, config in scale.models:
             samples = group(scale, config.vocab_size)
             rows = {"shared": pack(samples, sys.maxsize)}
@@ -511,11 +512,10 @@ def step(
 
 
 def attention_in(way: str) -> AbstractContextManager[object]:
-    """Return a context with attention by "loop", the reference, by "flex", or by default for ""."""
-    ways = {"loop": packed_attention._in_a_loop, "flex": flex.attend}
+    """Return a context with attention by "flex", or by default for ""."""
     if not way:
         return nullcontext()
-    return patch.object(packed_attention, "_implementation", lambda value: ways[way])
+    return patch.object(packed_attention, "_implementation", lambda value: flex.attend)
 
 
 def chunks(scale: Scale) -> Iterator[Figure]:
@@ -551,18 +551,47 @@ def optimizer(scale: Scale) -> Iterator[Figure]:
 
 def kernels(scale: Scale) -> Iterator[Figure]:
     """Measure the twenty slowest operations of a step with a shared prompt."""
-    name, config = scale.models[0]
+    name, config = scale.models[-1]
     rows = pack(group(scale, config.vocab_size), sys.maxsize)
     policy = Policy(make_model(config), 1.0, "bfloat16", checkpointing=True).train()
-    backward(policy, rows)
+    yield from slowest(name, lambda: backward(policy, rows))
+
+
+def nano(scale: Scale) -> Iterator[Figure]:
+    """Time a step of imitation with the nano policy, many small trees in a row, with Muon."""
+    settings = Config(model="nano", precision="bfloat16", optimizer="muon", learning_rate=1e-3)
+    backend = make_backend(settings)
+    backend.prepare()
+    samples = [
+        replace(one, group=number)
+        for number in range(5 * scale.rollouts)
+        for one in group(scale.few, 256, branching=True)
+    ]
+    rows = pack(samples, sys.maxsize)
+    took = seconds(lambda: backend.train_step(rows, likelihood), scale.repeats)
+    tokens = sum(len(row.tokens) for row in rows)
+    yield Figure(f"nano, {tokens} tokens a step: thousand tokens/s", tokens / took / 1000)
+    yield from slowest("nano", lambda: backend.train_step(rows, likelihood))
+
+
+def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
+    """Yield the time of all operations of `work`, and of its twenty slowest."""
+    work()
     activities = [torch.profiler.ProfilerActivity.CPU]
     if DEVICE.type == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profile:
-        backward(policy, rows)
-        synchronised()
+        began = synchronised()
+        work()
+        yield Figure(f"{name}, ms with the profiler", 1000 * (synchronised() - began))
     timed = "self_device_time_total" if DEVICE.type == "cuda" else "self_cpu_time_total"
     events = sorted(profile.key_averages(), key=lambda event: -getattr(event, timed))
+    # an operator and its kernels are both listed
+    kernels = [one for one in events if one.device_type == torch.profiler.DeviceType.CUDA]
+    if kernels:
+        total = sum(event.self_device_time_total for event in kernels)
+        yield Figure(f"{name}, ms in all kernels", total / 1000)
+        events = kernels
     for event in events[:20]:
         yield Figure(f"{name}, ms in {event.key[:60]}", getattr(event, timed) / 1000)
 
@@ -620,7 +649,7 @@ CHECKS: dict[str, Sequence[Check]] = {
         *(ceilings, attention, head_products, shared_prefixes),
         *(one_rank, transfer, jobs),
     ),
-    "speed": (ceilings, steps, chunks, optimizer, kernels),
+    "speed": (ceilings, nano, chunks, optimizer, kernels, steps),
     "layers": (ceilings, layers, weights),
 }
 

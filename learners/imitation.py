@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, cycle, islice
+from itertools import chain, count, cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -184,7 +184,10 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 @contextmanager
 def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
-    """Make rows, repeat and shuffle them; the workers end with the context."""
+    """Make rows, repeat and shuffle them; the workers end with the context.
+
+    It begins when the first row is there: the start of the workers is not training time.
+    """
     context = multiprocessing.get_context("spawn")  # a fork of threads that hold locks may hang
     queues = [context.Queue(_AHEAD) for _ in range(dose.workers)]
     processes = [
@@ -197,7 +200,8 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
     made = (queue.get() for queue in cycle(queues))
     rows = made if queues else make_rows(dose, config, phase, start, 0)
     try:
-        yield map(pickle.loads, shuffled(rows, dose.repeats, _BUFFER, Random(config.seed)))
+        mixed = shuffled(rows, dose.repeats, _BUFFER, Random(config.seed))
+        yield map(pickle.loads, chain([next(mixed)], mixed))
     finally:
         for process in processes:
             process.kill()
@@ -265,7 +269,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     Raises:
         EngineError: the log-probabilities differ by more than rounding.
     """
-    policy, step = trainer.policy, trainer.state["steps"]
+    policy, step = trainer.policy, trainer.state.get("steps", 0)
     trajectories = Trajectories(folder)
     policy.temperature = config.temperature
     orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)

@@ -208,6 +208,9 @@ class PlainFlash:
         *bounds, dropout, causal, _, _ = settings
         assert dropout == 0
         assert sums.is_contiguous()
+        dtype = q.dtype
+        # the kernel's sums are in fp32 for half precision, too
+        grad, q, k, v, out = (one.to(sums.dtype) for one in (grad, q, k, v, out))
         heads, size = k.shape[1:]
         factor = size**-0.5 if scale is None else scale
         grads = [torch.zeros_like(one) for one in (q, k, v)]
@@ -224,7 +227,7 @@ class PlainFlash:
                 (grads[2], torch.einsum("hqk,qhd->khd", weights, grad[rows])),
             ):
                 total[columns] += part.unflatten(1, (heads, -1)).sum(2)
-        return grads
+        return [one.to(dtype) for one in grads]
 
 
 def states(nodes: tuple[Node, ...], heads: int, key_heads: int) -> list[Tensor]:
@@ -286,8 +289,15 @@ def test_flex_attention_has_the_same_mask(nodes: tuple[Node, ...], heads: tuple[
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_blocks_are_as_near_as_their_precision_allows(dtype: torch.dtype) -> None:
-    nodes = nodes_of([(0, 40), (1, 35), (2, 1), (2, 20), (1, 55)])
+@pytest.mark.parametrize("way", BLOCKS, ids=["cpu", "cuda"])
+def test_blocks_are_as_near_as_their_precision_allows(
+    way: Callable[..., Tensor], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "_implementation", lambda value: way)
+    monkeypatch.setattr(packed, "_flash", PlainFlash.forward)
+    monkeypatch.setattr(packed, "_flash_backward", PlainFlash.backward)
+    # two nodes at one depth have descendants, so that a block has places instead of slices
+    nodes = nodes_of([(0, 40), (1, 35), (2, 1), (2, 20), (1, 55), (2, 30)])
     exact = [one.detach() for one in states(nodes, 4, 2)]
     near = [one.to(dtype).requires_grad_() for one in exact]
     out = packed_attention(*near, None, nodes)

@@ -19,9 +19,9 @@ loop over PyTorch's SDPA, the reference in tests. `benchmarks/flex.py` has a can
 There is no dropout, and no padding mask, since rows have no padding.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -90,16 +90,15 @@ class _Block(NamedTuple):
     Attributes:
         rows: positions of the queries.
         columns: positions of the keys.
-        queries: lengths of the segments of the queries; each sees one segment of the keys.
-        keys: lengths of the segments of the keys.
         causal: whether each segment attends to itself, causally.
+        bounds: for CUDA, the cumulative lengths of the segments of queries and of keys, int32
+            [segments + 1], and their limits; each segment of queries sees one segment of keys.
     """
 
-    rows: slice
-    columns: slice
-    queries: tuple[int, ...]
-    keys: tuple[int, ...]
+    rows: slice | Tensor
+    columns: slice | Tensor
     causal: bool
+    bounds: tuple[Tensor, Tensor, int, int] | None = None
 
 
 def _in_blocks(
@@ -136,7 +135,7 @@ class _Blocks(torch.autograd.Function):
     ) -> Tensor:
         out = torch.empty_like(query)
         lse = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
-        for block in _blocks(nodes, cuda):
+        for block in _blocks(nodes, query.device if cuda else None):
             rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
             if cuda:
@@ -149,7 +148,8 @@ class _Blocks(torch.autograd.Function):
             # each part of the softmax has the weight exp(its log-sum-exp - the total one)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
             share = (part_lse - total).exp()[..., None]
-            out[:, :, rows] = out[:, :, rows] * (1 - share) + part * share
+            merged = out[:, :, rows] * (1 - share) + part * share
+            out[:, :, rows] = merged.to(out.dtype)
             lse[:, :, rows] = total
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.scaling, ctx.nodes, ctx.cuda = scaling, nodes, cuda
@@ -164,7 +164,7 @@ class _Blocks(torch.autograd.Function):
             states = [one.to(torch.promote_types(dtype, torch.float32)) for one in states]
         query, key, value, out, grad = states
         grads = [torch.zeros_like(one) for one in (query, key, value)]
-        for block in _blocks(ctx.nodes, ctx.cuda):
+        for block in _blocks(ctx.nodes, query.device if ctx.cuda else None):
             rows, columns = block.rows, block.columns
             # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
             # these are the weights of the whole softmax, so gradients of blocks only need a sum.
@@ -180,28 +180,66 @@ class _Blocks(torch.autograd.Function):
         return *(total.to(dtype) for total in grads), None, None, None
 
 
-def _blocks(nodes: tuple[Node, ...], cuda: bool) -> Iterator[_Block]:
-    """Yield the self-blocks, one for the row if `cuda`, and the blocks to ancestors."""
-    lengths = tuple(stop - start for start, stop, _ in nodes)
-    if cuda:
-        row = slice(nodes[0].start, nodes[-1].stop)
-        yield _Block(row, row, lengths, lengths, True)
-    else:
-        for (start, stop, _), length in zip(nodes, lengths, strict=True):
-            yield _Block(slice(start, stop), slice(start, stop), (length,), (length,), True)
-    for start, stop, end in nodes:
+@lru_cache(maxsize=8)  # all layers use the same blocks, and a copy to a GPU waits for it
+def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Block, ...]:
+    """Return the self-blocks, then the blocks to ancestors.
+
+    Args:
+        nodes: the trees' nodes, which cover the row.
+        device: for CUDA, the device, whose kernel takes many segments: it gets one block of all
+            self-blocks, and one for each depth of the trees.
+    """
+    if device is None:
+        own = [slice(node.start, node.stop) for node in nodes]
         # one block for all descendants: they are adjacent, and each sees the whole node
-        if end > stop:
-            rows, columns = slice(stop, end), slice(start, stop)
-            yield _Block(rows, columns, (end - stop,), (stop - start,), False)
+        inner = [node for node in nodes if node.end > node.stop]
+        return (
+            *(_Block(span, span, True) for span in own),
+            *(_Block(slice(one.stop, one.end), slice(one.start, one.stop), False) for one in inner),
+        )
+    depths: dict[int, list[Node]] = {}
+    ends: list[int] = []  # of the ancestors
+    for node in nodes:
+        while ends and ends[-1] <= node.start:
+            ends.pop()
+        if node.end > node.stop:
+            depths.setdefault(len(ends), []).append(node)
+            ends.append(node.end)
+    own = [slice(node.start, node.stop) for node in nodes]
+    blocks = [_segments(own, own, True, device)]
+    for inner in depths.values():
+        descendants = [slice(node.stop, node.end) for node in inner]
+        themselves = [slice(node.start, node.stop) for node in inner]
+        blocks.append(_segments(descendants, themselves, False, device))
+    return tuple(blocks)
+
+
+def _segments(
+    rows: list[slice], columns: list[slice], causal: bool, device: torch.device
+) -> _Block:
+    """Return a block for CUDA; its n-th queries see its n-th keys."""
+    queries, keys = ([span.stop - span.start for span in spans] for spans in (rows, columns))
+    starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
+    with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
+        places = (_places(spans, device) for spans in (rows, columns))
+        bounds = torch.tensor(starts, dtype=torch.int32, device=device)
+        # For a limit of one query and grouped heads, the kernel reorders queries, and returns the
+        # log-sum-exps of several segments in another order: a limit of two avoids that.
+        return _Block(*places, causal, (*bounds, max(2, *queries), max(keys)))
+
+
+def _places(spans: list[slice], device: torch.device) -> slice | Tensor:
+    """Return the positions of spans, as one slice, which copies nothing, if they are adjacent."""
+    if all(one.stop == other.start for one, other in pairwise(spans)):
+        return slice(spans[0].start, spans[-1].stop)
+    return torch.cat([torch.arange(one.start, one.stop) for one in spans]).to(device)
 
 
 def _on_cuda(
     query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: Scaling
 ) -> tuple[Tensor, Tensor]:
     q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-    bounds = _bounds(block.queries, block.keys, query.device)
-    out, lse, *_ = _flash(q, k, v, *bounds, 0.0, block.causal, False, scale=scaling)
+    out, lse, *_ = _flash(q, k, v, *block.bounds, 0.0, block.causal, False, scale=scaling)
     return out.transpose(0, 1)[None], lse[None]
 
 
@@ -210,26 +248,12 @@ def _on_cuda_backward(
 ) -> Sequence[Tensor]:
     *states, lse = tensors
     parts = (one[0].transpose(0, 1) for one in states)
-    bounds = _bounds(block.queries, block.keys, lse.device)
     # the kernel reads log-sum-exps as [heads, queries] without strides
     lse = lse[0].contiguous()
     unused = lse.new_empty(2, dtype=torch.uint64)  # state of the random numbers for dropout
     settings = 0.0, block.causal, unused, unused
-    grads = _flash_backward(*parts, lse, *bounds, *settings, scale=scaling)
+    grads = _flash_backward(*parts, lse, *block.bounds, *settings, scale=scaling)
     return [grad.transpose(0, 1)[None] for grad in grads]
-
-
-@lru_cache(maxsize=64)  # all layers use the same lengths, and a copy to a GPU waits for it
-def _bounds(
-    queries: tuple[int, ...], keys: tuple[int, ...], device: torch.device
-) -> tuple[Tensor, Tensor, int, int]:
-    """Return cumulative lengths of queries and keys, int32 [segments + 1], and their limits."""
-    starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
-    with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
-        of_queries, of_keys = torch.tensor(starts, dtype=torch.int32, device=device)
-    # For a limit of one query and grouped heads, the kernel reorders queries, and returns the
-    # log-sum-exps of several segments in another order: a limit of two avoids that.
-    return of_queries, of_keys, max(2, *queries), max(keys)
 
 
 def _in_a_loop(

@@ -206,9 +206,9 @@ def renamed(task: Task, rng: Random) -> Task:
     """Return a task with words replaced consistently in resume, job, fixes and evidence.
 
     A random share of the words is replaced: verbs by verbs in the same form, other words by words
-    of other pages or by invented words. Half of the pages that are too long keep all words. Each
-    fix stays correct, since words in only one of its two texts are kept, except the first word that
-    it quotes and two regular forms of one verb.
+    of other pages or by invented words. Half of the resumes that are too long keep all words,
+    which show what is superfluous. Each fix stays correct, since words in only one of its two
+    texts are kept, except the first word that it quotes and two regular forms of one verb.
     """
     kept = set(_KEPT)
     for fix in task.fixes:

@@ -236,7 +236,7 @@ def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
 
 
 def rewrite(document: Document, text: str, width: int) -> Edit:
-    """Replace the whole text and measure it anew."""
+    """Return the edit that replaces the whole text, with the new text's lines and widths."""
     before, after = document.text.split("\n"), text.split("\n")
     if max(len(before), len(after)) <= _FINE_DIFF_LINES:
         rows = difflib.unified_diff(before, after, n=0, lineterm="")

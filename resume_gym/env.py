@@ -76,7 +76,7 @@ class EditEnv(gym.Env[str, str]):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[EditTask]:
-        """Return the tasks of a source and a split, in order; subclasses define it.
+        """Return the tasks of a source and a split, in order; subclasses override this.
 
         Raises:
             ValueError: The source does not exist.

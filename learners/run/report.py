@@ -184,7 +184,7 @@ class RunReport:
         return react(history, self._on_collapse, self._on_hack, saved)
 
     def step(self, step: int, metrics: Metrics, tokens: int, action: Action) -> None:
-        """Record a training step, its milestones, and the reaction to its alarms.
+        """Record the metrics of a step, milestones that it reaches, and what its alarms cause.
 
         Args:
             step: its number.

@@ -90,7 +90,7 @@ class _Selected(torch.autograd.Function):
             # gradient with respect to the logits: slope * (onehot(target) - softmax)
             errors = logits.sub_(total).exp_().mul_(-slope)
             errors.scatter_add_(1, ids[:, None], slope)
-            # in the products' dtype, as in the backward pass of an ordinary linear layer
+            # cast to the dtype of the products, as in the backward pass of an ordinary linear layer
             errors = errors.to(ctx.dtype)
             hidden_grads.append((errors @ operand).to(hidden.dtype))
             if weight_grad is not None:

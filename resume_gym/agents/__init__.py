@@ -137,9 +137,9 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
 def careful(session: Session) -> str:
     """Edit by heuristics that use only the text and invent nothing.
 
-    The agent reviews, edits until one turn is left (see `careful.next_edit`), and submits. If there
-    is a tool `search`, it spends the remaining turns on adding figures from documents (see
-    `searching.next_search`).
+    The agent reviews, edits until one turn is left or it finds no edit (see `careful.next_edit`),
+    and submits. In environments with the tool `search`, it uses turns that are left over to add
+    figures from documents (see `searching.next_search`).
     """
     turns_left = _turns_left(session)
     if not session.state.turns:

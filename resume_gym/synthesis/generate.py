@@ -1,7 +1,7 @@
 """Generation of task corpora: the command `resume-gym data generate`.
 
-The store beside the file keeps every answer of a model. After an interruption, the same command
-starts again, reads the answers of the same tasks from the store, and requests only the others.
+The store beside the file keeps every answer of a model. If a run is interrupted, the same
+command reads the answers that are in the store and requests only the missing ones.
 """
 
 from collections.abc import Mapping

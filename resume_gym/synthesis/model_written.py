@@ -133,7 +133,8 @@ def ask_for(
 ) -> Prompt:
     """Build the prompt for a draft, with the previous `answer` if it has faults.
 
-    `draw`, the number of the attempt, is part of the key in the client's store.
+    `draw` is the number of the attempt. It is part of the key under which the client stores the
+    answer, so a new attempt does not get the answer of an earlier one.
     """
     candidate = persona.candidate
     career = (

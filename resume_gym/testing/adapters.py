@@ -142,8 +142,8 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
         play: Plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
             judge of the given specification; only the model is replaced by the script. It raises
             an exception if the agent is asked for more actions than the script has.
-        calls_only: Whether the library parses calls itself, so that texts other than exactly one
-            call do not reach the environment. The malformed scripts are then skipped.
+        calls_only: Whether the library parses calls itself and passes only turns with exactly one
+            call to the environment. The malformed scripts are then skipped.
 
     Raises:
         AssertionError: A contract is broken.

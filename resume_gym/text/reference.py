@@ -333,7 +333,8 @@ def _similar(
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
-    # prefer one-to-one matches: merge only where no other unmatched line is about as similar
+    # prefer one-to-one matches: a line gets a second unit only if no line without one is nearly
+    # as similar to that unit
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = ALIKE if index in told else QUARTER

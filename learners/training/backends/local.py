@@ -140,7 +140,7 @@ class LocalBackend:
         """Clip the gradient, update the weights if its norm is finite, and return the norm."""
         weights = self._policy.parameters()
         norm = torch.nn.utils.clip_grad_norm_(weights, self._settings.max_grad_norm)
-        # the norm of shards is a DTensor of partial sums
+        # the norm of sharded gradients is a DTensor whose parts are not combined yet
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
             self._optimizer.step()

@@ -91,7 +91,7 @@ class FolderContents:
         return find_tasks(env, source, self._trusted) if env else Tasks()
 
     def _file(self, name: str) -> Path:
-        """Return the path of a regular file, if it exists.
+        """Return the path of a file of the folder, which need not exist.
 
         A link in a stranger's folder could lead to any file, and a pipe would never end.
         """

@@ -174,7 +174,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
     if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
         return "licensed"
-    # A statement licenses a verb only near one of its objects.
+    # A statement supports the new verb only near one of the objects that the verb has in `new`.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):

@@ -1,7 +1,7 @@
 """Scripted baseline agents: no-op, random, floor, a careful editor, and an oracle.
 
-An agent is a function from a session to the text of its next action. `make_agent` creates one for
-one episode. All agents except the oracle use only information that a model can read.
+`make_agent` creates an agent for one episode. All agents except the oracle use only information
+that a model can read.
 """
 
 import re
@@ -44,18 +44,18 @@ def noop(session: Session) -> str:
 
 
 def oracle(session: Session) -> str:
-    """Review, apply the task's fixes in order of value, and submit."""
+    """Review, apply the task's fixes, and submit."""
     if not session.state.turns:
         return _REVIEW
     resume, width = session.resume, session.rules.page_width
     too_long = session.state.document.lines > session.rules.page_lines
-    # a fix that extends a line leaves `old` in the text: skip the fixes already applied
+    # Skip applied fixes, since `old` remains in the text if a fix extends a line.
     made = {text for text, _ in session.state.transcript}
     fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
     if not ready or _turns_left(session) == 1:
         return _SUBMIT
-    # Fixes of an overlong resume are deletions: start with the one that frees most page lines.
+    # Fixes of an overlong resume are deletions: start with the one that frees the most page lines.
     fix = max(ready, key=lambda fix: wrapped_lines(fix.old, width)) if too_long else ready[0]
     return _repair(fix)
 
@@ -119,9 +119,9 @@ def bullets(text: str) -> list[str]:
 
 
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
-    """Swap one function word of a random bullet that has not been edited, else add one.
+    """Swap one function word of a random unedited bullet; if none has such a word, append "too".
 
-    The reward of these harmless edits is the least that a useful policy must exceed.
+    A useful policy must earn more than an agent that makes these harmless edits.
 
     Returns:
         The edit (old, new); None if all bullets have been edited.
@@ -137,8 +137,8 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
 def careful(session: Session) -> str:
     """Edit by heuristics that use only the text and invent nothing.
 
-    The agent reviews, edits until one turn is left or it finds no edit (see `careful.next_edit`),
-    and submits. In environments with the tool `search`, it uses turns that are left over to add
+    The agent reviews, edits until one turn is left or no edit is found (see `careful.next_edit`),
+    and submits. In environments with the tool `search`, the agent uses remaining turns to add
     figures from documents (see `searching.next_search`).
     """
     turns_left = _turns_left(session)

@@ -27,7 +27,7 @@ class Replacement(NamedTuple):
 def next_edit(
     resume: str, job: str, excess: int, edits_left: int, width: int
 ) -> tuple[str, str] | None:
-    """Return the most useful change as (old, new); `old` occurs once in the resume.
+    """Return the first change that a rule finds, as (old, new); `old` occurs once in the resume.
 
     Args:
         resume: Current resume.
@@ -77,14 +77,13 @@ your"""
 
 
 def stems(text: str) -> Iterator[str]:
-    """Yield crude stems of the content words."""
+    """Yield the first six letters of each content word as a crude stem."""
     words = re.findall(r"[a-z][a-z0-9+#]{2,}", text.lower())
-    # a prefix of six letters is a crude stem
     return (word[:6] for word in words if len(word) > 3 and word not in _COMMON.split())
 
 
 def _fitness(job: str) -> Callable[[str], float]:
-    """Return a score of lines: words of the job, weighted by rarity, plus 0.5 for a figure."""
+    """Return a function that scores lines by words of the job, rare ones most, and a figure."""
     asked = Counter(stems(job))
 
     def fit(line: str) -> float:
@@ -105,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions by increasing loss; those that free `quota` page lines come first."""
+    """Yield deletions by increasing relevance, but first all that free `quota` page lines."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
@@ -144,7 +143,7 @@ def _verbs(resume: str) -> Iterator[Replacement]:
 
 
 def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
-    """Yield bullets that start with their point and have no fillers."""
+    """Yield rewrites of bullets that put the point first and remove fillers."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             old = line[marker.end() :]
@@ -181,7 +180,7 @@ _LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,})")
 
 
 def _formatting(resume: str) -> Iterator[Replacement]:
-    """Yield lines with consistent markers, final periods, spacing, headings and dates."""
+    """Yield rewrites of lines that make markers, periods, spacing, headings and dates uniform."""
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return

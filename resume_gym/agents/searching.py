@@ -1,7 +1,7 @@
 """Edits that add figures from documents about the candidate, with the tool `search`.
 
 A figure is taken only from a passage about the same employer that shares content words with the
-bullet and fewer with any other line. The clause of the figure is appended to the bullet.
+bullet, and fewer with any other line. The clause that has the figure is appended to the bullet.
 """
 
 import re
@@ -13,14 +13,14 @@ from resume_gym.session import Session
 from resume_gym.tools import FailedCall, ToolCall, tool_call
 
 _BULLET = re.compile(r"[-*+] +(\S.*)")
-_PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # under a heading, the employer's name
+_PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # in parentheses, the heading: an employer
 _FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
 _CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
 _SHARED = 2  # minimum number of stems that bullet and passage share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return an edit based on the last search, or else the next search; None if none is useful."""
+    """Return an edit based on the last search, else the next search; None if neither is useful."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):
@@ -52,7 +52,7 @@ def _bullets(resume: str) -> Iterator[tuple[str, str]]:
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield the bullet with a figure of a passage, the best passage first."""
+    """Yield versions of the bullet with a figure of a passage, in the order of the passages."""
     for line in reply.split("\n"):
         passage = _PASSAGE.fullmatch(line)
         if not passage or passage[1] not in employer:

@@ -1,7 +1,7 @@
-"""Rewrites of one bullet that keep its facts: a plain opening, its point first, no fillers.
+"""Rewrites of one bullet that keep its facts: a plain opening, the point first, no fillers.
 
-All rules read the form of the line and a few word lists. They leave hedges alone: "Helped with"
-says that somebody else led, and only the candidate can know better.
+All rules use only the form of the line and a few word lists. Hedges such as "Helped with" are kept,
+since they say that somebody else led, and only the candidate can know otherwise.
 """
 
 import re
@@ -24,7 +24,7 @@ _DUTY = re.compile(
     r"(?: included| include| consisted of| involved| was| were|:) "
 )
 _GERUND = re.compile(
-    # not "the routing service", where an article makes it an adjective
+    # no article may precede: in "the routing service", "routing" is an adjective
     r"(?:[a-z]+ly )?(?P<verb>[a-z]+ing)(?: and (?P<second>[a-z]+ing))?(?: of\b)?"
 )
 _NOUN = rf"[a-z]+ing|{ways(NOUNS)}"
@@ -47,7 +47,7 @@ _BUSY = re.compile(
     r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
     r"(?P<verb>[a-z]+ing)(?: of\b)?"
 )
-# a second deed in the same form, which would be left behind: "..., and training the new ones"
+# A second -ing form, which the rewrite would leave behind: "..., and training the new ones".
 _SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|our|their|new|all)\b")
 
 
@@ -63,7 +63,7 @@ def weak_head(text: str) -> tuple[str, str]:
     duty = _DUTY.match(text)
     start = duty.end() if duty else 0
     rest = text[start : start + 1].lower() + text[start + 1 :]
-    # "Conversion of the landing pages: up 2 %" is a label
+    # An opening before a colon is a label: "Conversion of the landing pages: up 2 %".
     labelled = not duty and ":" in text
     found = (not labelled and _ACTION.match(rest)) or (_GERUND.match(rest) if duty else None)
     if found and found["verb"] not in FIELDS:
@@ -110,7 +110,7 @@ FILLERS = tuple(
         on a day-to-day basis""",
     )
 )
-"""Phrases that add no information; none limits a claim, as "to some extent" does."""
+"""Phrases that add no information. Phrases that limit a claim ("to some extent") are not listed."""
 
 _PHRASE = ways(FILLERS)
 # "and similar skills" is not a filler, nor is "various" in "at various levels"
@@ -125,7 +125,7 @@ FILLER = re.compile(
 """Pattern of a filler between other words, including its space and commas."""
 
 _CLOSER = r"(?:and (?:so on|so forth|the like|similar|such|more)|or (?:the like|some such|similar))"
-# "lists, brochures and so on": the list needs another "and"
+# "lists, brochures and so on": without the filler, the list needs another "and"
 _LIST = re.compile(
     r"(?P<first>\b[\w'-]+), (?P<last>(?!\w+ing\b)(?P<word>[\w'-]+)(?: [\w'-]+){0,2}?)"
     rf",? {_CLOSER}(?= {_GOES_ON}|[,;]|$)"
@@ -151,7 +151,7 @@ def without_fillers(text: str) -> str:
         before = bare[: found.start()].rsplit(" ", 1)[-1]
         after = bare[found.end() :].lstrip(" ,")
         bound = found[0].endswith(("various", "kind of", "sort of")) or after[:1] in ("", ",", ";")
-        # "a page, a query and so on" needs its last words as a list without another "and"
+        # "and so on" must stay if the list before it has no "and": "a page, a query and so on"
         last_item = bare[: found.start()].rpartition(", ")
         listed = re.match(_CLOSER, found[0].lstrip(" ,")) and last_item[1]
         open_list = listed and not re.match(r"\w+ing\b|.* and ", last_item[2])
@@ -191,14 +191,14 @@ _ERRAND = re.compile(
     rf"(?:,[^,\d]{{3,40}},| (?:{_SOON}|thereby|with (?:it|these|that)|in doing so|while at it,?"
     rf"|each (?:week|month|day|quarter|morning|time)))? (?P<verb>{_VERB})\b (?P<rest>.*)"
 )
-# "..., for example by rewriting the parser": means or example
+# "..., for example by rewriting the parser": an -ing form that names means or an example
 _MEANS = re.compile(
     r",?(?: (?:which (?:comprised|included|involved|meant)|for example|for instance"
     r"|among other things|such as|mostly|notably|in particular|particularly|especially"
     r"|specifically|namely|in so doing|to that end))"
     r"(?: by| in)?,? (?P<verb>[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
-# "Took on tasks of various kinds, rewriting the parser": what precedes the deed says nothing
+# "Took on tasks of various kinds, rewriting the parser": the words before the verb say nothing
 _FRAMED = re.compile(
     rf"^[A-Z][^,\d]*? (?:{_PHRASE}|in general|activities|matters|topics|things|aspects|affairs"
     r"|efforts|questions|procedures|in (?:several|many|various|multiple|diverse|different) \w+"
@@ -207,7 +207,7 @@ _FRAMED = re.compile(
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
 _LEAST = 0.25  # share of the bullet that must follow the verb of its point
-# Words that refer to omitted text, and passives that remain.
+# Words that refer to omitted text, and remaining passives; either would garble the sentence.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
@@ -230,11 +230,11 @@ _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
 def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet to start with the point of a later clause; empty if there is none.
+    """Rewrite a bullet to start with the point of a later clause; empty if no clause has one.
 
     Args:
         bullet: Text of the bullet.
-        fit: Score of a text for the job; a clause that scores is kept.
+        fit: Relevance of a text to the job. A relevant errand (`_ERRAND`) is not cut off.
     """
     # an early figure suggests that the bullet starts with its point
     if re.search(r"\d", bullet[: len(bullet) // 3]):

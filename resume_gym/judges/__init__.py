@@ -1,9 +1,9 @@
 """Judge interface: a judge compares a revised resume with the original and returns a `Verdict`.
 
-A judge needs only `name` and `judge`. A failure to judge raises a `JudgeError` and never returns
-a number, so the finished session can be graded later. Judges that wait for models or other judges
-subclass `AsyncJudge`, which allows thousands of concurrent verdicts. `make_judge` builds judges.
-A judge with a true attribute `grades_items` grades rubric items of kind "judged" in its verdicts.
+A judge needs only an attribute `name` and a method `judge`. A judge that fails raises a
+`JudgeError` instead of returning a grade, so that the session can be graded later. Judges that
+wait for models or for other judges subclass `AsyncJudge`, which allows thousands of concurrent
+verdicts. A judge whose attribute `grades_items` is true also grades rubric items of kind "judged".
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from resume_gym.tasks import Task
 from resume_gym.trust import import_named, is_local
 from resume_gym.user_errors import did_you_mean
 
-# Name: module and factory. Imported on first use, since each judge needs different packages.
+# Module and factory by name. A module is imported on first use, since it may need extra packages.
 JUDGES = {
     "rubric": ("resume_gym.judges.rubric", "RubricJudge"),
     "gemini": ("resume_gym.judges.llm_judge", "gemini"),
@@ -41,12 +41,12 @@ OFFLINE = ("rubric", "critique")
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-# options of judges whose values may have a colon and never specify another judge
+# Options whose values never specify another judge, although the values may have a colon.
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
 T = TypeVar("T")
 Outcome: TypeAlias = "Verdict | JudgeError"
-"""A verdict, or the failure in its place."""
+"""The verdict on a revision, or the error of the judge."""
 
 
 class Judge(Protocol):
@@ -58,7 +58,7 @@ class Judge(Protocol):
         """Return the verdict on a revised resume.
 
         Raises:
-            JudgeError: the judge failed; this says nothing about the resume.
+            JudgeError: the judge failed; the error says nothing about the resume.
         """
         ...
 
@@ -92,14 +92,14 @@ _OF_MODELS: Mapping[type[ModelError], type[JudgeError]] = {
 
 
 def judge_error(error: ModelError) -> JudgeError:
-    """Convert a model's error to the corresponding judge error, `JudgeError` if there is none."""
+    """Convert a model's error to the corresponding judge error, by default `JudgeError`."""
     matches = (mine for kind, mine in _OF_MODELS.items() if isinstance(error, kind))
-    # needs the default: a StopIteration in a coroutine would reach the caller as a bug
+    # Without a default, `next` could raise StopIteration, which is a RuntimeError in a coroutine.
     return next(matches, JudgeError)(str(error))
 
 
 def check_items(judge: Judge, tasks: Iterable[Any]) -> None:
-    """Raise ValueError unless a judge, or a part of it, can grade all rubric items of tasks."""
+    """Raise ValueError if tasks have judged items that neither judge nor its parts can grade."""
     for task in tasks:
         if getattr(task, "judged", ()) and not _grades_items(judge):
             item = f"the item {task.judged[0].text[:60]!r} of {task.task_id} needs a model judge"
@@ -112,13 +112,13 @@ def _grades_items(judge: Any) -> bool:
 
 
 class ByLine:
-    """A judge that counts lines, for sessions with `LineVerdict`s.
+    """Wrapper of a judge for sessions whose reward counts lines: `judge` returns a `LineVerdict`.
 
     Args:
         judge: a judge with the method `judge_lines(task, revised)`, which returns a `LineVerdict`.
 
     Raises:
-        ValueError: the judge has no verdicts by line.
+        ValueError: the judge has no method `judge_lines`.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -137,9 +137,9 @@ class AsyncJudge(ABC):
 
     Attributes:
         name: name in reports and logs.
-        grouped: whether a verdict depends on the other revisions of its group, which should then
-            be judged in one call of `averdicts`.
-        parts: the judges and clients that it asks, each once.
+        grouped: whether a verdict depends on the other revisions of its group. If so, pass the
+            whole group to one call of `averdicts`.
+        parts: the judges and model clients that this judge calls, without repetition.
     """
 
     name: str
@@ -154,7 +154,7 @@ class AsyncJudge(ABC):
 
     @property
     def served(self) -> str:
-        """Versions of the models that answered last, separated by commas; empty before any."""
+        """Model versions of the latest answers, joined by commas; empty before the first answer."""
         models = (getattr(part, "served", None) for part in self.parts)
         return ", ".join(dict.fromkeys(str(model) for model in models if model))
 
@@ -163,7 +163,7 @@ class AsyncJudge(ABC):
         """Return the verdict on a revised resume; raises like `Judge.judge`."""
 
     async def averdicts(self, task: Task, group: Sequence[str]) -> list[Outcome]:
-        """Return the verdict on each revision of a resume, or the error in its place."""
+        """Return, for each revision of a resume, the verdict or the error of the judge."""
         return await outcomes_of(self.averdict(task, revised) for revised in group)
 
     def submit(self, task: Task, revised: str) -> "Future[Verdict]":
@@ -176,9 +176,9 @@ class AsyncJudge(ABC):
 
 
 async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[Outcome]:
-    """Await verdicts concurrently; return each, or the judge's error in its place."""
+    """Await verdicts concurrently; return each verdict, or the `JudgeError` that was raised."""
     outcomes = await asyncio.gather(*verdicts, return_exceptions=True)
-    # Any exception but a judge error is a bug.
+    # Any exception other than a judge error is a bug.
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
             raise outcome
@@ -186,7 +186,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Await a judge's answer; return its error, except that `JudgeMisconfigured` is raised."""
+    """Await a judge's answer; return a `JudgeError`, but raise `JudgeMisconfigured`."""
     try:
         return await work
     except JudgeMisconfigured:
@@ -196,14 +196,15 @@ async def attempt(work: Awaitable[T]) -> T | JudgeError:
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines concurrently; on a failure cancel the others, and raise it, bugs first."""
+    """Run coroutines concurrently; if one fails, cancel the rest and raise its exception."""
     failures: Sequence[Exception] = ()
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
     except ExceptionGroup as several:
         failures = several.exceptions
-    # Raised outside of `except`, which would add the group to the traceback.
+    # Raised after the `except` block, so that the traceback does not contain the group. Of several
+    # failures a bug, which is any exception other than a judge error, is raised.
     if failures:
         raise min(failures, key=lambda one: isinstance(one, JudgeError))
     return [task.result() for task in tasks]
@@ -218,7 +219,7 @@ class _Threaded(AsyncJudge):
 
 
 def as_async(judge: Judge) -> AsyncJudge:
-    """Return an asynchronous judge unchanged; wrap any other to run in worker threads."""
+    """Return an asynchronous judge unchanged; wrap any other judge to run in worker threads."""
     return judge if isinstance(judge, AsyncJudge) else _Threaded(judge)
 
 
@@ -230,10 +231,10 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     Args:
         spec: a name, a mapping with "name" and the judge's options, or such a mapping as a JSON
             string that begins with a brace. The name is a key of `JUDGES`, or "module:name" for
-            a custom judge: that attribute of the module is called with the options.
+            a custom judge, where `name` is a class or function that takes the options.
 
     Raises:
-        ValueError: the judge or an option is unknown, or an option, the key of an API or a required
+        ValueError: the judge or an option is unknown or invalid; or an option, an API key or a
             package is missing.
     """
     spec = _parsed(spec)
@@ -262,7 +263,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
 
 
 def _parsed(spec: Any) -> Any:
-    """Parse a specification if it is JSON, which begins with a brace; return any other."""
+    """Parse a specification in JSON, which begins with a brace; return any other unchanged."""
     if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
         return spec
     try:

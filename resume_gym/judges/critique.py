@@ -1,8 +1,8 @@
 """Critique: short natural-language feedback on a draft, for the agent that writes it.
 
-The feedback quotes lines and states their defects as a reader would. It reveals neither the
-grading criteria nor the planted weakness nor the wanted text: it contains no figure that is not
-in the draft.
+The feedback quotes lines of the draft and states their defects as a reader would. It does not
+reveal the grading criteria, the planted weakness or the text of a fix, nor any figure that the
+draft does not contain.
 """
 
 import re
@@ -24,10 +24,10 @@ _REMARKS: Mapping[str, str] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
 _MARKER = re.compile(r"^\s*(?:[-*+\u2022]|\d{1,2}[.)]|#{1,6})\s+")
-_MOST = 3  # remarks in one feedback
-_QUOTE = 70  # characters of a quotation
-_TOLD = 0.5  # minimum share of a fact's stems in a line that states the fact
-_FAULTY = 0.25  # score of `format_faults` above which a line draws a remark
+_MOST = 3  # maximum number of remarks in one feedback
+_QUOTE = 70  # maximum number of characters of a quotation
+_TOLD = 0.5  # minimum share of a fact's stems that a line needs to state the fact
+_FAULTY = 0.25  # number of format faults above which a line gets a remark
 
 
 class Critique(AsyncJudge):
@@ -67,14 +67,14 @@ def feedback(task: Task, revised: str) -> str:
 def remarks(task: Task, revised: str) -> list[str]:
     """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
     reference = make_reference(task)
-    claims = measure(revised, reference).findings[:1]  # first, since it rejects long texts
+    claims = measure(revised, reference).findings[:1]  # first, since `measure` rejects long texts
     lines = parse(revised)
     origins = align(lines, reference)
     seen: set[int] = set()
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # A finding may quote normalized text.
+        # The quotation of a finding may be normalized, so that the raw line does not contain it.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -95,11 +95,11 @@ def _places(
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A line that lacks most of the facts behind its fix hides its point.
+        # A line that states no fact of its fix hides its point.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
-    weak = [i for i in bullets if is_weak(lines[i].content)]
-    yield "opening", [i for i in weak if head(lines[i].content).kind == "weak"]  # no true hedges
+    weak = [i for i in bullets if is_weak(lines[i].content)]  # includes hedges, which may be true
+    yield "opening", [i for i in weak if head(lines[i].content).kind == "weak"]
     yield "vague", [i for i in bullets if fillers(lines[i].body)]
     bare = [i for i in bullets if not lines[i].content.figures]
     yield "figure", [i for i in bare if any(fact.figures for fact in facts[i])]

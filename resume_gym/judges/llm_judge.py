@@ -1,8 +1,8 @@
 """Language-model judge, for Gemini or any server with an OpenAI-compatible API.
 
-Code settles the clear cases first (`vetoes`). For the others the model compares the two texts
-blindly and in both orders, and lists the unsupported claims of the revision (`prompt`). This
-module turns the answers into a verdict. Its entry points are `gemini`, `openai` and `ModelJudge`.
+Rules reject clear cases first (`vetoes`). Otherwise the model compares the two texts in both orders
+without knowing which is the original, and lists the unsupported claims of the revision (`prompt`).
+The entry points, `gemini`, `openai` and `ModelJudge`, turn the answers into a verdict.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -59,19 +59,19 @@ class ModelJudge(AsyncJudge):
     """Judge that asks a language model, with corrections for its known biases.
 
     - Vetoes come first and are final.
-    - A graded field is better or worse only if both orders agree, else the same. With `orders=1`
-      a verdict uses one order, which saves a third of the requests: a hash of the texts chooses
-      the order and consecutive draws alternate it, so that votes see both.
+    - A graded field is better or worse only if both orders of the texts agree, else the same. With
+      `orders=1` a verdict uses one order, which saves a third of the requests. A hash of the texts
+      chooses this order, and consecutive draws alternate it, so that votes use both orders.
     - hallucination is -1 if the claim check lists a claim, quoted verbatim from the revision. The
-      check is sent once: it has no order, and accepting the findings of either of two checks
-      would add up their false alarms. Votes make it more reliable.
-    - An unsupported claim cannot win: preference is then never better. With a false or moved
-      figure, quantification is not better either.
+      check is requested once: it does not depend on an order, and two checks would add up their
+      false alarms. Votes make the check more reliable.
+    - With an unsupported claim, preference is never better. With a claim of kind "figure" or
+      "moved", quantification is never better either.
 
     Args:
         asks: the client of the model.
         orders: number of orders in which a verdict shows the texts, 1 or 2.
-        draw: number of the first draw; another number yields independent answers.
+        draw: number of the first draw; answers for different numbers are independent.
 
     Raises:
         ValueError: an option is out of range.
@@ -87,7 +87,7 @@ class ModelJudge(AsyncJudge):
         self._asks, self._orders, self._draw = asks, orders, draw
 
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
-        """Return the requests that a verdict takes, without retries."""
+        """Return the prompts of one verdict, for estimates: both orders share one comparison."""
         comparison = comparison_prompt(task, task.resume, revised)
         items = [items_prompt(task, revised)] if task.judged else []
         return [support_prompt(task, revised), *items, *[comparison] * self._orders]
@@ -120,7 +120,7 @@ class ModelJudge(AsyncJudge):
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
         The comparison always uses both orders (two requests), whatever `orders` is. A vetoed text
-        loses. Only `averdict` checks claims. Either text may be the original.
+        loses to one without a veto. Claims are not checked. Either text may be the original.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -133,8 +133,8 @@ class ModelJudge(AsyncJudge):
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
         """Return, for each graded field, whether the two orders disagree.
 
-        This measures position bias, which verdicts hide because they keep only what both orders
-        say. The result is empty for a vetoed text.
+        This measures position bias. Verdicts hide the bias, since they grade a field as the same if
+        the orders disagree. The result is empty for a vetoed text.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -182,7 +182,7 @@ class ModelJudge(AsyncJudge):
 def _turned(first: str, second: str, draw: int) -> bool:
     """Return whether to show the second of two texts first.
 
-    The text shown first depends on the unordered pair and the draw, not on which is the original.
+    The text shown first depends on the unordered pair and the draw, not on which text is `first`.
     """
     odd = (int(make_code(sorted((first, second))), 16) + draw) % 2 == 1
     return (first > second) != odd
@@ -196,7 +196,7 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
 
 
 def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
-    """Merge the opinions of the orders by field; where they disagree, neither text is better."""
+    """Merge the opinions of both orders by field; if they disagree, neither text is better."""
     return {field: _common([opinions[field] for opinions in orders]) for field in GRADED_FIELDS}
 
 

@@ -1,7 +1,7 @@
 """Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
-Verdicts that rate all sixteen revisions of a group "better" leave no signal to train on.
-Comparisons among the revisions rank them, and the rank of the original says which improve on it.
+If all revisions of a group get the same verdict, their advantages are zero. Comparisons between
+revisions rank them, and those that rank above the original are improvements.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from resume_gym.judges.votes import GroupJudge, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
-_PRIOR = 2.0  # standard deviation of the strengths in log-odds; keeps them finite without a win
+_PRIOR = 2.0  # prior standard deviation of strengths; without it, an unbeaten text's is infinite
 _BYE = ""  # virtual opponent: the contestant paired with it skips the round
 
 
@@ -35,7 +35,7 @@ class Match(NamedTuple):
     """A comparison of two contestants, given by id.
 
     Attributes:
-        outcome: 1 if the second is better, -1 if the first is, 0 for a tie; or the error.
+        outcome: 1 if the second is better, -1 if the first is, 0 for a tie; or the judge's error.
     """
 
     first: str
@@ -72,29 +72,30 @@ class Ranking(NamedTuple):
 
 
 class Pairwise(GroupJudge):
-    """Judge that ranks the group for the preference; an inner judge grades the other fields.
+    """Judge that grades `preference` by ranking the group; an inner judge grades the other fields.
 
     The contestants are the distinct revisions and the original. Every revision is compared with
-    the original. Up to six revisions are also compared in all pairs; more play Swiss rounds, which
-    pair revisions of similar score, none twice. Strengths follow the Bradley-Terry model with ties
-    as half wins and a wide normal prior. A revision is better than the original if the odds that
-    it is preferred are at least `margin` to 1, worse at the inverse, and otherwise the same. With
-    an unsupported claim it is never better.
+    the original. By default, up to six revisions are also compared in all pairs. More revisions
+    play Swiss rounds: each round pairs revisions of similar score that have not met. Strengths
+    follow the Bradley-Terry model, with ties as half wins and a wide normal prior. A revision is
+    better if it is preferred to the original with odds of at least `margin` to 1, worse if the
+    original is preferred with such odds, and otherwise the same. A revision with an unsupported
+    claim is never better.
 
-    A model judge sends two requests per match, one for each order, and three per verdict, two of
-    which equal those of the match with the original and are sent once.
+    A model judge sends two requests per match, one for each order of the texts, and three per
+    verdict. Two of these three also belong to the match with the original, and are sent once.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
-    has no verdict. A vetoed revision keeps the veto's verdict and is not ranked.
+    gets an error. A vetoed revision keeps the veto's verdict and is not ranked.
 
     Args:
-        judge: grades the other fields, and compares unless `compares` is given.
+        judge: the inner judge, which also compares unless `compares` is given.
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More than
             (n + 1) / 2 rounds compare all pairs.
-        margin: minimum odds at which a revision differs from the original.
+        margin: minimum odds at which a revision is better or worse than the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
-            first is, else 0, without position bias; it may ignore unsupported claims.
+            first is, else 0, without position bias. It may ignore unsupported claims.
 
     Raises:
         ValueError: the comparing judge cannot compare, or a number is out of range.
@@ -122,7 +123,7 @@ class Pairwise(GroupJudge):
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         try:
-            # Concurrently, so that the client merges the requests that both send.
+            # Concurrently, so that the client merges equal requests of verdicts and matches.
             outcomes, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
@@ -141,7 +142,7 @@ class Pairwise(GroupJudge):
             return ranking.failure(contestant)
         odds = math.exp(abs(strength))
         better = (strength > 0) - (strength < 0) if odds >= self._margin else 0
-        # The confidence in a tie is 1 at even odds.
+        # At even odds, the confidence in a tie is 1.
         sure = odds / (1 + odds) if better else 2 / (1 + odds)
         place, of = ranking.order.index(contestant) + 1, len(ranking.order)
         winner = "it is preferred to the original" if strength >= 0 else "the original is preferred"
@@ -173,7 +174,7 @@ class Pairwise(GroupJudge):
         matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
-        # Rounding removes the solver's error, so that ties compare equal.
+        # Rounded, so that errors of the solver do not order equal strengths.
         strengths = {name: round(level[name] - level[original], 9) for name in linked}
         order = sorted(linked, key=lambda name: (-strengths[name], name))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))
@@ -206,14 +207,14 @@ def _identity(text: str) -> str:
 
 
 def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str]]:
-    """Return the pairs of the next Swiss round: neighbours by score, and no pair twice.
+    """Return the pairs of the next Swiss round: neighbours by score that have not met.
 
-    The score is the wins minus the losses, matches with contestants outside `ids` included. With
-    an odd number the lowest-ranked contestant without a bye skips the round. A failed match counts
-    as played.
+    The score is wins minus losses, also against contestants outside `ids`. If the number of
+    contestants is odd, the lowest-ranked one without an earlier bye skips the round. A failed match
+    counts as played.
 
     Raises:
-        ValueError: every pairing repeats a match.
+        ValueError: every pairing of the contestants repeats a match.
     """
     score = dict.fromkeys(ids, 0)
     met: dict[str, set[str]] = {name: set() for name in ids}
@@ -225,7 +226,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
                 score[name] += sign * won
     order = sorted(ids, key=lambda name: (-score[name], name))
     if len(ids) % 2:
-        # Whoever has met fewer opponents than the others has already had a bye.
+        # A contestant that has met fewer opponents than another has already had a bye.
         played = max(map(len, met.values()))
         met[_BYE] = {name for name in ids if len(met[name]) < played}
         for name in met[_BYE]:
@@ -238,7 +239,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
 
 
 def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[str, str]] | None:
-    """Pair neighbours by backtracking; None if impossible."""
+    """Pair neighbours that have not met, by backtracking; None if impossible."""
     if not order:
         return []
     first, *rest = order
@@ -251,7 +252,7 @@ def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[s
 
 
 def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
-    """Return a contestant and all others that successful comparisons connect to it."""
+    """Return the contestants that chains of successful comparisons link to `contestant`."""
     pairs = [(m.first, m.second) for m in matches if not isinstance(m.outcome, JudgeError)]
     linked, grown = {contestant}, True
     while grown:
@@ -269,7 +270,7 @@ def bradley_terry(
     Equivalent to `opt_pairwise` of choix, without its dependency on scipy.
 
     Args:
-        ids: ids of the contestants; matches with others are ignored.
+        ids: ids of the contestants; matches with other contestants are ignored.
         matches: the comparisons; a tie counts as half a win for each side.
         prior: standard deviation of the zero-mean normal prior on strengths, in log-odds.
     """

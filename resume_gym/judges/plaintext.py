@@ -1,8 +1,8 @@
 """Sanitize untrusted text for prompts, and look up quotations in it.
 
-Characters that a human reader cannot see are removed. `fence` delimits a document by two lines
-with a code that its author cannot know, prefixes each of its lines, and replaces its angle
-brackets, so that the text can neither end its fence nor imitate the control tokens of a chat.
+`clean` removes characters that a human reader cannot see. `fence` puts a document between two
+lines with a code that the document cannot contain, prefixes its lines, and replaces its angle
+brackets. The document then cannot close its fence or imitate control tokens of a chat template.
 """
 
 import hmac
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 KEY_VARIABLE = "RESUME_GYM_JUDGE_KEY"
-"""Environment variable that overrides the key of the codes; see `make_code`."""
+"""Environment variable that overrides the HMAC key of `make_code`."""
 
 _DEFAULT_KEY = "resume-gym"
-# Default-ignorable code points outside the categories below, and the blank Braille pattern.
+# Default-ignorable code points outside the categories `_UNSEEN`, and the blank Braille pattern.
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
@@ -35,10 +35,7 @@ _MARKUP = re.compile(r"^\s*\|\s|[*_`#]", re.MULTILINE)
 
 @lru_cache(maxsize=1024)
 def clean(text: str) -> str:
-    """Return the text as a reader sees it: NFKC, no invisible characters, line feeds only.
-
-    The function is idempotent.
-    """
+    """Return the text as a reader sees it: NFKC, no invisible characters, line feeds only."""
     text = _BREAKS.sub("\n", text).replace("\t", " ")
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
@@ -58,16 +55,16 @@ def neutral(text: str) -> str:
 def make_code(texts: Sequence[str]) -> str:
     """Return a code of texts: 16 hexadecimal digits of their HMAC-SHA-256.
 
-    The code is deterministic, so that answers can be cached. An author cannot insert it into a
-    text, even with the key, since it changes with every character. A private key in the
-    environment variable `RESUME_GYM_JUDGE_KEY` also keeps it secret.
+    The code is deterministic, so that answers can be cached. Even an author who knows the key
+    cannot insert the code into a text, since the code changes with every character. A private key
+    in the environment variable `RESUME_GYM_JUDGE_KEY` also keeps the code secret.
     """
     key = os.environ.get(KEY_VARIABLE, _DEFAULT_KEY).encode()
     return hmac.digest(key, "\0".join(texts).encode(errors="replace"), "sha256").hex()[:16]
 
 
 def fence(name: str, text: str, code: str) -> str:
-    """Format a document for a prompt: neutralized, each line prefixed, between two code lines."""
+    """Format a document for a prompt: neutralize it, prefix its lines, enclose it in code lines."""
     lines = _GAP.sub("\n\n\n", neutral(text)).strip("\n").split("\n")
     body = "\n".join(f"{_MARK}{line}".rstrip() for line in lines)
     return f"<{name} {code}>\n{body}\n</{name} {code}>"
@@ -75,7 +72,7 @@ def fence(name: str, text: str, code: str) -> str:
 
 @lru_cache(maxsize=1024)
 def folded(text: str) -> str:
-    """Normalize a text for the comparison of quotations: no markup, no case, one line."""
+    """Normalize a text for the comparison of quotations: no markup, case-folded, one line."""
     text = clean(_MARKUP.sub("", neutral(text)).translate(_TYPOGRAPHY))
     return " ".join(text.split()).casefold()
 

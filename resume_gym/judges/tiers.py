@@ -1,7 +1,7 @@
-"""Tiered judge: cheap local judges for clear groups, a frontier judge for doubtful ones, audits.
+"""Tiered judge: cheap local judges for clear groups, and a frontier judge for doubtful groups.
 
-All members of a group are judged by the same tier. Otherwise the bias between the tiers would
-enter the advantage, and a policy would learn to be routed to the more lenient one.
+One tier judges all members of a group. Otherwise the bias between the tiers would enter the
+advantages, and a policy would learn to write for the more lenient tier.
 """
 
 import asyncio
@@ -29,17 +29,16 @@ _log = logging.getLogger(__name__)
 class Tiers(GroupJudge):
     """Judge with three tiers: vetoes, local judges, and a frontier judge for doubtful groups.
 
-    A member is doubtful if the local judges disagree on a field, if none of them is confident of
-    it, or if one of them refuses the member or gives a malformed answer. By default one doubtful
-    member sends its group to the frontier judge. A share of the clear groups is audited: selected
-    by a hash of seed, task and texts, judged by both tiers, and given the frontier judge's
-    verdicts. A vetoed member keeps the veto's verdict and does not affect the routing.
+    A member of a group is doubtful if the local judges disagree on a field, if none of them is
+    confident of a field, or if one of them refuses the member or gives a malformed answer. By
+    default one doubtful member sends its group to the frontier judge. Of the clear groups, a hash
+    of seed, task and texts selects a share for audits: both tiers judge them, the frontier judge's
+    verdicts count, and the agreement of the tiers so far is logged. A vetoed member keeps the
+    veto's verdict and does not affect the routing.
 
-    No judge replaces an unreachable one. If the frontier judge fails, the members routed to it are
-    errors; if a local judge is unreachable, the whole group is. A retry of the whole group takes
-    the same route.
-
-    Each audit logs the agreement of the tiers so far.
+    An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
+    the error; if a local judge is unreachable or misconfigured, all members do. A retry of the
+    whole group takes the same route.
 
     Args:
         local: specification of one or more judges for `make_judge`; the first gives the verdict.
@@ -48,8 +47,8 @@ class Tiers(GroupJudge):
         confidence: minimum confidence in a field, in [0, 1]; a missing confidence counts as 0.
         seed: seed of the selection for audits.
         tolerate: share of doubtful members up to which a group stays local, in [0, 1]. With the
-            rubric as local judge, nearly every group of 16 has a doubtful member. A member of a
-            local group has no verdict if the first local judge refuses it.
+            rubric as local judge, nearly every group of 16 has a doubtful member. In a group that
+            stays local, a member that the first local judge refuses gets an error.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -83,7 +82,7 @@ class Tiers(GroupJudge):
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*groups), strict=True))
-        # Routed without a local judge, a group could take another route on a retry.
+        # Without this check, a retry that reaches the missing judge could take another route.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)
@@ -105,7 +104,7 @@ class Tiers(GroupJudge):
         )
 
     def _drawn(self, task: Task, texts: Sequence[str]) -> bool:
-        """Return whether to audit the group, regardless of the order of its members."""
+        """Return whether to audit the group; the order of its members does not matter."""
         key = json.dumps([self._seed, task.task_id, *sorted(texts)])
         # A hash, so that the retry of a group makes the same choice.
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64

@@ -1,8 +1,8 @@
 """Vetoes: rules that reject dishonest revisions before any judge is asked.
 
-A veto is final and saves the cost of a model. `veto` returns the verdict and `find_veto` the
-reason. The rules examine only text that is not in the original, and never count wording of the
-original or the evidence against a revision.
+A veto is final and saves the cost of a model. `veto` returns the verdict, and `find_veto` the
+reason. Except as repetition, wording of the original or the evidence never counts against a
+revision.
 """
 
 import base64
@@ -26,7 +26,7 @@ _DATA: dict[str, Any] = tomllib.loads(
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    # Verbose patterns ignore spaces: escape those within a line, which are literal.
+    # Verbose patterns ignore spaces, so spaces within a line are escaped to match literally.
     lines = (re.sub(r"(?<!\\) +", r"\\ ", line.strip()) for line in text.split("\n"))
     return re.compile("\n".join(lines), re.VERBOSE | re.MULTILINE)
 
@@ -46,14 +46,14 @@ _ENCODED = re.compile(r"(?<![\w/+])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+])")
 _WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
 _ITEM = re.compile(r"[,;|/•·:]| and ")
 
-_LEAST_LEFT = 0.25  # minimum share of the original's word count
-_ROOM = 1000  # characters allowed beyond twice the original and the other known text
-_ZERO_WIDTH_SLIPS = 10  # characters that copying from another document may bring along
-_START = 12  # characters that a line and its extended copy have in common
+_LEAST_LEFT = 0.25  # minimum word count of a revision, as a share of the original's
+_ROOM = 1000  # characters allowed beyond twice the original plus facts and evidence
+_ZERO_WIDTH_SLIPS = 10  # zero-width characters allowed, since copied text may contain some
+_START = 12  # length of the prefix that finds lines extended by an addition
 _COPIES = 3  # copies of a line, or of an addition to lines, that cause a veto
 _ROW, _PASTED = 6, 0.3  # words of an n-gram; share of the job's n-grams that may be copied
 _COPIED_SENTENCES = 2  # copied sentences of the job, of `_ROW` words or more, that cause a veto
-_STUFFED = 8  # words of the job, unsupported for the candidate, in one list
+_STUFFED = 8  # unsupported words of the job in one list that cause a veto
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _invisible(task: Task, raw: str) -> Iterator[Veto]:
         (_BIDI, 0, "characters that change the direction of writing"),
         (_ZERO_WIDTH, _ZERO_WIDTH_SLIPS, "characters without width"),
     ):
-        # Emoji flags consist of tag characters.
+        # Tag characters in emoji flags are legitimate.
         count = len(pattern.findall(_FLAG.sub("", raw)))
         if count > most + len(pattern.findall(task.resume)):
             yield Veto("hidden", f"The text holds {count} {what}.")
@@ -180,7 +180,7 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
 
 
 def _written(new: list[str], truth: str) -> Iterator[Veto]:
-    """Find look-alike letters, patterns of the rule file and encoded text in the new lines."""
+    """Find look-alike letters, patterns of `vetoes.toml` and encoded text in the new lines."""
     known = truth.casefold()
     text = "\n".join(new)
     for match in _MIXED.finditer(text):
@@ -200,7 +200,7 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
 def _matches(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield kind, reason and quotation of every match of a rule."""
     small = text.lower()  # much faster than patterns that ignore case
-    # Lower case can change the length, which invalidates offsets into the original.
+    # Where lower case changes the length, the offsets of matches are not valid in `text`.
     shown = text if len(text) == len(small) else small
     for kind, reason, patterns in _RULES:
         for pattern in patterns:
@@ -218,7 +218,7 @@ def _is_encoded(word: str) -> bool:
 
 
 def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterator[Veto]:
-    """Find text of the job description, copied or as a list of its words."""
+    """Find sentences copied from the job description, and lists of its words."""
     words_of_new = " ".join(_words("\n".join(new)))
     rows, sentences, words = _job(job)
     # Cheap test first; only suspicious text needs `_untrue`.
@@ -258,7 +258,7 @@ def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=256)
 def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the results of `_job` without those that are true of the candidate."""
+    """Return the results of `_job` without those that occur in `truth`."""
     rows, sentences, words = _job(job)
     true_words = _words(truth)
     known = " ".join(true_words)

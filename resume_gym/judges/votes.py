@@ -1,7 +1,7 @@
 """Voting judge: the median of several independent verdicts of one judge, field by field.
 
-If 2 % of a judge's fields are wrong, one group of 16 in seven has no wrong field; with three
-votes, nine in ten have none. A mean would turn ties into signal; the median stays -1, 0 or +1.
+If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong field; with
+three votes, nine in ten have none. The median of votes is -1, 0 or 1; a mean would add noise.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from resume_gym.tasks import Task
 class GroupJudge(AsyncJudge):
     """Base class of composed judges whose verdicts depend on the group.
 
-    A vetoed revision keeps the veto's verdict; the others are judged as if it did not exist.
+    A vetoed revision keeps the veto's verdict and does not affect the rest of the group.
     """
 
     grouped = True
@@ -53,13 +53,13 @@ class GroupJudge(AsyncJudge):
 
     @abstractmethod
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
-        """Return the outcomes on revisions without a veto, at least one."""
+        """Return the outcomes of one or more revisions, none of which has a veto."""
 
 
 def can_draw(judge: AsyncJudge) -> bool:
     """Return whether a judge can give several independent verdicts on the same text.
 
-    Its `averdict`, and `averdicts` if it is `grouped`, then accept the keyword `draw`.
+    Its method `averdict`, and `averdicts` if the judge is `grouped`, then has a parameter `draw`.
     """
     judges = [part for part in judge.parts if isinstance(part, AsyncJudge)]
     asks = "draw" in inspect.signature(judge.averdict).parameters
@@ -67,7 +67,7 @@ def can_draw(judge: AsyncJudge) -> bool:
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """Return the judge bound to a draw; the judge itself for draw 0, or if it has no draws."""
+    """Bind a judge to a draw; return the judge itself for draw 0, or if it cannot draw."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -88,16 +88,15 @@ class _Drawn(AsyncJudge):
 class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
-    A failed vote is not replaced. There is a verdict if no outcome of the missing votes could
-    change it: of three votes, two that agree in every field suffice. Otherwise a failure of the
-    votes is raised, an unavailable one first, since a retry may help.
-
-    The confidence of a field is the share of all planned votes that agree with the outcome, and
-    its reason that of the first such vote.
+    A failed vote is not repeated: two of three votes that agree in every field suffice. If the
+    missing votes could change the verdict, the error of a failed vote is raised, preferably
+    `JudgeUnavailable`, since a retry may then help. `JudgeMisconfigured` is always raised. The
+    confidence in a field is the share of the planned votes that agree with the median. The reason
+    is that of the first of these votes.
 
     Args:
-        judge: specification of the voting judge for `make_judge`. It must support draws, since
-            the votes of a deterministic judge are all equal.
+        judge: specification of the judge that votes, for `make_judge`. The judge must support
+            draws, since all votes of a deterministic judge are equal.
         votes: number of votes, odd.
 
     Raises:
@@ -123,7 +122,7 @@ class Votes(AsyncJudge):
         verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
         for failure in failures:
-            # A retry cannot help: raised even if the other votes would decide.
+            # Raised even if the other votes decide, since later calls would fail, too.
             if isinstance(failure, JudgeMisconfigured):
                 raise failure
         verdict = count(verdicts, self.votes)
@@ -146,7 +145,7 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     items = dict.fromkeys(text for vote in votes for text in vote.items)
     for field in (*VERDICT_FIELDS, *items):
         grades = [_grade(vote, field) for vote in votes]
-        # The median is monotone: all missing votes at -1 and all at +1 bound the outcome.
+        # The median is monotone, so it is bounded by setting all missing votes to -1, or all to 1.
         outcome[field] = median([*grades, *[-1] * missing])
         if outcome[field] != median([*grades, *[1] * missing]):
             return None
@@ -162,11 +161,11 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
 
 
 def _grade(verdict: Verdict, field: str) -> Any:
-    """Return the grade of a field or, by its text, of a rubric item."""
+    """Return the grade of a field, or of the rubric item whose text is `field`."""
     return verdict.items[field] if field in verdict.items else getattr(verdict, field)
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
-    """Return the failure to report: misconfigured, else unavailable, else refused, else another."""
+    """Return the error to report: misconfigured, else unavailable, else refused, else any."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
     return min(failures, key=lambda error: [isinstance(error, k) for k in order].index(True))

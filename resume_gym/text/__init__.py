@@ -1,1 +1,1 @@
-"""Analysis of resume text: lines, writing style, and known facts about the candidate."""
+"""Analysis of resume text: lines, writing style, and true statements about the candidate."""

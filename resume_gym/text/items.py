@@ -1,8 +1,8 @@
 """Grades of a task's rubric items, most of them by rules.
 
-An item holds if the revision has it and the original does not. An item of negative weight needs no
-more. An item of positive weight also needs support: evidence or a fact for a skill or a figure, a
-line of its own for a section. A revision with a false claim earns no item. Pasted words earn none.
+An item of negative weight holds if the revision has it and the original does not. An item of
+positive weight also needs support: evidence or a fact for a skill or figure, a line of its own for
+a section. No positive item holds if the revision has an unsupported claim or pastes the item.
 """
 
 import re
@@ -18,7 +18,7 @@ from resume_gym.text.lines import GLUE, Content, Line, parse, plain, read
 from resume_gym.text.reference import Reference, align, make_reference
 from resume_gym.text.thresholds import FEW, SEVERAL
 
-_MOST = 600  # lines, as for the rubric judge
+_MOST = 600  # maximum number of lines, as for the rubric judge
 _SAME = 80.0  # similarity in percent above which a line copies another
 
 
@@ -67,14 +67,15 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    candidate = {*read(plain(reference.name)).words, "i", "my"}  # other passages may be of others
+    # passages that do not mention the candidate may be about other people
+    candidate = {*read(plain(reference.name)).words, "i", "my"}
     mine = [one for one in reference.evidence if not candidate.isdisjoint(one.words)]
     true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
     if item.kind == "skill":
         earned = any(_name(item.text).search(one.body.casefold()) for one in true)
     elif item.kind == "figure":
         known = [one for one in true if _states(one, item)]
-        own = read(plain(item.text)).stems  # the figure alone identifies no deed
+        own = read(plain(item.text)).stems  # the figure alone does not identify an achievement
         earned = any(
             reference.tells(line.content, one)
             and len((line.content.stems & one.stems) - own) >= SEVERAL
@@ -111,11 +112,11 @@ def _name(text: str) -> re.Pattern[str]:
 
 
 def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
-    """Return whether the revision put a line with true content below a heading, new or moved."""
+    """Return whether a new or moved line with true content is below a heading."""
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
-    # an edited line keeps its place
+    # an edited line keeps its unit, so insertions are new or moved lines
     edits = LCSseq.editops(range(len(reference.lines)), units)
     put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):

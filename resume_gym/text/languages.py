@@ -12,7 +12,7 @@ _LANGUAGES: dict[str, Any] = tomllib.loads(
 )
 _WORDS = {name: frozenset(words) for name, words in _LANGUAGES["words"].items()}
 _MARKS = ".,;:!?()[]*_#|\"'“”„«»"
-_LEAST_WORDS = 20  # below this, the share of English function words does not count
+_LEAST_WORDS = 20  # in shorter texts, the share of English function words is not tested
 _LEAST_SHARE = 0.03
 
 
@@ -21,7 +21,7 @@ def _any_of(words: Iterable[str]) -> str:
 
 
 def _months() -> set[str]:
-    """Return the names of months and their abbreviations, from three letters on."""
+    """Return the names of months, and their abbreviations to three to five letters."""
     names = " ".join(_LANGUAGES["months"].values()).split()
     short = {part for name in names for part in accumulate(name) if 3 <= len(part) <= 5}
     return short.union(names, *map(str.split, _LANGUAGES["whole_months"].values()))
@@ -44,14 +44,14 @@ SPAN = (
     rf"(?:(?:(?:{_any_of(_DATES['since'])})\s)?{DATE}(?:(?:{_TO})(?:{DATE}|{_OPEN}|\d\d)(?!\d)"
     rf"|\sto\sdate|\s?[-–—](?=\s?$))?|(?:{_any_of(_DATES['to'])})\s{DATE})"
 )
-"""Pattern of a date, a range of dates or one with an open end."""
+"""Pattern of a date, or of a range of dates whose end may be open."""
 
 _SPAN = re.compile(SPAN, re.IGNORECASE)
 _NAMED_DAY = re.compile(rf"\d{{1,2}}\.\s?{_MONTH},?\s(?:de\s)?{_YEAR}(?!\d)", re.IGNORECASE)
 
 
 def starts_with_day(line: str) -> bool:
-    """Return whether a line starts with a date such as "14. Oktober 2019", and not with a list."""
+    """Return whether a line starts with a date ("14. Oktober 2019") instead of a list number."""
     line = line.strip()[:100]
     return bool(_NAMED_DAY.match(line) or (line[:1].isdigit() and _SPAN.fullmatch(line)))
 

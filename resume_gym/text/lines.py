@@ -1,7 +1,7 @@
 """Parser of resumes into lines with words, figures, dates and names.
 
-`parse` knows neither tasks nor other texts: `judges.rubric.claims` checks what is true,
-`judges.rubric.signals` what is good. Words and weights are data in `lexicon.toml`.
+`parse` uses the text alone. `judges.rubric.claims` checks whether a text is true, and
+`judges.rubric.signals` whether its changes are better. Words and units are in `lexicon.toml`.
 """
 
 import re
@@ -52,7 +52,7 @@ _FIGURE, _RATE = "#", "~"
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
-_BASE: dict[str, tuple[Any, float]] = {  # quantity, and multiples of its smallest unit
+_BASE: dict[str, tuple[Any, float]] = {  # quantity of a unit, and factor to its smallest unit
     unit: (place, factor)
     for place, quantity in enumerate(LEXICON["quantities"])
     for unit, factor in quantity.items()
@@ -72,8 +72,8 @@ def ways(words: Iterable[str]) -> str:
 
 _MONTH = f"(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in MONTH_NAMES)}|sept)"
 _YEAR = r"(?:19|20)\d\d"
-# Order matters: URLs and dates precede figures, which would match their digits. The longest local
-# part and domain label bound the search for an address in a long run of letters and digits.
+# Order matters: figures would match digits of URLs and dates, and so come after these. Limits on
+# the parts of an e-mail address or domain bound the search in a long run of letters and digits.
 _TOKEN = re.compile(
     rf"""
     (?P<url>(?:https?://|www\.)\S+|[\w.+-]{{1,64}}@[\w-]+\.[\w.]+
@@ -134,7 +134,7 @@ class Number(NamedTuple):
             return False
         if same:
             return True
-        # A bare figure may restate a known one without its unit, but not a percentage.
+        # A claim may leave out the unit of a known figure, except that of a percentage.
         return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
 
 
@@ -216,7 +216,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=8192)
 def plain(text: str) -> str:
-    """Return the text without markup, invisible characters and typographic variants."""
+    """Return the text without markup and invisible characters, with ASCII dashes and quotes."""
     if text.isascii() and not _MARKED.search(text):
         return " ".join(text.split())
     text = unicodedata.normalize("NFKC", _THIN.sub(",", text))
@@ -300,7 +300,7 @@ def _pieces(word: str) -> list[str]:
 
 
 def _joined(tokens: Sequence[str]) -> list[str]:
-    """Merge "weekly" and "a week" into "~week", and "in half" into one half."""
+    """Write the rates "weekly" and "a week" as "~week", and "in half" as the figure of a half."""
     found: list[str] = []
     for token in tokens:
         last = found[-1] if found else ""
@@ -350,7 +350,7 @@ def is_name_like(text: str, head: bool) -> bool:
         return True
     if not text[0].isupper() and text[0] != ".":
         return False
-    # the capital of an ordinary word, known by its suffix, comes from the start of the sentence
+    # at the start of a sentence, an ordinary word (known by its suffix) has a capital anyway
     return not (head and lower.endswith(_SUFFIXES))
 
 

@@ -1,8 +1,8 @@
-"""Known facts about a candidate, and the alignment of revised lines with the original.
+"""True statements about a candidate, and the alignment of revised lines with the original.
 
-`make_reference` collects the facts of a task, `align` maps the lines of a revision to those of the
-original, and `strays` finds bullets under another heading. Lines of the original are identified by
-their index ("unit").
+`make_reference` collects the statements of a task, `align` maps the lines of a revision to lines
+of the original, and `strays` finds bullets that were moved to another job. A "unit" is the index
+of a line of the original.
 """
 
 import math
@@ -40,12 +40,12 @@ _CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Known facts about the candidate, and the job description.
+    """True statements about the candidate, and the job description.
 
     Attributes:
         lines: Lines of the original.
-        fixed: For each unit, its contents after fixes.
-        told: For each unit, the facts behind its fixes.
+        fixed: For each fixed unit, its content after each of its fixes.
+        told: For each fixed unit, the facts behind its fixes.
         deleted: Units that a fix deletes.
         mended: Lines after fixes, with their markup.
         aside: Whether the planted weakness is wrong_emphasis: the original hides its points.
@@ -80,7 +80,7 @@ class Reference:
 
     @cached_property
     def facts(self) -> Mapping[int, tuple[Content, ...]]:
-        """For each unit, the parsed facts behind its fixes."""
+        """For each fixed unit, the parsed facts behind its fixes."""
         return {unit: tuple(read(plain(one)) for one in own) for unit, own in self.told.items()}
 
     @cached_property
@@ -105,7 +105,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """For each short line outside lists, it and the ones after it up to the next bullet."""
+        """For each short line outside lists, the run of such lines that begins with it."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -116,10 +116,10 @@ class Reference:
 
     @cached_property
     def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Two maps from units to numbers of head groups: of headings and entries, and of bullets.
+        """Two maps from units to group numbers: one of headings and entries, and one of bullets.
 
-        Consecutive heads form one group, which the bullets below share; bullets before the first
-        head have number -1.
+        Consecutive headings and entries form a group, to which the bullets below belong. Bullets
+        before the first heading or entry have the number -1.
         """
         heads: dict[int, int] = {}
         bullets: dict[int, int] = {}
@@ -134,7 +134,7 @@ class Reference:
 
     @cached_property
     def weights(self) -> Mapping[str, float]:
-        """IDF weight of each stem: how much it identifies the line that contains it."""
+        """IDF weight of each stem in the lines and their fixed versions."""
         placed = [line.content for line in self.lines]
         placed += [statement for own in self.fixed.values() for statement in own]
         counts = Counter(s for content in placed for s in content.stems)
@@ -178,11 +178,11 @@ class Reference:
         )
 
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
-        """Return the true statements beyond a unit's own words that may license its new content.
+        """Return the true statements, besides the unit itself, that may support its new content.
 
-        They are its fixes and facts, evidence and other lines of the original that restate it, and
-        evidence that matches the new content but no unit. Text such as a summary may also draw on
-        any bullet or job. Each statement licenses a change on its own; they are not combined.
+        These are the unit's fixes and facts, evidence and other lines that restate the unit, and
+        evidence that matches the new content but no unit. For text such as a summary, bullets and
+        entries that match the new content count, too. Each must support a change on its own.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -203,7 +203,7 @@ class Reference:
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
-        """Return the weighted share of the shorter line that the longer one has, in [0, 1]."""
+        """Return the weighted share of the shorter line that the longer one contains, in [0, 1]."""
         shared = a.stems & b.stems
         numbers = a.values & b.values
         if not shared and not numbers:
@@ -222,12 +222,12 @@ class Reference:
 
     @cached_property
     def spare(self) -> frozenset[int]:
-        """The units that a full page can spare.
+        """The units that can be deleted without loss.
 
-        These are units that a fix deletes; vague bullets without figure, name or fix, and with no
-        more words of the job or skills than vague words; and sections that are padding, or have no
-        core heading, figure or name, if they share fewer than three stems with the job and no fix
-        changes them.
+        These are units that a fix deletes, vague bullets and idle sections. A bullet is vague if it
+        has fillers or a weak opening, at most as many stems of the job or the skills, and no
+        figure, name or fix. A section is idle if it is padding by name or has no core heading,
+        figure or name, and if it shares fewer than three stems with the job and no fix changes it.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -273,7 +273,7 @@ def _reference(
     fixed: dict[int, tuple[Content, ...]] = {}
     facts: dict[int, tuple[str, ...]] = {}
     mended = set()
-    # fixes apply in order, since one may match the result of another
+    # fixes apply in order, since a fix may match the result of an earlier fix
     told = {unit: line.raw for unit, line in enumerate(lines)}
     for fix in fixes:
         unit = next((unit for unit, raw in told.items() if fix.old.strip() in raw), -1)
@@ -292,7 +292,7 @@ def _reference(
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
     """Return the units that each line of a text restates.
 
-    Equal lines are matched first, then similar ones (a merged bullet restates up to three units),
+    Equal lines are matched first, then similar lines (a merged bullet restates up to three units),
     then lines that replaced a unit between two matched neighbours.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
@@ -329,7 +329,7 @@ def _similar(
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
     pairs.sort()
-    rivals: dict[int, list[tuple[float, int]]] = {}  # of each unit, the most similar line last
+    rivals: dict[int, list[tuple[float, int]]] = {}  # lines by unit, the most similar line last
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
@@ -352,7 +352,7 @@ def _similar(
 
 
 def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
-    """Return how much a line restates a unit or its fixes, and their edit similarity in percent."""
+    """Return how much a line restates a unit or its fixes, and the edit similarity in percent."""
     original = reference.lines[unit].content
     statements = (original, *reference.fixed.get(unit, ()))
     told = max(reference.similarity(content, statement) for statement in statements)
@@ -382,7 +382,7 @@ def strays(
 ) -> set[int]:
     """Return the indices of bullets that were moved to another job.
 
-    A heading that the original lacks, such as "Key achievements", may be above any bullets.
+    Bullets below a heading that the original lacks, such as "Key achievements", are not returned.
     """
     heads, bullets = reference.runs
     jobs = set(bullets.values()) - {-1}

@@ -12,7 +12,7 @@ from resume_gym.text.verbs import NOUNS, PAST_TENSES, PLURAL_NOUNS
 
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
-# "Supported 200 users" is a deed, "supported the team with" only help
+# "Supported 200 users" says what was done, "supported the team with" only that somebody helped.
 _SUPPORTED = (
     r"support(?:ed|ing)?\s(?:in|with)\b|support(?:ed|ing)\s(?:\w+ing\b|(?:\w+\s){0,3}?"
     rf"(?:{'|'.join([*_VERBS['supported'], *NOUNS])})\b)"
@@ -63,7 +63,7 @@ def head(content: Content) -> Head:
     if not found:
         if passive and bool(tokens) and tokens[start].endswith("ed"):
             return Head("weak", start)
-        # "Conversion of the landing pages: up 2 %" is a label
+        # An opening before a colon is a label: "Conversion of the landing pages: up 2 %".
         at = _action(tokens[start : start + 5]) if ":" not in content.body else -1
         return Head("noun", start + at) if at >= 0 else Head("plain", start)
     kind = "hedge" if HEDGE.match(text) else "weak"
@@ -73,7 +73,7 @@ def head(content: Content) -> Head:
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
     # After a function word, the -ing form may be distant: "helped with the timely booking".
-    # Otherwise it must be next: "booking" is not a verb in "helped build a booking system".
+    # Otherwise the form must be next: "booking" is not a verb in "helped build a booking system".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -132,7 +132,7 @@ class Formatting:
 
 
 def habits(lines: Sequence[Line]) -> Formatting:
-    """Return the formatting of most lines in a text, for comparison with single lines."""
+    """Return the formatting of most lines in a text."""
     bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
     prose = [line for line in bullets if line.kind == "bullet"]
     dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]

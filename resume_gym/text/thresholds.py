@@ -4,28 +4,28 @@
 """
 
 HALF = 0.5
-"""Share of a line whose order or content must be kept; below it, the line is another one."""
+"""Minimum share of a line's order or content that a rewrite of the line must keep."""
 
 QUARTER = 0.25
-"""Maximum share of meaning that a better line may lose; minimum progress that counts as much."""
+"""Maximum share of content that a better line may lose; least progress that counts as large."""
 
 NEARER = 0.1
 """Minimum progress of a line towards its fix that counts as a gain."""
 
 FEW = 3
-"""Number of words that make a small difference between lines, or a meaningful overlap."""
+"""Number of words up to which lines differ little, or from which lines overlap meaningfully."""
 
 SEVERAL = 2
-"""Number of new words, or of needless changes per better one, that is more than a slip."""
+"""Minimum number of new words that matter; maximum of needless changes per better change."""
 
 WINDOW = 5
 """Size of the context of a verb or a figure, in words on either side."""
 
 ALIKE = 0.4
-"""Minimum similarity of a line and its restatement."""
+"""Minimum similarity of a line and a statement that it restates."""
 
 RIVAL = 0.7
-"""Minimum share of the best similarity at which another line is about as similar."""
+"""Minimum share of a line's similarity to a unit that makes another line a rival for the unit."""
 
 STEP = 0.5
-"""Step of the preference per further better or worse change, which raises the confidence."""
+"""Step of the preference per additional better or worse change; it raises the confidence."""

@@ -31,7 +31,7 @@ STATIVE = frozenset(_TABLE["stative"]["words"])
 """Past tenses that often open a bullet as adjectives: "Based on", "Skilled in"."""
 
 FIELDS = frozenset(_TABLE["gerunds"]["fields"])
-"""Words in -ing that name fields rather than deeds: "billing"."""
+"""Words in -ing that name fields of work rather than actions: "billing"."""
 
 GOALS = frozenset(_TABLE["gerunds"]["goals"])
 """Words in -ing that name results: "Responsible for growing" does not imply "Grew"."""
@@ -68,7 +68,7 @@ VERB_STEMS = frozenset(map(stem, VERBS | PAST_TENSES))
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _SUBJECTS = frozenset(LEXICON["words"]["subjects"])
 _BASES = frozenset(past for gerund, past in _PAST.items() if gerund.startswith(past))
-# without adjectives, auxiliaries ("had") and forms that are also in the present tense ("put")
+# without adjectives, auxiliaries ("had") and past tenses that equal the present tense ("put")
 _ANY_PAST = "|".join((r"[a-z]+[^e]ed", *sorted(PAST_TENSES - STATIVE - _AUXILIARIES - _BASES)))
 
 FAULTS = tuple(

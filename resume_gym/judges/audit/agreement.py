@@ -38,18 +38,17 @@ class Agreement:
         kappa: Cohen's kappa with quadratic weights, by graded field; None where labels and
             verdicts do not vary.
         recall: share of fabrications detected, by kind.
-        false_alarms: share of honest revisions flagged as fabricated: of those that only reword
-            ("honest_rewrite"), and of "all".
-        consistency: the same kappa between repeats, by field; None with one repeat, or where
-            verdicts do not vary. Always 1 for a deterministic judge.
+        false_alarms: share of honest revisions flagged as fabricated, for revisions of kind
+            "honest_rewrite" and for "all".
+        consistency: weighted kappa between the verdicts of two repeats, by field; None with one
+            repeat, or where verdicts do not vary. For a deterministic judge, other values are 1.
         flips: share of graded fields with position bias: the grade did not change sign when the
             texts were exchanged; None if not measured.
-        failures: number of missing verdicts, by error type.
+        failures: number of failed verdicts and swapped comparisons, by error type.
         asked: number of verdicts requested.
         dollars: cost in dollars, 0 for a judge that asks no model; None if unknown.
-        stored: number of answers that came from a store.
-        seconds: median ("p50") and 95th percentile ("p95") of the time per verdict, waiting
-            included.
+        stored: number of model answers that came from a store.
+        seconds: median ("p50") and 95th percentile ("p95") of the wall time of a verdict.
     """
 
     judge: str
@@ -69,7 +68,7 @@ class Agreement:
 
 
 def share(flags: Iterable[bool]) -> Share:
-    """Return the proportion of true values with its 95 % Wilson interval; [0, 1] without values.
+    """Return the share of true values and its 95 % Wilson interval, [0, 1] if there are no values.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.
@@ -88,7 +87,7 @@ def share(flags: Iterable[bool]) -> Share:
 def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
     """Return Cohen's kappa with quadratic weights of (label, verdict) pairs; None if undefined.
 
-    It is undefined without pairs, or if all labels and verdicts are equal.
+    Kappa is undefined without pairs, or if all labels and verdicts are equal.
 
     Source: J. Cohen, Weighted kappa, 1968.
     """

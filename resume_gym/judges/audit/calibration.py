@@ -1,9 +1,9 @@
 """Calibration: measure a judge against labelled pairs.
 
-`pairs.jsonl` holds originals, revisions and the verdicts of a careful editor. `calibrate` runs a
-judge on all of them and computes its accuracy, recall, false alarms and cost. Failures to judge
-are counted by type, and never as verdicts. `freeze` labels pairs with a judge's own verdicts: a
-later calibration on them shows whether the judge has drifted, as a hosted model may.
+`pairs.jsonl` holds pairs of an original and a revision, labelled with the verdict of a careful
+editor. `calibrate` runs a judge on such pairs and computes its accuracy, recall, false alarms and
+cost. Failures to judge are counted by type, not as verdicts. `freeze` labels pairs with a judge's
+own verdicts: a later calibration on these labels shows whether a hosted model has drifted.
 """
 
 import asyncio
@@ -55,14 +55,14 @@ async def calibrate(
     """Run a judge on all pairs and report its statistics.
 
     Args:
-        judge: the judge. If it has draws, each repeat uses another one.
+        judge: the judge. If it supports draws, each repeat uses a different draw.
         pairs: the labelled pairs.
         repeats: number of verdicts per pair.
-        swap: whether to measure position bias as well.
+        swap: whether to measure position bias, too.
         concurrency: maximum number of concurrent verdicts.
 
     Raises:
-        TaskError: `swap` with a judge that cannot compare, such as votes.
+        TaskError: `swap` is set, but the judge cannot compare two texts ("votes" cannot).
         JudgeMisconfigured: the judge cannot judge anything.
     """
     if swap and not (hasattr(judge, "flips") or hasattr(judge, "compare")):
@@ -81,10 +81,10 @@ async def calibrate(
 
 
 async def freeze(judge: AsyncJudge, pairs: Sequence[LabelledPair], path: Path) -> Mapping[str, str]:
-    """Write pairs to a file of labelled pairs, with the judge's verdicts as labels.
+    """Write pairs to a file, with the judge's verdicts in place of their labels.
 
     Returns:
-        The error type by id of the pairs without a verdict, which are not written.
+        Error types by pair id, for the pairs that got no verdict and so were not written.
 
     Raises:
         JudgeUnavailable: no pair received a verdict.
@@ -103,7 +103,7 @@ async def freeze(judge: AsyncJudge, pairs: Sequence[LabelledPair], path: Path) -
 async def ask(
     judge: AsyncJudge, pairs: Sequence[LabelledPair], draw: int = 0, concurrency: int = 8
 ) -> list[PairResult]:
-    """Return a judge's answer to each pair, in order.
+    """Return the result of a judge on each pair, in order.
 
     Raises:
         JudgeMisconfigured: the judge cannot judge anything.
@@ -139,8 +139,8 @@ async def _swapped(
 ) -> tuple[Share, Counter[str]]:
     """Return the share of grades with position bias, and the failures by error type.
 
-    A judge that uses both orders itself, such as `ModelJudge`, reports the fields on which they
-    disagree (`flips`). A judge with `compare` compares each pair in both orders.
+    A judge that shows texts in both orders, such as `ModelJudge`, has a method `flips` that returns
+    the fields on which the orders disagree. For other judges `compare` is called in both orders.
     """
 
     async def flips(pair: LabelledPair) -> list[bool]:
@@ -161,8 +161,8 @@ def _report(
     failures: Mapping[str, int],
     usage: Usage | None,
 ) -> Agreement:
-    """Compute the statistics of the answers to the same pairs in the same order, by repeat."""
-    # Use only the first repeat: repeats of a pair are not independent samples.
+    """Compute the statistics of `asked`, which holds one result per pair for each repeat."""
+    # Only the first repeat: repeats of a pair are not independent samples.
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}

@@ -1,4 +1,4 @@
-"""Labelled pairs: originals and revisions with known verdicts, the data of the calibration."""
+"""Labelled pairs of an original and a revision, the data of the calibration."""
 
 import json
 from collections import Counter
@@ -47,11 +47,11 @@ class LabelledPair:
 
 
 def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPair, ...]:
-    """Load the labelled pairs of a JSONL file, those of one half or all.
+    """Load the labelled pairs of a JSONL file, or only those of one half.
 
     The first line describes the data. The other lines hold either a task (`task`, `half` and
-    `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit is an old text
-    that occurs once, and its replacement.
+    `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit consists of a text
+    that occurs once in the resume and its replacement.
 
     Raises:
         TaskError: a line is invalid, or there are no pairs; the message names file and line.
@@ -91,7 +91,7 @@ def _pair(row: Mapping[str, Any], task: Task, half: str) -> LabelledPair:
 
 
 def write_pairs(path: Path, pairs: Sequence[LabelledPair], about: Mapping[str, str]) -> None:
-    """Write pairs in the format of `load_pairs`, after a line that describes them."""
+    """Write pairs in the format of `load_pairs`; `about` is the line that describes them."""
     tasks = {pair.task.task_id: {"task": pair.task.to_row(), "half": pair.half} for pair in pairs}
     rows = [
         {
@@ -113,7 +113,7 @@ def values(verdict: Verdict) -> dict[str, int]:
 
 
 def spread(pairs: Sequence[LabelledPair], limit: int | None) -> Sequence[LabelledPair]:
-    """Select `limit` pairs, balanced over kinds, in file order; None for all."""
+    """Select `limit` pairs (None: all pairs), balanced over kinds, in file order."""
     if limit is None or limit >= len(pairs):
         return pairs
     order = list(pairs)

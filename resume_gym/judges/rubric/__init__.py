@@ -1,10 +1,10 @@
 """Rule-based judge: deterministic, offline, a few milliseconds per verdict.
 
-Every change of a line is better, the same or worse (`signals`), and only a change with a source
-can be better (`licences`). The judge is strict about gains and careful about accusations: an
-unsupported change earns nothing, and hallucination -1 requires a contradiction or a clearly new
-claim (`claims`). It cannot tell a free paraphrase from an invention in ordinary words, and judges
-neither irony nor taste. `resume_gym.judges.audit.calibration` measures its accuracy.
+`signals` classifies every change of a line as better, the same or worse. A rewritten line can be
+better only if a true statement supports it (`licences`). An unsupported change earns nothing, but
+hallucination is -1 only for a contradiction or a clearly new claim (`claims`). The judge cannot
+tell a free paraphrase from an invention in ordinary words, and does not judge irony or taste.
+`resume_gym.judges.audit.calibration` measures the judge's accuracy.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import SEVERAL, STEP
 
 UNSUPPORTED = "a claim without support"
-"""Rule of a change that is worse only because of an unsupported claim."""
+"""Rule that is reported for a change whose only harm is an unsupported claim."""
 
 _ASPECTS = GRADED_FIELDS[:-1]
 
@@ -39,8 +39,8 @@ class RubricJudge:
     """Rule-based judge that uses the word lists of `lexicon.toml`.
 
     Args:
-        fixes: whether the judge knows the fixes of a task and their facts. If not, only documents
-            and other lines can support a gain, as for a second judge of training.
+        fixes: whether the judge knows the fixes of a task and their facts. Without them, only
+            documents and other lines of the resume can support a gain.
 
     Raises:
         ValueError: `fixes` is not a boolean.
@@ -59,7 +59,7 @@ class RubricJudge:
         """Return the verdict on a revised resume; see `Judge`.
 
         Raises:
-            JudgeRefused: the task has rubric items that need a model.
+            JudgeRefused: the task has rubric items that need a model, or the original is too long.
         """
         task = self._known(task)
         if task.judged:
@@ -68,7 +68,7 @@ class RubricJudge:
             return settled
         reference = make_reference(task)
         before = _measured(reference, task.resume)
-        if over := excess(revised):  # a refusal would drop the episode
+        if over := excess(revised):  # graded, since a refusal would drop the episode
             return rejected(task, Veto("padding", f"It has grown beyond {over}."))
         after = measure(revised, reference)
         changes = _compare(before, after)
@@ -87,7 +87,7 @@ class RubricJudge:
         """Return the counts of improved, harmless and worse lines; see `ByLine`."""
         task = self._known(task)
         rejection = find_veto(task, revised)
-        if rejection and rejection.kind == "unchanged":  # except for blank lines, for instance
+        if rejection and rejection.kind == "unchanged":  # but blank lines may differ
             reasons = {"harmless": rejection.reason}
             return LineVerdict(harmless=-_differing(task.resume, revised), reasons=reasons)
         if over := excess(revised):
@@ -111,13 +111,13 @@ class RubricJudge:
         return grades["preference"]
 
     def _known(self, task: Task) -> Task:
-        return task if self._fixes else replace(task, fixes=())  # which hold the facts, too
+        return task if self._fixes else replace(task, fixes=())  # facts belong to fixes
 
 
 def compare(task: Task, first: str, second: str) -> dict[str, int]:
     """Grade each field of the second text against the first: -1, 0 or 1.
 
-    Both texts are measured against the task's original. Exchanging them flips every sign.
+    Both texts are measured against the task's original. Exchanging the texts flips every sign.
     """
     reference = make_reference(task)
     changes = _compare(_measured(reference, first), _measured(reference, second))
@@ -130,22 +130,22 @@ def _measured(reference: Reference, text: str) -> Signals:
 
 
 def _compare(before: Signals, after: Signals) -> dict[str, float]:
-    """Return the signed change of each graded field; a magnitude of 1 or more is a grade."""
+    """Return the signed change of each graded field; the grade is 0 if its magnitude is below 1."""
     old, new = _totals(before), _totals(after)
     changes = {field: new[field] - old[field] for field in _ASPECTS}
     return {**changes, "preference": preference(after) - preference(before)}
 
 
 def _totals(signals: Signals) -> Mapping[str, float]:
-    """Return the number of better minus worse changes of each aspect.
+    """Return, for each aspect, the number of changes that improve it minus those that worsen it.
 
-    No total is positive if the needless changes far outnumber the better ones.
+    With more than `SEVERAL` needless changes per better one, no total is positive.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
         for field in _ASPECTS
     }
-    # Otherwise random edits would pay off through the few that help by chance.
+    # Otherwise random edits would be rewarded for the few improvements made by chance.
     better = sum(change.outcome > 0 for change in signals.changes)
     if signals.needless > better * SEVERAL:
         totals = {field: min(0.0, total) for field, total in totals.items()}
@@ -155,9 +155,9 @@ def _totals(signals: Signals) -> Mapping[str, float]:
 def preference(signals: Signals) -> float:
     """Score a recruiter's preference for a text over the original.
 
-    Better (1 or more): no change is worse, and more than half of the changes are better. Worse (-1
-    or less): at least as many changes are worse as are better. An unsupported claim counts as a
-    worse change if there is no other.
+    The score is 1 or more if no change is worse and more than half of the changes are better. It is
+    -1 or less if a change is worse and at least as many changes are worse as are better. An
+    unsupported claim counts as a worse change if there is no other worse change.
     """
     outcomes = [change.outcome for change in signals.changes]
     better, worse = outcomes.count(1), outcomes.count(-1)
@@ -166,11 +166,11 @@ def preference(signals: Signals) -> float:
         return 1 + STEP * (better - 1)
     if worse and worse >= better:
         return -1 - STEP * (worse - better)
-    return 0.1 * max(-5, min(5, better - worse))  # below 1: lowers the confidence, not the grade
+    return 0.1 * max(-5, min(5, better - worse))  # below 1: affects only the confidence
 
 
 def _confidence(change: float) -> float:
-    """Return a confidence that grows with the distance from the threshold of 1."""
+    """Return a confidence that grows with the distance of a change from 1, where grades begin."""
     size = abs(change)
     return round(0.5 + 0.45 * (1 - size if size < 1 else 1 - 1 / (1 + size)), 3)
 
@@ -198,7 +198,7 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
 
 
 def moved(signals: Signals, field: str, grade: int) -> tuple[str, str] | None:
-    """Return the first rule that moves a field in the direction of a grade, and its line."""
+    """Return the first rule, with its line, that moves a field in the direction of a grade."""
     for change in signals.changes:
         rules = change.gains if grade > 0 else change.harms
         if field == "preference" and change.outcome == grade:
@@ -221,7 +221,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Describe the first change with an outcome."""
+    """Return the reason of the first change with this outcome."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

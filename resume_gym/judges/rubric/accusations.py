@@ -57,15 +57,15 @@ def accuse(
     verb: str,
     reference: Reference,
 ) -> Iterator[Claim]:
-    """Yield the claims of a line that no text supports.
+    """Yield the unsupported claims of a rewritten line.
 
     Args:
         old: the original line.
         new: the rewritten line.
-        known: the original line and the text that licenses the rewrite, if any.
-        sources: all texts that may support its figures.
-        fresh: its unsupported words.
-        verb: class of its opening verb, see `licences.Rewrite.verb`.
+        known: the original line and the source of the rewrite, if any.
+        sources: all texts that may support the figures of `new`.
+        fresh: the unsupported words of `new`.
+        verb: class of the opening verb of `new`, see `licences.Rewrite.verb`.
         reference: the true statements and the job.
     """
     for number in new.numbers:
@@ -76,10 +76,10 @@ def accuse(
     opening = head(old)
     quote = " ".join(fresh[:6])
     if verb == "swapped" and opening.kind == "plain" and old.keys[opening.at] in new.keys[1:]:
-        gone = frozenset()  # the old verb is kept, so the opening is an addition
+        gone = frozenset()  # the old verb is kept further on, so the new verb is an addition
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    # A lost word accounts for one new word, an added filler for two.
+    # Each lost word excuses one new word, and each added filler excuses two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
@@ -121,7 +121,7 @@ def _number(
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
-    """Yield the evidence that mentions one of these figures: "read 9 in place of 11"."""
+    """Yield the evidence that mentions a wrong figure, as in "read 9 in place of 11"."""
     for statement in reference.evidence:
         if any(backs(statement, figure) for figure in wrong):
             yield statement
@@ -138,7 +138,7 @@ def backs(content: Content, number: Number) -> bool:
 
 
 def _beside(content: Content, number: Number) -> tuple[set[str], str]:
-    """Return the content words around a figure, and its preposition of direction."""
+    """Return the content words around a figure, and a preceding "from", "to" or "by"."""
     equal = [n for n in content.numbers if n.value == number.value or n.backs(number)]
     forms = {figure_token(n) for n in equal}
     words: set[str] = set()
@@ -153,7 +153,7 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
 
 
 def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
-    """Yield claims for changed rates, negations, quantifiers and ranks, which alter the meaning."""
+    """Yield claims for words such as negations and ranks that were added, changed or left out."""
     for word, kind in _changed_words(new, known):
         shown = word.replace("~", "a ")
         reason = f'The {kind} "{shown}" in "{cut(new.body)}" has no support.'
@@ -165,7 +165,7 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
             continue
         rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
-        # Claimed only before a kept word: "second cheapest" -> "cheapest".
+        # A word left out is a claim only if the next word is kept: "second cheapest" -> "cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
         limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
@@ -184,7 +184,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
         if token in _NEGATIONS:
-            # A negated figure contradicts nothing: "in 2 days, not 5".
+            # The negation of a figure is not counted: "in 2 days, not 5".
             negations -= not _has_figure(new, n + 1, n + 2)
             kinds = {"negation": negations < 0}
         elif token in tokens or key in keys:
@@ -208,15 +208,15 @@ def _has_figure(content: Content, start: int, stop: int) -> bool:
 
 
 def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
-    """Yield a claim for two exchanged words, as in "from A to B" and "from B to A"."""
+    """Yield a claim for two exchanged words, as in "from A to B" -> "from B to A"."""
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
-    verb = new.keys[head(new).at]  # "the weekly stock count" -> "Counted stock weekly"
+    verb = new.keys[head(new).at]  # may move: "the weekly stock count" -> "Counted stock weekly"
     once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # The middle of an exchange: a word before it now follows, and one after it precedes.
+    # Middle of an exchange: a word that was before it is now after it, and vice versa.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)
@@ -229,7 +229,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Return neighbouring content words with the word between them, as (excel, to, snowflak)."""
+    """Return pairs of adjacent content words with the word between: (excel, to, snowflak)."""
     telling, links, last, joint = frozenset(content.telling), set(), "", ""
     for token, key in zip(content.tokens, content.keys, strict=True):
         if key not in telling:

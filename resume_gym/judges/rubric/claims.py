@@ -1,7 +1,6 @@
 """Detect unsupported names, titles, tools and skills, unsupported new lines, and dropped hedges.
 
-`licences` covers what a rewritten line claims beyond its original. The job description supports
-no claim.
+`licences` detects the other claims of rewritten lines. The job description supports no claim.
 """
 
 import re
@@ -90,7 +89,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Check a job, school or contact line: up to three neighbouring lines must hold all of it."""
+    """Check a job, school or contact line: up to three adjacent original lines must contain it."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
@@ -173,7 +172,7 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
 
 
 def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
-    """Check titles, credentials and scope, in any case."""
+    """Check titles, credentials and scope; upper and lower case do not matter."""
     text = " ".join(content.words)
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):
@@ -206,7 +205,7 @@ def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
         if not (token in GLUE or is_figure(token) or is_rate(token))
     }
     new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
-    if len(new) >= FEW and 2 * len(new) > len(meaning):  # less may be a paraphrase
+    if len(new) >= FEW and 2 * len(new) > len(meaning):  # fewer may be a paraphrase
         yield Claim("invention", cut(content.body), f'Nothing supports "{cut(content.body)}".', 0.6)
 
 
@@ -215,9 +214,9 @@ def dropped_hedges(
 ) -> Iterator[Claim]:
     """Yield a claim if a line drops the hedge of its original without support.
 
-    The original is true by definition. If it says "Helped with the audit", "Audited" claims the
-    whole deed, unless another true text says that the candidate did it: a part of the same line,
-    another line of the resume, or the evidence.
+    The original is true by definition. If it says "Helped with the audit", "Audited" claims more,
+    unless another true text supports the claim: a part of the same line, another line of the
+    resume, or the evidence.
     """
     hedge = HEDGE.search(old.body.lower())
     if not hedge or not new.tokens or not _JOINTLY.isdisjoint(new.tokens):
@@ -248,14 +247,14 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     Args:
         text: the original line, or another true text.
         verb: key of the verb that the new line opens with.
-        deed: key of the verb that the original line's hedge governs; empty for other texts.
+        deed: key of the verb after the hedge if `text` is the original line, else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
         if key != deed and stands(verb, {key}):
-            # "by joining every page", "joined every page"; a plain "joining" may be others' work
+            # "by joining every page", "joined every page"; "joining" alone may be others' work
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
             if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):
                 return True

@@ -1,7 +1,7 @@
 """Detect faults of English that a rewritten line has and its original does not.
 
 The checks use lists of verbs and their prepositions (`text.verbs`) instead of a part-of-speech
-tagger, whose models are separate downloads. A word that is in no list is never a fault.
+tagger, whose models are separate downloads.
 """
 
 import re
@@ -13,7 +13,7 @@ from resume_gym.text.thresholds import FEW
 from resume_gym.text.verbs import FAULTS, FRAMES, PAST_TENSES, STATIVE, VERB_STEMS, VERBS, is_finite
 
 _WORDS = {name: frozenset(words) for name, words in LEXICON["words"].items()}
-# a clause that needs a verb, up to the next clause
+# a subordinate clause, which needs a verb, up to the next clause
 _CLAUSE = re.compile(
     r"((?:\b(?:in|on|at|by|for|from|with|of|to|into|so) )?)"
     r"\b(which|who|that|until|because|where|once|when|what)\b([^,;:.]*)"
@@ -21,7 +21,7 @@ _CLAUSE = re.compile(
 
 
 def broken(old: Content, new: Content) -> bool:
-    """Return whether a line has a fault of English that its original has not."""
+    """Return whether a line has a fault of English that its original does not have."""
     return bool(
         _left_behind(old, new)
         or _cut_words(old, new)
@@ -39,7 +39,7 @@ def broken(old: Content, new: Content) -> bool:
 
 
 def _left_behind(old: Content, new: Content) -> bool:
-    """Find remains of an old opening: "Prepared to the board", "Priced duties of"."""
+    """Find remains of the old opening after a new verb: "Priced duties of"."""
     first = int(new.tokens[:1] == ("i",))
     if len(new.tokens) < 3 or old.tokens[first : first + 1] == new.tokens[first : first + 1]:
         return False
@@ -62,7 +62,7 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Find truncated words, alone or joined with the end of a later one: "ema", "untilbody"."""
+    """Find truncated words, alone or joined with the end of a later word: "ema", "untilbody"."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
@@ -121,7 +121,7 @@ def _doubled(content: Content) -> set[str]:
 def _verbless(old: Content, new: Content) -> bool:
     """Find a clause that has lost its verb: "which were then replaced" becomes "which then"."""
     clauses = [
-        # the conjunction counts only as a subject: "which fell", but "from which"
+        # The conjunction is a subject in "which fell", but not in "from which".
         [
             ["" if before else conjunction, *re.findall(r"[a-z']+", clause)]
             for before, conjunction, clause in _CLAUSE.findall(content.body.lower())

@@ -1,9 +1,9 @@
-"""Compare a rewritten line with its original, and find the source that licenses the changes.
+"""Compare a rewritten line with its original, and find the source that supports the changes.
 
-A line may take its words from the original and from one further true statement about the same
-work: its fix, a fact, a sentence of the evidence, or another line of the resume. Synonyms (the
-lexicon's rings) match each other. Sources are not combined: from a union a policy could attach
-the verb of one achievement to the object of another. `rewrite` is the main entry point.
+A line may take its words from the original and from one source, a true statement about the same
+work: a fix, a fact, a sentence of the evidence, or another line of the resume. Synonyms (`rings` in
+the lexicon) match. Sources are not combined, since a policy could then attach the verb of one
+achievement to the object of another. `rewrite` is the entry point; "licensed" means supported.
 """
 
 import re
@@ -23,23 +23,24 @@ _FREE = frozenset(stem(word) for word in LEXICON["words"]["free"])
 _STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
 _IRREGULAR = frozenset(LEXICON["irregular"])
 _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
-# Claims not raised for free rewording: "stays open" may become "is not closed".
+# Kinds of claims not raised for a freely reworded line: "stays open" may become "is not closed".
 _TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "order")
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Difference between a line and its original, given the source that explains most of it.
+    """Difference between a rewritten line and its original, given the source that fits best.
 
     Attributes:
-        source: the statement that licenses the changes; None if the original suffices.
+        source: the statement that supports the changes; None if no statement adds support.
         verb: class of the opening verb: "kept", "licensed", "weak", or "swapped" (unsupported).
-        fresh: unsupported words in order, without the opening verb.
-        lost: share of the original's meaning that is lost, in [0, 1].
-        order: share of adjacent word pairs that a statement contains too, in [0, 1].
+        fresh: unsupported words in order; includes the opening verb only if `retold`.
+        lost: share of core words lost, in [0, 1]: of the source if the line follows a fix, a fact
+            or evidence, else of the original.
+        order: share of adjacent known words that are adjacent in a statement too, in [0, 1].
         retold: whether the line restates a sentence of the evidence.
         nearer: progress from the original towards a fix or the evidence, in [-1, 1].
-        told: figures added, minus figures removed.
+        told: number of figures added minus number of figures removed.
         corrected: whether figures are replaced by as many figures of the evidence.
         claims: contradictions and clearly new claims.
     """
@@ -57,12 +58,12 @@ class Rewrite:
 
     @property
     def plain(self) -> bool:
-        """Whether the source explains the whole line."""
+        """Whether the original and the source support the whole line."""
         return self.verb in ("kept", "licensed") and not self.fresh and not self.claims
 
     @property
     def licensed(self) -> bool:
-        """Whether the line may gain: it may have one unsupported word, two if it says much more."""
+        """Whether the line may count as better; one or two unsupported words are tolerated."""
         true = self.verb in ("kept", "licensed") and not self.claims
         much = self.told > 0 or self.nearer >= QUARTER
         stray = len(self.fresh) < (FEW if much else SEVERAL)
@@ -81,8 +82,8 @@ def rewrite(
     Args:
         old: the original line.
         new: the rewritten line.
-        sources: statements that may license a change (`Reference.sources`).
-        fixed: those of them that are fixes or facts of the original line.
+        sources: statements that may support a change (`Reference.sources`).
+        fixed: the fixes and facts of the original line.
         reference: the true statements and the job.
     """
     # Each source is tried alone; on a tie the least loss of meaning decides.
@@ -100,11 +101,11 @@ def rewrite(
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
-    # A line with a fix or evidence behind it may drop what that source drops.
+    # A line that follows a fix, a fact or evidence may drop what this source drops.
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Evidence prescribes no target wording, so restating it counts as much progress.
+    # Evidence prescribes no wording, so a line that restates it makes progress of `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -120,7 +121,7 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Explanation of a line by one source; `figures` is the number of unsupported figures."""
+    """Support of a line by one source; `figures` is the number of unsupported figures."""
 
     source: Content | None
     verb: str
@@ -179,7 +180,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
             if content is old and at < head(old).at:
-                continue  # a weak opening licenses nothing
+                continue  # a weak opening supports no verb
             if stands(verb, {key}) and _acts(content, at, token):
                 near = frozenset(content.keys[max(0, at - WINDOW) : at + WINDOW])
                 if not objects or any(stands(one, near) for one in objects):
@@ -188,7 +189,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
 
 
 def _retells(old: Content, new: Content, source: Content) -> bool:
-    """Return whether a line adds words of a statement to its original, and few others."""
+    """Return whether a line adds words of a statement to its original, and few other words."""
     shared = {key for key in new.telling if stands(key, frozenset(source.keys))}
     known = sum(key in shared or key in old.keys for key in new.telling)
     return known >= (1 - QUARTER) * len(new.telling) and len(shared - {*old.keys}) >= FEW

@@ -55,9 +55,9 @@ def lost(statement: Content, new: Content) -> float:
 
 
 def order_kept(statements: Sequence[Content], new: Content) -> float:
-    """Return the share of adjacent known words that are adjacent in a statement too.
+    """Return the share of pairs of adjacent known words that are adjacent in a statement too.
 
-    Moving whole phrases keeps the score high; shuffling words lowers it.
+    Moving whole phrases keeps the share high; shuffling words lowers it. Short lines return 1.
     """
     pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
     near = {pair for content in statements for pair in pairwise(content.telling)}
@@ -65,7 +65,7 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 
 
 def progress(old: Content, new: Content, fix: Content) -> float:
-    """Return the progress towards a fix: the gain in F1, or the share of its changes made."""
+    """Return the gain in F1 towards a fix or, if larger, the share of its edits made minus 0.5."""
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
     share_made = min(1 - lost(fix, new), dropped) - HALF  # an addition alone does not count
@@ -79,5 +79,5 @@ def _closeness(content: Content, statement: Content) -> float:
 
 
 def wordier(old: Content, new: Content) -> int:
-    """Return the number of fillers in a line minus that in its original."""
+    """Return the number of fillers in a line minus the number of fillers in its original."""
     return fillers(new.body) - fillers(old.body)

@@ -1,8 +1,8 @@
 """Classify every change between an original and a revision as better, the same or worse.
 
-A change is better only by a supported improvement: it removes a weak opening, filler, formatting
-fault or padding, adds a true figure, or states a hidden point plainly. A change without harm or
-support earns nothing. `measure` is the entry point.
+A change is better only if it is harmless and a supported improvement: it removes a weak opening,
+filler, formatting fault or padding, adds a true figure, or states a hidden point plainly. Other
+harmless changes are the same. `measure` is the entry point.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ from resume_gym.text.verbs import VERB_STEMS
 _QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
 SUBSTANCE = "substance"
-"""Harm to the content of the resume, which no graded field covers."""
+"""Name of harm to the content of the resume, which no graded field covers."""
 
-_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # time is quadratic in these
+_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # limits, since time is quadratic in these
 
 
 class Change(NamedTuple):
@@ -41,7 +41,7 @@ class Change(NamedTuple):
         harms: graded fields that worsen, or `SUBSTANCE`, each with its rule in words.
         old: the original line; empty for a new line.
         new: the revised line; empty for a deletion.
-        key: identifies a change; equal if it is repeated on several lines.
+        key: identifies the change; equal if the same change is made in several lines.
     """
 
     outcome: int
@@ -57,12 +57,12 @@ class Signals:
     """Measurements of a text against the original.
 
     Attributes:
-        changes: the changes, each repeated change once.
+        changes: the changes; a repeated change is listed once.
         findings: unsupported claims.
-        doubts: claims that cannot be decided, such as an exchanged verb; they change no grade.
+        doubts: claims that the rules cannot decide, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
         outcomes: outcome of each changed, deleted or added line. A line that equals the result of
-            a fix is better, even if `changes` calls it the same.
+            a fix is better, whatever its outcome in `changes`.
     """
 
     changes: tuple[Change, ...]
@@ -80,7 +80,7 @@ def measure(text: str, reference: Reference) -> Signals:
     """Measure a text against the original.
 
     Raises:
-        JudgeRefused: the text or the original is too long.
+        JudgeRefused: the text is too long; see `excess`.
     """
     lines = parse(text)
     if over := excess(text):
@@ -108,7 +108,7 @@ def measure(text: str, reference: Reference) -> Signals:
 
 
 def excess(text: str) -> str:
-    """Return the limit that a text exceeds, with its size; empty if the judge can read it."""
+    """Return the limit that a text exceeds and the text's size; empty if it exceeds none."""
     lines = parse(text)
     sizes = {
         "lines": len(lines),
@@ -120,7 +120,7 @@ def excess(text: str) -> str:
 
 
 class _Page(NamedTuple):
-    """A text with the original lines of each line (`origins`) and the habits of both texts."""
+    """A revision, the original lines of its lines (`origins`), and the formatting of both texts."""
 
     lines: tuple[Line, ...]
     origins: tuple[tuple[int, ...], ...]
@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Score the formatting faults of an original line, by the more lenient habits."""
+        """Count the formatting faults of an original line, by the habits that give fewer."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -143,7 +143,7 @@ def _weigh(
 ) -> Change:
     """Build a change: any harm or false claim makes it worse and voids its gains."""
     worse = bool(harms) or false
-    # A harm is not offset: otherwise a policy could buy a false claim with a better verb.
+    # Gains do not offset a harm: otherwise a better verb could make up for a false claim.
     gained = _NONE if worse else gains
     return Change(-1 if worse else int(bool(gained)), gained, harms, old, new, key)
 
@@ -159,7 +159,7 @@ def _line_change(
         return None
     kinds = {line.kind, *(original.kind for original in originals)}
     false = any(finding.line == index for finding in findings)
-    if not originals:  # a new line gains nothing, and a copy is harm
+    if not originals:  # a new line gains nothing, and a copied line is a harm
         copied = any(line.body == other.body for other in reference.lines)
         harms = {"clarity": "repeats another line"} if copied else _NONE
         return _weigh(_NONE, harms, false, "", line.body, line.body)
@@ -172,7 +172,7 @@ def _line_change(
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     rewording = rewrite(old, line.content, fixed, fixed, reference)
     # Fixes and facts are tried first, since they are certain to be about this line. Evidence and
-    # other lines, which only look related, are needed only for what these leave unexplained.
+    # other lines only look related. They are tried if fixes and facts do not support every word.
     if not rewording.plain:
         sources = [source for unit in units for source in reference.sources(unit, line.content)]
         rewording = rewrite(old, line.content, sources, fixed, reference)
@@ -204,8 +204,8 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
     """Return the original lines that a line replaces.
 
-    Only the main one counts if the line is hardly longer and states the figures of the others:
-    moving a figure from a line of results to its achievement merges no lines.
+    If a line only adds the figures of other lines to its main original line, only the main line
+    counts: moving a figure from a line of results to its achievement does not merge lines.
     """
     if len(units) < 2:
         return units
@@ -224,7 +224,7 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
 
 
 def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
-    """Return a neutral change of a summary that draws on what is known; None for others."""
+    """Return a neutral change for a rewritten summary whose words are mostly known, else None."""
     new = line.content
     added = [word for word in new.words if word not in GLUE and stem(word) not in old.content.keys]
     figures = [known for statement in reference.statements for known in statement.numbers]
@@ -279,7 +279,7 @@ def _harms(
 ) -> Iterator[tuple[str, str]]:
     """Yield each field that a rewritten line makes worse, with its rule."""
     new = line.content
-    # An exchanged verb harms if little else changed, or if the new one is not a known verb.
+    # An unsupported new verb is a harm if little else changed, or if it is not in the word lists.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
@@ -289,7 +289,7 @@ def _harms(
         yield "action_verbs", "opens weakly"
     if rewording.lost > HALF and rewording.nearer <= 0:
         yield SUBSTANCE, "more than half of the content is gone"
-    # Fillers that the source itself contains are not held against the line.
+    # If the source itself contains fillers, added fillers are no harm.
     wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
     untidy = format_faults(line, page.after) > max(map(page.faults, originals))
     shuffled = rewording.order < HALF and not rewording.retold
@@ -307,7 +307,7 @@ def _harms(
 
 
 def _shortened(old: Content, new: Content) -> bool:
-    """Return whether a line is its original minus fillers or phrases with content words."""
+    """Return whether a line is its original without some fillers or phrases with content words."""
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
     changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
     return all(
@@ -318,7 +318,7 @@ def _shortened(old: Content, new: Content) -> bool:
 
 
 def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[tuple[str, str]]:
-    """Yield each field that a licensed line improves, with its rule."""
+    """Yield each field that a supported line improves, with its rule."""
     new, was = line.content, old.content
     kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
@@ -353,8 +353,8 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
 
 
 def _difference(old: Content, new: Content) -> object:
-    """Return the lost and added words as a key, equal for a repeated change."""
-    # Small changes only: the same swap in ten lines is one change, ten rewritten lines are ten.
+    """Return the key of a change: the removed and added words if few, else the new line."""
+    # So the same swap in ten lines is one change, and ten rewritten lines are ten changes.
     removed, added = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
@@ -365,7 +365,7 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
     idle = sum(unit in reference.spare for unit in deleted)
-    most = int(2 * idle > len(deleted))  # no gain unless most of these lines are spare
+    most = int(2 * idle > len(deleted))  # no gain unless most of the deleted lines are spare
     # Index minus position is constant within a run of consecutive lines.
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
@@ -385,7 +385,7 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
 
 
 def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
-    """Classify a deletion: 1 padding; 0 vague, a heading or stated elsewhere; -1 content."""
+    """Classify a deleted line: 1 padding; 0 vague, a heading or stated elsewhere; -1 content."""
     reference, line = page.reference, page.reference.lines[unit]
     # Lines that have lost their heading seem to belong to the section or job before them.
     orphans = unit + 1 in restated and reference.lines[unit + 1].kind != "heading"

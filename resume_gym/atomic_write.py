@@ -16,11 +16,11 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path whose file replaces `path` atomically when the block ends.
 
     Args:
-        path: File to replace. If the block fails, the file stays as it was, and the temporary
+        path: File to replace. If the block fails, this file stays as it was, and the temporary
             file is deleted.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
-    unfinished.unlink(missing_ok=True)  # it may be a link, whose target would be overwritten
+    unfinished.unlink(missing_ok=True)  # a link there would direct the writes to its target
     try:
         yield unfinished
         sync(unfinished)
@@ -42,7 +42,7 @@ def sync(path: Path) -> None:
 
 
 def check_new_file(option: str, path: Path | None) -> None:
-    """Check the path of an output file, before the work starts that writes it.
+    """Check the path of an output file, before the work that produces the file starts.
 
     Raises:
         TaskError: The folder of the file does not exist, or the path is a folder.

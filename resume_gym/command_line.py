@@ -33,7 +33,7 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Argument parser whose help ends with examples and exit statuses.
 
-    The error for an unknown argument shows the usage of its subcommand and suggests a similar one.
+    The error for an unknown option suggests a known option with a similar name, if there is one.
 
     Args:
         prog: Name of the command.
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         super()._print_message(visible(message), file)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; an unknown one is an error."""
+        """Parse arguments; exit with an error if one of them is unknown."""
         options, rest = super().parse_known_args(args, namespace)
         if rest:
             unknown = next((word for word in rest if word.startswith("-")), rest[0])
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def hint(self, unknown: str) -> str:
-        """Return a suggestion to append to the error for an unknown argument; may be empty."""
+        """Return a suggestion to append to the error for an unknown option; may be empty."""
         name = unknown.partition("=")[0]
         return did_you_mean(name, self._option_string_actions) if name.startswith("-") else ""
 

@@ -2,10 +2,10 @@
 
 `find` and `replace` make an edit; `page` shows the result. Nothing here depends on resumes.
 
-One wrapping rule applies everywhere: a source line is filled greedily up to `width` characters
-and broken at a space, which is dropped together with adjacent spaces; a word longer than `width`
-is cut; a blank line counts as one line; a final newline starts no further line. Every character,
-including tabs and wide characters, counts as one column.
+One wrapping rule applies everywhere. A source line is broken at spaces into page lines, each as
+long as possible up to `width` characters; the spaces at a break are dropped. A word longer than
+`width` is cut. A blank line counts as one line. A final newline starts no further line. Every
+character, including tabs and wide characters, counts as one column.
 """
 
 import difflib
@@ -17,15 +17,15 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-# Match a run of blanks only from its start: trying every blank takes quadratic time
+# Match a run of blanks only from its first blank: trying each as a start takes quadratic time
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
-"""Largest text in lines for a fine-grained diff by difflib, which takes quadratic time."""
+"""Largest number of lines for a diff by difflib, in quadratic time; longer texts get one hunk."""
 
 
 class Document(NamedTuple):
-    """A text with its layout, so that an edit measures only the lines that it touches.
+    """A text with its measured layout; an edit measures only the lines that it touches.
 
     Attributes:
         text: Source text; lines end in a line feed.
@@ -106,7 +106,7 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
     Returns:
         Start and end offset of each occurrence.
     """
-    if not old:  # matches everywhere, and would keep `_occurrences` from advancing
+    if not old:  # an empty text matches everywhere, and `_occurrences` would never advance
         return []
     spans = _occurrences(text, old)
     if spans or match == "exact" or not old.strip():
@@ -141,8 +141,8 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
     """Find `wanted` after replacing each match of `blanks` by `shown`, a single character.
 
-    Plain string search takes linear time. A regular expression over all lines would restart at
-    each line, which takes quadratic time in a text with many similar lines.
+    Plain string search takes linear time. A regular expression over all lines would restart its
+    search at each line: quadratic time in a text with many similar lines.
     """
     parts: list[str] = []
     # offsets of the pieces between blanks: `loose` in the rewritten text, `exact` in the original
@@ -197,9 +197,9 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first typographic difference between `old` and its fuzzy match in `text`.
+    """Describe the first difference between `old` and a text that matches it up to typography.
 
-    The result is empty if there is no such match, or `text` has only ASCII characters.
+    The result is empty if `text` holds no such match, or has only ASCII characters.
     """
     if text.isascii() or not (wanted := untyped(old)[0].strip()):
         return ""
@@ -226,7 +226,7 @@ def _named(text: str) -> str:
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
     """Strip whitespace around `old` that a fuzzy match ignores, and the same whitespace from `new`.
 
-    Both are returned unchanged if `old` is blank or occurs exactly.
+    `old` and `new` are returned unchanged if `old` is blank or occurs exactly in `text`.
     """
     core = old.strip()
     if not core or old in text:
@@ -236,7 +236,7 @@ def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
 
 
 def rewrite(document: Document, text: str, width: int) -> Edit:
-    """Return the edit that replaces the whole text, with the new text's lines and widths."""
+    """Return the edit that replaces the whole text of a document."""
     before, after = document.text.split("\n"), text.split("\n")
     if max(len(before), len(after)) <= _FINE_DIFF_LINES:
         rows = difflib.unified_diff(before, after, n=0, lineterm="")
@@ -274,7 +274,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
-    # only an edit of a longest line can lower the maximum and requires a scan of the whole text
+    # the maximum can fall only if a longest line was edited: scan the whole text only then
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -284,7 +284,7 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Yield the start and end of whole lines that spans touch, and the spans inside.
+    """Yield regions of whole lines that the spans touch: start, end, and the spans inside.
 
     Adjacent lines form one region. A region ends after a newline or at the end of the text, so
     that the heights of regions add up.
@@ -316,13 +316,13 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
     Args:
         first: Number of the first line in the old text, from 0.
-        now: Its number in the new text, shifted by earlier edits.
+        now: Number of the same line in the new text, which earlier hunks may have shifted.
         before: Old lines.
         after: New lines.
     """
     most = min(len(before), len(after))
-    # The empty string after a final newline is the start of the next line, not a line: a common
-    # prefix that included it would report an insertion one line too late.
+    # The empty string after a final newline is no line, but the start of the next one: a common
+    # prefix that included this string would report an insertion one line too late.
     below = before[-1] == after[-1] == ""
     head = 0
     while head < most - below and before[head] == after[head]:
@@ -339,16 +339,16 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Format a 1-based line range as `diff -u` does: an empty one has the line before it."""
+    """Format a 1-based line range as `diff -u` does: an empty range names the line before it."""
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """Return the source, with a delimiter at the end of the page if it overflows.
+    """Return the text of a document; if it overflows, a delimiter shows where the page ends.
 
-    The delimiter precedes the first source line that does not fit completely.
+    The delimiter precedes the first source line that does not fit on the page completely.
     """
     if document.lines <= page_lines:
         return document.text.removesuffix("\n")

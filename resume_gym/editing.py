@@ -1,9 +1,8 @@
 """Editing episodes as a pure state machine, without Gymnasium, I/O or a judge.
 
-`EditSession` holds what all editing domains share: the turn budget, the page, rewards of tool
-calls, grading, forks and records. A domain adds its task, its tools and the weights of its
-judge's verdicts: `session.Session` edits resumes, and docs/domains.md explains how to add
-another domain.
+`EditSession` implements what all editing domains share: the turn budget, the page, rewards of tool
+calls, grading, forks and records. A subclass adds the task, the tools and the weights of the
+verdicts: `session.Session` does so for resumes. docs/domains.md explains how to add a domain.
 """
 
 import json
@@ -24,7 +23,7 @@ Ledger = Mapping[str, float]
 
 
 class EditTask(Protocol):
-    """The part of a task that every domain needs.
+    """The fields that tasks of every domain have.
 
     Attributes:
         task_id: Identifier, unique in its source.
@@ -51,8 +50,8 @@ class Rules:
         page_width: Page width in characters.
         match: Search mode for the text to replace; see `document.find`.
         max_chars: Maximum length of an action and of the document in characters.
-        layout_reward: "binary" gives +1 or -1 at the end; "continuous" rewards each edit for the
-            excess lines that it removes, so that the sum depends only on the first and last text.
+        layout_reward: "binary" gives +1 or -1 at the end. "continuous" rewards an edit for each
+            line over the page that the edit removes; the sum depends on first and last text only.
         layout_amplitude: Reward per line, if continuous; a multiple of 1/64, so sums are exact.
         feedback_every: Interval in edits at which replies include feedback; 0 for no feedback.
 
@@ -87,7 +86,7 @@ class Rules:
             raise ValueError(f"layout_amplitude: {told}")
 
     def layout_potential(self, doc: Document) -> float:
-        """Return the negative cost of the lines over the page."""
+        """Return minus `layout_amplitude` for each line over the page."""
         return -self.layout_amplitude * max(0, doc.lines - self.page_lines)
 
 
@@ -124,7 +123,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The result of a tool that shows text; the first with `paid` earns the review reward."""
+    """The result of a tool that shows text; only the first with `paid` earns the review reward."""
 
     text: str
     paid: bool = True
@@ -147,8 +146,8 @@ _COUNTS: dict[str, Any] = {
 class EditSession(ABC, Generic[TaskT, VerdictT]):
     """One episode on one task of a domain.
 
-    A subclass sets the class attributes below except `terms`, and defines `original`, `brief`,
-    `act` and `unchanged`.
+    A subclass sets the class attributes below except `terms` (`verdict_limit` and `tool_rewards`
+    have defaults), and defines `original`, `brief`, `act` and `unchanged`.
 
     Attributes:
         noun: Name of the edited document; its key in `info`.
@@ -201,7 +200,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
         for name, weight in cls.verdict_weights.items():
-            # multiples of 0.25 sum exactly, and a zero weight would hide the field in ledgers
+            # multiples of 0.25 sum exactly; `info` divides terms by their weights
             if weight <= 0 or weight % 0.25:
                 told = f"expected a positive multiple of 0.25, got {weight}"
                 raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
@@ -238,17 +237,17 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Return the content terms of an episode that changed nothing; no judge is called."""
 
     def feedback(self, text: str) -> str:
-        """Return remarks on a draft in one line, which reveal nothing of its grading."""
+        """Return remarks on a draft in one line; they must not reveal how it would be graded."""
         return "none"
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The maximum absolute value of each content term, including the task's own terms."""
+        """The weight of each content term, including terms that only this task has."""
         return self.verdict_weights
 
     @classmethod
     def terms_of(cls, tasks: Sequence[TaskT]) -> tuple[str, ...]:
-        """Return the names of all ledger terms of episodes on these tasks."""
+        """Return the names of all ledger terms that episodes on these tasks can have."""
         return cls.terms
 
     @property
@@ -258,7 +257,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def prompt(self) -> str:
-        """The first observation: brief, layout and turn budget."""
+        """The first observation: brief, layout and turns left."""
         rules = self.rules
         first = layout(measure(self.original, rules.page_width), rules)
         return f"{self.brief}\n\n{first}\n{meta_line(rules.max_turns, rules.max_turns, 0)}"
@@ -297,7 +296,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """The reward terms of each turn; the last turn includes the verdict's."""
+        """The reward terms of each turn; the last turn includes those of the verdict."""
         turns = [dict(step.ledger) for _, step in self.state.transcript]
         if self.state.verdict:
             turns[-1].update(self._content(self.state.verdict))
@@ -305,7 +304,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def ledger(self) -> dict[str, float]:
-        """The totals of all reward terms, including the verdict's; they sum to `reward`."""
+        """The total of each reward term, verdict included; these totals sum to `reward`."""
         total = dict.fromkeys((*self.terms, *self.weights), 0.0)
         for turn in self.ledgers:
             for name, value in turn.items():
@@ -331,8 +330,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
-        `reward_*` are the terms of the last step as floats, including the verdict's once there is
-        one; they sum to the step's reward. `verdict_*` are the verdict's fields, or 0 without one.
+        `reward_*` are the terms of the last step, including those of the verdict. `verdict_*` are
+        the content terms divided by their weights. Content terms are 0 before the grading.
         """
         state = self.state
         info = dict(self._empty_info)
@@ -355,7 +354,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return info
 
     def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
-        # an unedited episode has no verdict: its last step already has the content terms
+        # an unedited episode has no verdict; the ledger of its last step has the content terms
         content = self._content(verdict) if verdict else ledger
         if self.weights.keys() <= content.keys():
             info["graded"] = True
@@ -365,7 +364,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
                 info[f"verdict_{name}"] = content[name] / weight
 
     def step(self, text: str) -> Step:
-        """Apply one action. Invalid syntax costs a turn but never raises.
+        """Apply one action. An action with invalid syntax costs a turn and raises no error.
 
         Raises:
             RuntimeError: The episode is over.
@@ -373,7 +372,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         state, rules = self.state, self.rules
         if state.done:
             raise RuntimeError("the episode is over: start a new session")
-        text = paired(text)  # as JSON does: the replay of a record would differ otherwise
+        text = paired(text)  # as a JSON record does, whose replay must see the same text
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
@@ -456,7 +455,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             raise ValueError(f"verdict: expected a {wanted}, got {verdict!r}")
         for name in self.verdict_weights:
             value, most = getattr(verdict, name), self.verdict_limit
-            if not -most <= value <= most:  # nan is not, either
+            if not -most <= value <= most:  # also true for nan
                 raise ValueError(f"verdict: {name}: expected -{most} to {most}, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 
@@ -484,7 +483,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
         Raises:
             RuntimeError: The episode is still running, or changed nothing and needs no verdict.
-            ValueError: The verdict has another type, or a value that a record cannot hold.
+            ValueError: The verdict is no `verdict_type`, or has a value that JSON cannot hold.
         """
         state = self.state
         if not state.done:
@@ -538,7 +537,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Repeat the actions of a record in a new session.
 
         Raises:
-            ValueError: The record belongs to another task, or the replay ends in another state.
+            ValueError: The record is of another task, or the replay has another text or reward.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
@@ -555,7 +554,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
 @lru_cache(maxsize=4096)
 def measure(text: str, width: int) -> Document:
-    """Measure a text; cached, since many episodes start from the same document."""
+    """Measure a text. The cache saves time, since many episodes start from the same document."""
     return document.make_document(text, width)
 
 

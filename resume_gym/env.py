@@ -25,8 +25,8 @@ _FAR_TOO_LONG = 1.5  # warn if the shortest document has at least this many page
 class EditEnv(gym.Env[str, str]):
     """Base class of Gymnasium environments for editing, such as `ResumeEditEnv`.
 
-    A subclass sets `session_type`, defines `load_tasks`, and has an `__init__` whose arguments
-    have defaults and are JSON values; `tasks`, `split` and `judge` are among them.
+    A subclass sets `session_type` and defines `load_tasks`. Its `__init__` takes `tasks`, `split`,
+    `judge` and other arguments, all of them JSON values with defaults.
 
     Args:
         rules: Limits of an episode.
@@ -62,7 +62,7 @@ class EditEnv(gym.Env[str, str]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
         if not isinstance(judge, str | Mapping | None):
-            # a judge object in the spec would break pickling and vector environments
+            # an argument that is a judge object would break pickling and vector environments
             raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
         self.rules = rules
         self.observation_space = UnicodeText(MAX_OBSERVATION)
@@ -164,14 +164,14 @@ class EditEnv(gym.Env[str, str]):
         """Make the judge of a specification; a subclass may adapt it to its verdict type.
 
         Raises:
-            ValueError: The judge does not exist, or does not give this type of verdict.
+            ValueError: The judge does not exist, or its verdicts have another type.
         """
         return make_judge(spec)
 
     def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
-        """Create a session with this environment's rules that `reset` and `step` do not track.
+        """Create a session under this environment's rules; `reset` and `step` do not touch it.
 
-        Use it to play many episodes concurrently: sessions are light and can be graded later.
+        Use sessions to play many episodes concurrently; `agrade` grades them later.
 
         Args:
             task_id: Task of the episode; None draws a random one.
@@ -213,7 +213,7 @@ class EditEnv(gym.Env[str, str]):
         return observation, reward, done, False, session.info()
 
     def grade(self) -> Ledger:
-        """Grade the finished episode if it needs a verdict; return the verdict's terms."""
+        """Grade the finished episode if it needs a verdict; return the verdict's terms, if any."""
         assert self.session is not None
         judge = self.judge
         if judge is None or not self.session.needs_verdict:
@@ -256,9 +256,9 @@ class ResumeEditEnv(EditEnv):
 
     ## Description
     The agent reads a job description and a resume in Markdown with one planted weakness, which is
-    not disclosed. It has `max_turns` turns, with one tool call each, to improve the resume for the
-    job without inventing facts, to fit it on a page of `page_lines` lines, and to submit it. A
-    judge then compares the final document with the original.
+    not disclosed. The agent has `max_turns` turns, each with one tool call, to improve the resume
+    for the job without inventing facts, to fit the resume on a page of `page_lines` lines, and to
+    submit it. A judge then compares the final document with the original.
 
     ## Action Space
     `UnicodeText`: the assistant's text, with an optional `<think>` block, free text, and one call
@@ -298,13 +298,13 @@ class ResumeEditEnv(EditEnv):
     | clarity, quantification, jd_alignment, action_verbs, each | -0.25 | 0 | +0.25 |
     | overall preference | -1.0 | 0 | +1.0 |
 
-    An unchanged resume is not judged: it gets -1 for hallucination and -0.25 for the metric of
-    its planted weakness. The reward of an episode of ten turns lies in [-7, +8].
+    No judge grades an unchanged resume: the episode gets -1 for hallucination and -0.25 for the
+    field of the planted weakness. The reward of an episode of ten turns lies in [-7, +8].
 
     ## Episode End
     `submit` and running out of turns both terminate the episode, since the turn budget is part of
     the state. The environment never truncates. A `TimeLimit` below `max_turns` would drop the
-    terminal rewards, so the first reset warns of it.
+    terminal rewards, so the first reset warns of such a wrapper.
 
     ## Information
     The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,
@@ -369,8 +369,8 @@ class ResumeEditEnv(EditEnv):
 class ResumeEditNetEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with rewards per line.
 
-    The rewards of `ResumeEdit-v0` hardly grow with the number of improvements. Here each line of
-    the final document that differs from the original is rewarded by the judge's verdict on it:
+    The rewards of `ResumeEdit-v0` hardly grow with the number of improvements. Here the judge
+    grades each line of the final document that differs from the original:
 
     | line | reward |
     |---|---|
@@ -379,14 +379,14 @@ class ResumeEditNetEnv(ResumeEditEnv):
     | worse, or with an unsupported claim | -1 |
     | any, in a text that the judge rejects as a whole | -2 for the text, nothing for its lines |
 
-    Deleted and added lines are judged by what they say; moved lines do not count. Each line over
-    the page costs 0.25, from the edit that adds it to the edit that removes it. `submit` earns
-    0.25. A failed call costs 0.25, a missing submit 0.5. Edits and reviews earn nothing. Submitting
-    the unchanged page earns 0.25, also after edits that were undone.
+    Deleted and added lines are judged by their content; moved lines do not count. An edit loses
+    0.25 for each line that it adds over the page, and gains 0.25 for each that it removes. `submit`
+    earns 0.25. A failed call costs 0.25, a missing submit 0.5. Edits and reviews earn nothing else.
+    An unchanged page that is submitted earns 0.25, even if the agent made edits and reverted them.
 
     The judge must give verdicts by line, as the rubric judge does. The other arguments are those of
-    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged page, about
-    100 if all planted faults are repaired. `ResumeEditNetMini-v0` has the short documents.
+    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged page, and
+    about 100 for a full repair. `ResumeEditNetMini-v0` is the variant with short documents.
     """
 
     session_type = NetSession
@@ -405,8 +405,8 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
     Args:
         env: Id of an editing environment, or module:id.
-        options: Arguments of the environment; None selects its default, except that a `split`
-            of None selects both splits.
+        options: Arguments of the environment; None means the default of the argument, but both
+            splits for `split`.
 
     Raises:
         TaskError: The environment or the judge does not exist, an argument is invalid, or the
@@ -417,7 +417,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
     try:
         made = gym.make(env, **given).unwrapped
         assert isinstance(made, EditEnv)
-        _ = made.tasks  # load them now, to report an invalid source
+        _ = made.tasks  # loads the tasks now, to report an invalid source
     except TaskError:
         raise
     except (ValueError, TypeError, ImportError, gym.error.Error) as problem:
@@ -430,7 +430,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 
 def find_edit_env(name: str) -> type[EditEnv] | None:
-    """Return the class of an environment, given as ID or module:ID; None if it is no `EditEnv`.
+    """Return the class of an environment, given as ID or module:ID; None if not an `EditEnv`.
 
     Raises:
         gymnasium.error.Error, ImportError, AttributeError: The environment does not exist.
@@ -444,7 +444,7 @@ def find_edit_env(name: str) -> type[EditEnv] | None:
 
 
 def _check_env(name: str) -> None:
-    """Raise TaskError unless a name is an editing environment; do not create it."""
+    """Raise TaskError unless a name is that of an editing environment, without creating one."""
     own = "resume_gym."
     ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
     expected = f"--env: expected one of {', '.join(ours)}, or module:ID"

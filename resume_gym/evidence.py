@@ -2,7 +2,7 @@
 
 The documents restate the resume in other words and with the true figures. They also contain lines
 about other people's work, and figures that a later line corrects. The judge knows the documents in
-every environment; here the agent can search them, at the cost of a turn.
+every environment; in this one, the agent can search them, too. A search costs a turn.
 """
 
 import re
@@ -64,8 +64,8 @@ def passages(documents: Sequence[Evidence]) -> list[Passage]:
 
 @lru_cache(maxsize=256)
 def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
-    """Return the passages of documents and their BM25 index, or None if they have no words."""
-    import bm25s  # rarely needed
+    """Return the passages of documents and their BM25 index; without words, the index is None."""
+    import bm25s  # imported here, since only searches need it
 
     found = passages(documents)
     words = [_words(f"{one.heading} {one.text}") for one in found]
@@ -125,7 +125,7 @@ class ResumeEditEvidenceEnv(ResumeEditEnv):
 
     A search shows at most three passages of the candidate's documents, with the names of their
     documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: a figure that a document
-    states for the same work improves `quantification`; any other is an unsupported claim.
+    states for the same work improves `quantification`; any other figure is an unsupported claim.
     """
 
     session_type = EvidenceSession

@@ -25,17 +25,17 @@ class FeedbackSession(Session):
         return super().act(call)
 
     def feedback(self, text: str) -> str:
-        """Return at most three remarks of the judge `critique` on a draft, made by rules."""
+        """Return at most three remarks on a draft, made by the rules of the judge `critique`."""
         return feedback(self.task, text)
 
 
 class ResumeEditFeedbackEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with the tool `feedback()`.
 
-    The tool shows at most three remarks on the draft, each on a quoted line. It costs a turn and
-    earns nothing. With `feedback_every=k`, the reply to every k-th edit includes remarks, too. They
-    name neither the judge's fields nor the planted weakness. Other arguments and the rewards are
-    those of `ResumeEdit-v0`.
+    The tool shows at most three remarks on the draft, each on a quoted line. A call costs a turn
+    and earns no reward. With `feedback_every=k`, the reply to every k-th edit includes remarks,
+    too. Remarks name neither the fields of the verdict nor the planted weakness. Other arguments
+    and the rewards are those of `ResumeEdit-v0`.
     """
 
     session_type = FeedbackSession

@@ -1,7 +1,7 @@
 """The import path of `python -m`.
 
-This module imports only what the interpreter has already imported: a file in the current folder
-could shadow any other module.
+This module imports only modules that the interpreter has already loaded: a file in the current
+folder could shadow any other module.
 """
 
 import os

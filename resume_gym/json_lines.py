@@ -53,7 +53,7 @@ def unseal(
 
     Args:
         line: The line.
-        required: Whether the line must have a checksum; earlier versions wrote none.
+        required: Whether the line must have a checksum; earlier versions wrote no checksums.
         loads: JSON parser.
 
     Raises:
@@ -83,7 +83,7 @@ def check_figures(figures: Any, name: str) -> None:
     """Check that a value is a finite number, or a nested list or mapping of finite numbers.
 
     Raises:
-        ValueError: It is something else; the message names the place.
+        ValueError: The value is something else; the message names its place.
     """
     if isinstance(figures, Mapping | list):
         pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
@@ -94,10 +94,10 @@ def check_figures(figures: Any, name: str) -> None:
 
 
 def check_step(step: Any, earlier: Container[int]) -> int:
-    """Return the step of a row.
+    """Return the step of a row as an integer.
 
     Raises:
-        ValueError: The step is not an integer of at least 0, or an earlier row has it.
+        ValueError: The step is no whole number of at least 0, or an earlier row has the same step.
     """
     if not (is_finite(step) and step >= 0 and step == int(step)):
         raise ValueError(f"step: expected a whole number from 0, got {step!r:.40}")
@@ -107,7 +107,7 @@ def check_step(step: Any, earlier: Container[int]) -> int:
 
 
 def check_regular(file: Path) -> None:
-    """Check that a file, if it exists, is regular: a pipe could block, a device never end.
+    """Check that a file, if it exists, is regular: reading a pipe or a device might never end.
 
     Raises:
         TaskError: The file is not regular.
@@ -117,7 +117,7 @@ def check_regular(file: Path) -> None:
 
 
 def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[bytes]:
-    r"""Yield the lines of a file from a byte offset, each with "\n".
+    r"""Yield the lines of a file from a byte offset, with "\n" except for an incomplete last line.
 
     Args:
         file: The file.

@@ -26,10 +26,10 @@ _DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
 _RED, _GREEN = (185, 45, 40), (25, 120, 60)
 # Pillow's built-in font has few glyphs beyond ASCII
 _PLAIN = str.maketrans("–—−•→", "---·>")
-# Agents may write control characters, which a terminal would obey: show symbols instead.
+# Agents may write control characters, which a terminal would execute: show symbols instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# also tabs, marks that change the direction of the text after them, and lone surrogates
+# also tabs, Unicode marks that change the direction of text, and lone surrogates
 _OTHERS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000))
 _SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 
@@ -40,7 +40,7 @@ def visible(text: str) -> str:
 
 
 def say(text: object, error: bool = False) -> None:
-    """Print a text through `visible`, to stderr if it is an error or a hint."""
+    """Print a text through `visible`, to stdout, or to stderr if `error` is true."""
     print(visible(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
@@ -62,7 +62,7 @@ def _status(session: EditSession[Any, Any]) -> str:
 
 
 def last_reply(session: EditSession[Any, Any]) -> list[str]:
-    """Return the last reply's lines; only the layout of a review, since the page is shown too."""
+    """Return the lines of the last reply; after a tool that shows text, only the last two lines."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
@@ -118,8 +118,8 @@ def _drawable(text: str) -> str:
 def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
-    Below the page, there is room for an overflow of a quarter page (at least two lines) and for
-    the last reply. Further lines are counted, not drawn.
+    Below the page, there is room for a quarter page of overflow (at least two lines) and for the
+    last reply. The image states how many further lines overflow.
     """
     from PIL import Image, ImageDraw
 

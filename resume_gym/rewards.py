@@ -1,6 +1,6 @@
 """Reward tables as data, and pure functions over them.
 
-Every reward is a multiple of 0.25, so that sums of ledger terms are exact in floating point.
+Every reward here is a multiple of 0.25, so that sums of ledger terms are exact in floating point.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TOOL_REWARDS: Mapping[str, float] = {
     "submit": 1.0,
     "no_submit": -1.0,
 }
-"""Rewards of tool calls; only the first `review` earns one."""
+"""Rewards of tool calls; only the first `review` of an episode is rewarded."""
 TOOL_TERMS = tuple(TOOL_REWARDS)
 TERMS = (*TOOL_TERMS, "layout", *VERDICT_FIELDS)
 LAYOUT = 1.0
@@ -44,7 +44,7 @@ LINE_TOOL_REWARDS: Mapping[str, float] = {
     "submit": 0.25,
     "no_submit": -0.5,
 }
-"""Rewards of tool calls with rewards per line: an edit itself earns nothing."""
+"""Rewards of tool calls in environments that reward lines, where an edit itself earns nothing."""
 WEAKNESS_METRIC: Mapping[str, str] = {
     "vague_bullets": "clarity",
     "too_long": "clarity",
@@ -59,7 +59,7 @@ WEAKNESS_METRIC: Mapping[str, str] = {
 class Verdict:
     """A judge's comparison of a revised resume with the original.
 
-    Numbers of other types, such as NumPy's, are converted, so that a verdict is JSON.
+    Numbers of other types, such as NumPy's, are converted, so that JSON can hold a verdict.
 
     Attributes:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
@@ -71,11 +71,11 @@ class Verdict:
         preference: Preference of a recruiter between the two resumes.
         reasons: One sentence for each field.
         confidence: Confidence in [0, 1] for each field.
-        items: Grades of the task's rubric items by text: the sign of the weight if the item holds
-            for the revision and not for the original, else 0.
+        items: Grades of the task's rubric items by text: the sign of the weight if the revision
+            adds the item (see `resume_gym.text.items`), else 0.
 
     Raises:
-        ValueError: A grade has another value.
+        ValueError: A grade has a value other than these.
     """
 
     hallucination: int
@@ -105,7 +105,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class LineVerdict:
-    """A judge's counts of changed lines of a revised resume, deleted and added ones included.
+    """A judge's counts of the changed lines of a resume, including deleted and added lines.
 
     Attributes:
         improved: Number of lines that are better.
@@ -130,7 +130,7 @@ def verdict_ledger(
 
 
 def unedited_ledger(weakness: str) -> dict[str, float]:
-    """Return the content terms of an episode that changed nothing, which is not judged."""
+    """Return the content terms of an episode that changed nothing; no judge grades it."""
     ledger = dict.fromkeys(VERDICT_FIELDS, 0.0)
     ledger["hallucination"] = -VERDICT_WEIGHTS["hallucination"]
     metric = WEAKNESS_METRIC[weakness]
@@ -144,7 +144,7 @@ def reward_bounds(
     """Return the minimum and maximum reward of a graded episode; (-7, +8) for ten turns.
 
     Minimum: one edit judged worse in every field, all other turns failed, no submit, overflow.
-    Maximum: one review, one submit, a successful edit in every other turn, all grades better.
+    Maximum: one review, one submit, successful edits in the remaining turns, all grades better.
     """
     tools, verdict = TOOL_REWARDS, sum(weights.values()) + LAYOUT
     least = (max_turns - 1) * tools["failed_edit"] + tools["edit"] + tools["no_submit"] - verdict

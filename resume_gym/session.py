@@ -1,4 +1,4 @@
-"""Editing sessions on a resume that is revised for a job.
+"""Sessions in which an agent revises a resume for a job.
 
 `EditSession` implements the state machine; this module adds prompt, tools and verdicts.
 """
@@ -111,22 +111,22 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; includes all rubric items of negative or positive weight."""
+        """See `EditSession.bounds`; rubric weights add to the minimum or maximum, by their sign."""
         least, greatest = super().bounds
         for item in self.task.rubric:
             least, greatest = least + min(0.0, item.weight), greatest + max(0.0, item.weight)
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; rules grade the rubric items that need no model."""
+        """See `EditSession.grade`; here rules grade the rubric items that need no model judge."""
         if self.task.rubric and isinstance(verdict, Verdict):
-            from resume_gym.text.items import grade_items  # importing resume_gym must stay quick
+            from resume_gym.text.items import grade_items  # would slow `import resume_gym`
 
             verdict = grade_items(self.task, self.resume, verdict)
         return super().grade(verdict)
 
     def record(self) -> dict[str, Any]:
-        """See `EditSession.record`."""
+        """See `EditSession.record`; a verdict has `items` only if the task has a rubric."""
         record = super().record()
         if record["verdict"] and not self.task.rubric:
             record["verdict"].pop("items", None)
@@ -157,7 +157,7 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return FailedCall("ambiguous", more, name)
-        # checked before the replacement, which could build a text of any size
+        # check first: the replacement could build a text of any size
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"
@@ -168,7 +168,7 @@ class Session(EditSession[Task, Verdict]):
 class NetSession(Session):
     """One episode on one resume, with rewards per line of the final document.
 
-    The return depends only on the final document, apart from failed calls and a missing submit.
+    Apart from failed calls and a missing submit, only the final document determines the return.
     """
 
     __slots__ = ()
@@ -184,7 +184,7 @@ class NetSession(Session):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; an unchanged page scores 50, a fully repaired one about 100."""
+        """See `EditSession.bounds`; an unchanged page scores 50, a full repair about 100."""
         alone = self.tool_rewards["submit"]
         repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
         gain = self.verdict_weights["improved"] * max(1, repairs)

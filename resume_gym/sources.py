@@ -17,8 +17,8 @@ class Loader(NamedTuple):
 
     Attributes:
         pattern: Regular expression that matches the whole source.
-        entry: MODULE:FUNCTION, imported at the first use. Called with source and split, it returns
-            the tasks of at least this split, in order.
+        entry: MODULE:FUNCTION, imported at the first use. The function takes source and split, and
+            returns tasks in order: those of the split, perhaps with those of the other split.
     """
 
     pattern: str
@@ -36,7 +36,7 @@ LOADERS: Mapping[str, Loader] = {
     ),
     "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
 }
-"""Loaders of sources other than files, by the form shown to users."""
+"""Loaders of sources other than bundled tasks and files, by the form shown to users."""
 _FOLDER = LOADERS["hf://OWNER/NAME"]
 _DATA = Path(__file__).parent / "data"
 
@@ -46,10 +46,10 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
 
     Args:
         source: A bundled name ("default", "mini"), the path of a JSONL file or of a folder in the
-            format of Hugging Face's `datasets`, "hf://OWNER/NAME" for a dataset on the Hub, or
-            "procedural:SEED:COUNT" / "procedural-mini:SEED:COUNT" for COUNT generated tasks per
-            split; or "ladder:SEED" for tasks of rising difficulty, or "omission:SEED:COUNT" for
-            tasks whose resume lacks a figure, both also with "-mini".
+            format of Hugging Face's `datasets`, "hf://OWNER/NAME" for a dataset on the Hub, or a
+            generator: "procedural:SEED:COUNT" for COUNT tasks per split, "ladder:SEED" for tasks
+            of rising difficulty, or "omission:SEED:COUNT" for resumes that lack a figure. A
+            generator with "-mini", such as "procedural-mini:0:8", makes short documents.
         split: "train" or "eval"; None for both.
 
     Raises:
@@ -67,7 +67,7 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
 
 
 def check_source(source: str | Path, split: str | None = None) -> None:
-    """Check the form of a source, and that a file exists, without loading tasks.
+    """Check the form of a source, and that its file exists, without loading tasks.
 
     Raises:
         TaskError: The source or the split does not exist.

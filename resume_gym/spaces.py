@@ -1,9 +1,9 @@
 """A Gymnasium space of Unicode texts for vector environments.
 
-`gymnasium.spaces.Text` requires a list of its characters; with all of Unicode it takes seconds
-to build and a minute to batch. `UnicodeText` contains any text up to a length. This module
-registers the functions that pass its texts through the shared memory of vector environments, and
-the empty text that wrappers pad with.
+`gymnasium.spaces.Text` requires a list of the allowed characters; a `Text` of all of Unicode takes
+seconds to build and a minute to batch. `UnicodeText` contains any text up to a length. This module
+registers functions that pass such texts through the shared memory of vector environments, and the
+empty text with which wrappers pad.
 """
 
 import multiprocessing
@@ -72,7 +72,7 @@ def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
 class _SharedTexts(Sequence[str]):
     """Live view of the texts in shared memory; a deep copy is a tuple of strings.
 
-    `AsyncVectorEnv` reads the memory once, at construction, and copies that object after each step.
+    `AsyncVectorEnv` creates this view once, at construction, and copies it deeply at each step.
     """
 
     def __init__(self, memory: Any, n: int) -> None:

@@ -18,13 +18,11 @@ ITEM_KINDS = ("figure", "skill", "section", "judged")
 _ITEMS, _ITEM_CHARS, _ITEM_WEIGHT = 20, 500, 8
 
 EDITION = 2
-"""Edition of the bundled tasks and of the rubric judge's verdicts; rewards of two editions are not
-comparable.
-"""
+"""Edition of the bundled tasks and the rubric judge; rewards of two editions are not comparable."""
 
 
 class TaskError(ValueError):
-    """A task or a task source is invalid."""
+    """Raised for an invalid task or task source, and for other errors of users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,7 @@ class Fix:
         old: Weak text; occurs once in the resume after the preceding fixes.
         new: Improved text; empty to delete `old`.
         facts: Sentences that support what `new` claims beyond `old`.
-        needs_evidence: Whether `new` states something that the resume does not, so that the edit
-            requires knowledge of the evidence.
+        needs_evidence: Whether `new` states something that only the evidence supports.
     """
 
     old: str
@@ -67,9 +64,9 @@ class Item:
     Attributes:
         text: A figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
             statement about the revised resume; one line of at most 500 characters.
-        weight: Reward if it holds for the revision and not for the original: a nonzero multiple of
-            0.25 from -8 to 8; negative for an undesired property.
-        kind: One of `ITEM_KINDS`; "judged" needs a model judge, rules grade the others.
+        weight: Reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
+            negative for an undesired property.
+        kind: One of `ITEM_KINDS`; "judged" needs a model judge, rules grade the other kinds.
 
     Raises:
         TaskError: An attribute has a wrong type or value.
@@ -103,7 +100,8 @@ class Item:
 class Task:
     """A resume to revise for a job.
 
-    The agent sees `job` and `resume`. The other fields are for the judge and the oracle.
+    The agent sees `job` and `resume`; in `ResumeEditEvidence-v0`, it can search `evidence`. The
+    other fields are for the judge and the oracle agent.
 
     Attributes:
         task_id: Identifier, unique in its source.
@@ -149,7 +147,7 @@ class Task:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The facts of all fixes: true statements beyond the resume."""
+        """The facts of all fixes: true statements that the resume lacks."""
         return tuple(fact for fix in self.fixes for fact in fix.facts)
 
     @property
@@ -158,7 +156,7 @@ class Task:
         return tuple(item for item in self.rubric if item.kind == "judged")
 
     def to_row(self) -> dict[str, Any]:
-        """Return the task as a JSON object of a JSONL file, without an empty rubric."""
+        """Return the task as a JSON object of a JSONL file; an empty rubric is left out."""
         row = asdict(self)
         if not self.rubric:
             del row["rubric"]
@@ -169,7 +167,7 @@ class Task:
         """Create a task from a JSON object.
 
         Raises:
-            TaskError: A field is missing, unknown or invalid; the message names it.
+            TaskError: A field is missing, unknown or invalid; the message names the field.
         """
         if not isinstance(row, dict):
             raise TaskError(f"expected a JSON object, got {type(row).__name__}")
@@ -196,7 +194,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 def _objects(
     name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a list, each with its place; raise TaskError if their keys differ."""
+    """Yield each object of a list with its place, "NAME[0]"; raise TaskError for other keys."""
     if not isinstance(rows, list):
         raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):
@@ -275,5 +273,5 @@ def read_jsonl(path: Path) -> list[Task]:
 def write_jsonl(path: Path, tasks: list[Task]) -> None:
     """Write tasks in the format that `read_jsonl` reads."""
     rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
-    text = "".join(row + "\n" for row in rows).encode()  # an error leaves the file as it is
+    text = "".join(row + "\n" for row in rows).encode()  # first: an error changes no file
     path.write_bytes(text)

@@ -72,7 +72,7 @@ class Toolbox:
 
     def __init__(self, *schemas: Mapping[str, Any]) -> None:
         self.schemas: tuple[Mapping[str, Any], ...] = schemas
-        # by tool: the kind of each argument, and the required ones
+        # by tool: the kind of each argument, and the names of the required arguments
         self._arguments: dict[str, tuple[dict[str, str], set[str]]] = {}
         for tool in schemas:
             name, parameters = tool["function"]["name"], tool["function"]["parameters"]
@@ -148,7 +148,7 @@ _TAG = re.compile(rf"{_OPEN}\s*|</think>")
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a text after its thought, whose opening tag may be in the prompt.
+    """Split a text after its thought; the opening tag may be missing, if the prompt has it.
 
     A `</think>` inside a string of a call does not end the thought.
 
@@ -177,7 +177,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
-"""Decode the JSON value at an offset; return it and its end offset. Keys must be unique."""
+"""Decode the JSON value at an offset; return the value and its end. Keys must be unique."""
 _decode_any = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -236,7 +236,7 @@ def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
     texts = [content] if content else []
     for name, arguments in calls:
         call = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
-        call = call.replace("</think>", r"<\/think>")  # equivalent JSON that ends no thought
+        call = call.replace("</think>", r"<\/think>")  # equivalent JSON without the tag
         texts.append(f"{_OPEN}\n{call}\n{_CLOSE}")
     return "\n".join(texts)
 
@@ -262,7 +262,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value, for messages on values too deep or long to print."""
+    """Return the JSON type of a value, for messages, since values may be too long to print."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")
 

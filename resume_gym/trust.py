@@ -1,8 +1,8 @@
 """Trust in modules that users and files name: `--env module:ID`, a judge "module:name".
 
-Code of a module that the command line names is trusted. A file, such as the configuration of a run,
-may come from a stranger: a module that only a file names is imported only with `FLAG`, or if the
-run was started on this machine. Such runs are remembered outside their folders.
+A module that the command line names is trusted. A file, such as the configuration of a run, may
+come from a stranger: a module that only a file names is imported only with `FLAG`, or if the run
+was started on this machine. That start is recorded outside the folder of the run.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ _KEYS = ("env", "tasks", "judge")
 def import_named(module: str) -> ModuleType:
     """Import a trusted module, which may be in the current folder.
 
-    The folder is on the import path only for this import: otherwise a file there would be imported
-    instead of an optional package that is not installed.
+    The current folder is on the import path only for this import: otherwise later imports of an
+    optional package that is not installed would import a file of that name there.
     """
     if {"", os.getcwd()} & set(sys.path):
         return import_module(module)
@@ -45,22 +45,22 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a URL is local; False in doubt, as libraries differ on unusual addresses."""
+    """Return whether a URL is local; False for unusual forms, which libraries read differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 
 def refusal(file: Path, does: str, name: str) -> str:
-    """Return the error for an untrusted file that names a module; `does` is its predicate."""
+    """Return the error for an untrusted file; `does` is a predicate such as "names a server"."""
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
-    Call it only for a folder that had no settings before: others may be a stranger's.
+    Call it only for a folder that had no settings before: existing ones may be a stranger's.
     """
     file = folder / STARTED
-    with suppress(OSError):  # without the mark, the owner needs the flag, too
+    with suppress(OSError):  # if the mark cannot be written, the user needs the flag
         file.unlink(missing_ok=True)  # it could be a link
         file.write_text(secrets.token_hex() + "\n", encoding="utf-8")
         mark = _mark(folder, settings)
@@ -75,7 +75,7 @@ def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
-    # the key includes a random id and the settings: another run at this path may be a stranger's
+    # the key has a random id and the settings: a later run at this path may be a stranger's
     identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
     key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

@@ -17,7 +17,7 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
     """Return the error for a package that is not installed.
 
     Args:
-        needs: Action that requires it, with its verb: "drawing needs".
+        needs: Start of the message: the action that needs the package, as in "drawing needs".
         package: Name of the missing package.
         extra: Extra of resume-gym that installs it.
     """
@@ -28,12 +28,12 @@ def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
     """Return the error for packages of an extra that are not installed; None if all are.
 
     Args:
-        needs: Action that requires them, with its verb: "training needs".
+        needs: Start of the message: the action that needs the packages, as in "training needs".
         extra: Extra of resume-gym whose packages are named like their modules, except for hyphens.
     """
     try:
         required = requires("resume-gym") or []
-    except PackageNotFoundError:  # run from a checkout: the import says what is missing
+    except PackageNotFoundError:  # a bare checkout has no metadata: leave the error to the import
         return None
     extras = (one for one in required if one.endswith(f'extra == "{extra}"'))
     names = [re.split(r"[^\w-]", one, maxsplit=1)[0] for one in extras]

@@ -134,7 +134,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
     Args:
         words: command-line arguments. If they begin with a command, only its module is imported,
-            since imports dominate the run time of short commands; else all are, as for help.
+            since imports dominate the run time of short commands. For help, all modules are.
     """
     parser = Parser(
         "resume-gym",

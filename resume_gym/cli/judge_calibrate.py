@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check_least(least: float, report: Agreement) -> None:
-    """Raise JudgeError unless enough labels are met; a missing verdict meets none."""
+    """Raise JudgeError if the verdicts match less than the share `least` of the labels."""
     if report.stored:
         # stored answers date from --freeze, so they cannot show a drift
         answers = f"{report.judge} repeated {report.stored} stored answers"

@@ -120,7 +120,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
             task_id = record["task_id"]
             session = tasks.session_type.replay(tasks.by_id[task_id], record)
             if record["graded"]:
-                Episode.of(session)  # raises if it is not
+                Episode.of(session)  # raises if the session is not graded
                 rollout = int(record.get("rollout", counts[agent, task_id]))
                 if rollout not in range(2**31):  # far above any evaluation
                     raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
@@ -133,7 +133,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
 
 
 def _other_edition(stored: Stored) -> str:
-    """Return a note if the episodes have another edition; else an empty string."""
+    """Return a note if the episodes have another edition than this version; else ""."""
     if stored.edition == EDITION:
         return ""
     return (
@@ -203,7 +203,7 @@ def _grade(
 
 
 def _moves(stored: Entry, again: Entry) -> list[dict[str, Any]]:
-    """Return the differences of each episode that moved, as JSON values; the largest first."""
+    """Return the episodes with changed verdicts, as JSON values; largest change of reward first."""
     rows = []
     for key, new in again.episodes.items():
         old = stored.episodes[key]

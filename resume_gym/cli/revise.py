@@ -248,7 +248,7 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
 
 
 def _taken(session: Session, judge: Judge) -> tuple[str, str]:
-    """Ask which changes to take; return the resume with these, and their number as text."""
+    """Ask which changes to take; return the resume with these changes, and their number as text."""
     revision = Revision(session, session.text, judge.name)
     if not revision.changed:
         return session.text, ""

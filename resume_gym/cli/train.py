@@ -26,8 +26,8 @@ def add_command(commands: Commands) -> None:
         failed="training failed; most runs resume with the same command",
         flagged="a budget is used up",
     )
-    # With a prefix that no argument has, argparse recognizes no option, not even --help: all
-    # arguments are left to the training job.
+    # With an option prefix that no argument has, argparse recognizes no option, not even --help,
+    # and leaves all arguments to the training job.
     command.prefix_chars = "\0"
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="--config NAME, --dry-run, --steps N, ..."

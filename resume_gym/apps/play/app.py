@@ -19,11 +19,11 @@ from resume_gym.render import REPLY_STYLES, last_reply, visible
 
 
 class _GameScreen(Screen[None]):
-    """Screen with the tab order page, form, read-only panes."""
+    """Screen whose Tab key visits the page, then the form, then the read-only panes."""
 
     @property
     def focus_chain(self) -> list[Widget]:
-        """Widgets in the order of Tab."""
+        """Widgets in the order in which Tab visits them."""
         return sorted(super().focus_chain, key=lambda widget: widget.id in ("given", "turn"))
 
 
@@ -78,7 +78,7 @@ class PlayApp(App[str]):
         self.query_one(Page).focus()
 
     def _show_meters(self) -> None:
-        """Show turns, lines, edits and reward in one row, and the task if it fits."""
+        """Show turns, lines, edits, reward and task ID in one row, which may be cut."""
         session = self.episode.session
         state, rules = session.state, session.rules
         row = Text(no_wrap=True, overflow="ellipsis")
@@ -101,7 +101,7 @@ class PlayApp(App[str]):
             diff = step.observation if "edit" in step.ledger else ""
             for line in last_reply(session):
                 reply.append(f"{visible(line)}\n", REPLY_STYLES.get(line[:1], "dim"))
-            # the result screen shows the layout term, which the last turn adds
+            # leave the layout term of the last turn to the result screen
             terms = {name: value for name, value in step.ledger.items() if name != "layout"}
             rewards = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)
             reply.append(rewards, "bold")
@@ -114,7 +114,7 @@ class PlayApp(App[str]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action is available; Textual hides the keys of all others."""
+        """Return whether an action is available; Textual hides the keys of other actions."""
         # priority bindings of the app also fire under a modal screen
         modal = len(self.screen_stack) > 1
         if modal and action in ("call", "plain", "undo", "pane", "ending", "help"):
@@ -146,7 +146,7 @@ class PlayApp(App[str]):
             self._show()
 
     def action_pane(self) -> None:
-        """Switch between the page and the side on a narrow terminal."""
+        """Switch between the page and the other panes on a narrow terminal."""
         self.query_one("#panes").toggle_class("side")
 
     def action_help(self) -> None:
@@ -161,7 +161,7 @@ class PlayApp(App[str]):
         """Open the result screen; start a judge call if the verdict is missing."""
         session = self.episode.session
         ask = session.needs_verdict and self.episode.env.judge is not None
-        # no automatic retry: the result screen offers one
+        # a failed judge call is not retried here: the result screen offers that
         if ask and not self.episode.failure and not self.episode.asking:
             self._ask()
         self.push_screen(Ending(self.episode), self._chosen)
@@ -194,7 +194,7 @@ class PlayApp(App[str]):
             form.clear()
             form.tell("" if step.done else f"{tool}: {step.reward:+.2f}")
         else:
-            # keep the fields, so that the call can be corrected
+            # keep the fields, so that the person can correct the call
             error = step.observation.partition("\n")[0]
             form.tell(f"{error} ({step.reward:+.2f})", bad=True)
         self._show()

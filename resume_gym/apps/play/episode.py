@@ -71,17 +71,17 @@ class PlayedEpisode:
         return True
 
     def anchor(self, name: str) -> str:
-        """Return the name of a tool's first string argument, which locates the edit, or ""."""
+        """Return the first string argument of a tool, which locates the edit; "" without one."""
         properties = self.tools[name]["parameters"]["properties"]
         return next((key for key, kind in properties.items() if kind["type"] == "string"), "")
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the (start, end) spans of a text in the document, by the session's match rule."""
+        """Return the (start, end) spans where a text occurs in the document, see `Rules.match`."""
         session = self.session
         return document.find(session.text, document.unix_lines(text), session.rules.match)
 
     def preview(self, name: str, arguments: Mapping[str, Any]) -> tuple[bool, str]:
-        """Predict the outcome of a call with all checks of a turn, without taking the turn.
+        """Predict the outcome of a call by playing the turn in a copy of the session.
 
         Returns:
             Whether the call would succeed, and the resulting layout or the reason for the failure.
@@ -107,14 +107,14 @@ class PlayedEpisode:
         except Exception as problem:  # user-defined judges may raise anything
             failure = f"{type(problem).__name__}: {problem}"
         finally:
-            if self._asked is before:  # keep the marker of a newer call
+            if self._asked is before:  # a newer call has set its own marker
                 self._asked = None
         if self.session.state is before:  # an undo makes the verdict obsolete
             self.session.restore(twin.state)
             self.failure = failure
 
     def outcome(self) -> str:
-        """Return reward and score in one line, or why they are not final."""
+        """Return the reward in one line, with the score or the reason why there is none yet."""
         session = self.session
         if not session.done:
             return f"reward so far {session.reward:+.2f}; not submitted, not graded"
@@ -143,7 +143,7 @@ def start(
         env: ID of an editing environment, or module:ID.
         task_id: task to play; None for a random one.
         seed: seed of the random choice, as in `reset(seed=...)`.
-        options: arguments of the environment, as of `make_edit_env`; all splits by default.
+        options: arguments of the environment, see `make_edit_env`; all splits by default.
 
     Raises:
         TaskError: the environment, task source, task or judge does not exist.

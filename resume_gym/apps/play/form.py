@@ -53,7 +53,7 @@ class Fields(Horizontal):
         yield from self.inputs.values()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the entered values, without optional arguments left at their defaults."""
+        """Return the entered values, without optional arguments that are empty or default."""
         texts = {name: area.text for name, area in self.areas.items()}
         numbers = {name: _integer(number.value) for name, number in self.inputs.items()}
         return {
@@ -88,7 +88,7 @@ class ToolForm(Vertical):
             super().__init__()
 
     class Sought(Message):
-        """Message that the text which locates the edit has changed."""
+        """Message that the user has changed the text that locates the edit."""
 
         def __init__(self, text: str) -> None:
             self.text = text
@@ -132,7 +132,7 @@ class ToolForm(Vertical):
         """Name of the tool on the active tab; empty if no tool has arguments."""
         if not self._fields:
             return ""
-        # no tab is active until Textual has mounted them
+        # no tab is active until Textual has mounted the tabs
         active = self.query_one("#tools", TabbedContent).active
         return list(self._fields)[int(active.removeprefix("tool-") or 0)]
 
@@ -168,7 +168,7 @@ class ToolForm(Vertical):
             fields.clear()
 
     def tell(self, text: str, bad: bool = False) -> None:
-        """Show a message below the fields until the next call is typed."""
+        """Show a message below the fields until the user types the next call."""
         self._message = (text, bad)
         self._say(text, bad)
 

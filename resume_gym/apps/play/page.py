@@ -1,4 +1,4 @@
-"""Document widget: lists the lines and the end of the page, and sends a chosen line to the form."""
+"""Widget that lists the document's lines and the page end, and sends a chosen line to the form."""
 
 import re
 from bisect import bisect
@@ -114,5 +114,5 @@ class Page(OptionList):
         if not is_last or self._text.endswith("\n"):
             text = f"{text}\n"
         elif self.line:
-            text = f"\n{text}"  # without a final newline, the line break before the last line
+            text = f"\n{text}"  # the last line has no line break after it: take the one before
         self.post_message(self.Picked(text))

@@ -113,7 +113,7 @@ class Ending(ModalScreen[str]):
         self.action_choose(event.button.id or "look")
 
     def action_choose(self, answer: str) -> None:
-        """Close the screen with a choice; "again" is valid only after a failed judge call."""
+        """Close the screen with a choice; ignore "again" unless a judge call has failed."""
         if answer != "again" or self.query_one("#again").display:
             self.dismiss(answer)
 
@@ -128,7 +128,7 @@ def _table(session: Any) -> Table:
     pending = session.needs_verdict
     for name, value in session.ledger.items():
         content = name in session.weights
-        if not (value or content):  # zero grades have reasons, too
+        if not (value or content):  # keep grades of 0, which have reasons, too
             continue
         ungraded = content and pending
         style = "dim" if ungraded or not value else "green" if value > 0 else "red"

@@ -18,7 +18,7 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean, twice its standard error over tasks, and number of tasks; None if unknown."""
+    """Mean, twice its standard error over tasks, and number of tasks; None stands for unknown."""
 
     mean: float
     error: float | None = None
@@ -92,7 +92,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
         drawn = axes.bar(
             list(by_x), [bar.mean for bar in by_x.values()], 0.95 * width, label=agent,
             color=colour, edgecolor="white", linewidth=0,
-            hatch="////" if index >= len(COLOURS) else "",  # the colour is used again
+            hatch="////" if index >= len(COLOURS) else "",  # another bar has the same colour
             yerr=[math.nan if bar.error is None else bar.error for bar in by_x.values()],
             capsize=2, error_kw={"ecolor": "#333333", "elinewidth": 0.9},
         )  # fmt: skip
@@ -113,6 +113,6 @@ def _position(category: str) -> tuple[int, str]:
 
 
 def _counts(bars: Bars, categories: Sequence[str]) -> list[str]:
-    """Return a label with the number of tasks of each category; empty if its bars disagree."""
+    """Return a label with the number of tasks per category; empty if the agents' numbers differ."""
     numbers = [{own[name].tasks for own in bars.values() if name in own} for name in categories]
     return [f"n = {of.pop()}" if len(of) == 1 and None not in of else "" for of in numbers]

@@ -1,8 +1,8 @@
 """Entry point of `resume-gym plot`: all figures of training runs and evaluations.
 
-A run yields `training` (nine panels), `trainer` (training health), and `components` and
-`weaknesses` before and after training. Several runs also yield `runs`.
-Evaluations share one set: `components` and `weaknesses`.
+A run yields the figures `training` (nine panels), `trainer` (training health), and `components`
+and `weaknesses` before and after training. Several runs also yield `runs`. All evaluations
+together yield `components` and `weaknesses`.
 """
 
 import os
@@ -25,7 +25,7 @@ Picture = tuple[str, "Figure | None"]
 
 
 class Written(NamedTuple):
-    """Written files, and figures and data that are missing.
+    """Result of `plot`.
 
     Attributes:
         files: written files.
@@ -47,9 +47,9 @@ def plot(
 
     Args:
         paths: folders. All evaluations share one set of figures, each run has a separate set.
-        out: output folder, with a subfolder per run if there are several paths. The default is
-            `plots` in the folder of the run or evaluation; `runs` goes to that of the first run.
-            Runs with equal folder names are distinguished by their parent folders.
+        out: output folder, with a subfolder per run if there are several paths; runs with equal
+            folder names get subfolders with the names of their parents, too. The default is `plots`
+            in the folder of the run or evaluation; the figure `runs` goes to that of the first run.
         formats: subset of `FORMATS`.
 
     Raises:
@@ -84,7 +84,7 @@ def plot(
 
 
 def _names(runs: Sequence[Path]) -> list[Path]:
-    """Return a distinct relative folder for each run, if possible the name of the run's folder."""
+    """Return a distinct relative folder per run: its own name, or its path if names repeat."""
     folders = [path.resolve() for path in runs]
     if len({folder.name for folder in folders}) == len(folders):
         return [Path(folder.name) for folder in folders]

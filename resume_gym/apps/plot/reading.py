@@ -14,7 +14,7 @@ from resume_gym.tasks import TaskError
 _NESTED = ("errors", "verdict", "by_weakness", "tasks_by_weakness", "items")
 _SETTINGS = ("env", "rules", "tasks", "split", "judge")
 Summaries = Mapping[str, Mapping[str, Any]]
-"""Fields of `Summary` by agent, or by time of a run."""
+"""Fields of `Summary` by agent; of a run, by "before", "after" and "floor"."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def read_run(contents: FolderContents) -> Run:
 
 
 def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
-    """Read and merge evaluations; the name of an agent in several of them includes the folder.
+    """Read and merge evaluations; agents that occur in several are named with their folders.
 
     Raises:
         OSError: a file cannot be read.
@@ -125,7 +125,7 @@ def _title(several: Sequence[FolderContents]) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the finite figures of a step, and their errors."""
+    """Return the finite figures of a step, with their finite errors as `errors`."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
     finite = ({name: one for name, one in of.items() if is_finite(one)} for of in (row, known))
@@ -134,7 +134,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the figures of a summary, without those that an earlier version did not record."""
+    """Check and return the figures of a summary, without those that are None."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:
         for name, value in figures.items():

@@ -1,4 +1,4 @@
-"""Several training runs in one figure: curves of single runs, and the mean over equal runs."""
+"""Several training runs in one figure: curves of runs, and means over runs of equal settings."""
 
 import json
 import textwrap
@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = {
 }
 """Settings in which the runs of a group may differ: the seed, and those that change no result."""
 _NAMED = 3  # maximum number of settings in a label
-_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # once the colours are used up
+_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # one per round of colours
 
 
 class RunGroup(NamedTuple):
@@ -56,7 +56,7 @@ _PANELS = (
 def grouped(runs: Sequence[Run]) -> list[RunGroup]:
     """Group runs by their settings; a run without settings forms a separate group.
 
-    A label names the settings that differ between groups, or the runs if more than 3 differ.
+    A label names the settings that differ between groups, or the runs if none or over 3 differ.
     """
     by_settings: dict[str, list[Run]] = {}
     for number, run in enumerate(runs):
@@ -108,7 +108,7 @@ def _curve(run: Run, panel: _Panel) -> Curve:
 
 
 def _draw(axes: "Axes", curves: Sequence[Curve], number: int, marker: str) -> None:
-    """Draw the runs of a group, and their mean and its standard error at common steps."""
+    """Draw the runs of a group; at steps that all have, also their mean and its standard error."""
     if not curves:
         return
     colour, dashes = _look(number)

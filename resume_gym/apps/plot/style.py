@@ -1,6 +1,6 @@
 """Common style of all figures, and reproducible output: equal data yield equal bytes.
 
-A width of 8.3 inches corresponds to the 830 pixels of a README; 8 points become 11 pixels.
+A README shows the width of 8.3 inches with 830 pixels, and thus a font of 8 points with 11 pixels.
 """
 
 import textwrap
@@ -70,7 +70,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure with a panel over training steps per name, and one for a legend if asked."""
+    """Return a figure with a panel over training steps per name; `legend` adds an empty panel."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend
@@ -87,9 +87,9 @@ def step_panels(
 
 
 def legend_above(figure: "Figure", axes: "Axes") -> None:
-    """Place a legend above the axes, in as many columns as fit.
+    """Place a legend above the axes, in as many columns as fit, at most 4.
 
-    From the fourth row of the legend on, the figure grows.
+    The figure grows with each row of the legend from the fourth on.
     """
     from matplotlib.lines import Line2D
 
@@ -97,7 +97,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before marks
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    # about 130 characters fit the width; an entry takes 8 more than its name
+    # about 130 characters fit the width; an entry takes 8 characters more than its name
     columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(

@@ -1,9 +1,7 @@
 """Dashboard of a training run: reward, behaviour of the agent and training health per step.
 
-Evaluations on held-out tasks are points in the panels with a single curve.
-
-Panels without metrics are left out, so that other domains and plain text environments get the
-panels that apply to them.
+Evaluations on held-out tasks are points in the panels with a single curve. Panels without metrics
+are left out, so that other domains and plain text environments get only panels that apply.
 """
 
 import math
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
 Evaluations = Sequence[Mapping[str, Any]]
-"""Figures on held-out tasks, each with `step`, and `errors` by figure where known."""
+"""Rows of figures on held-out tasks; a row has `step`, and `errors` by figure where known."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
 _ALARM = "alarm_"  # prefix of the metrics of active alarms
@@ -44,8 +42,8 @@ _ALARM = "alarm_"  # prefix of the metrics of active alarms
 class Panel(NamedTuple):
     """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
 
-    `curves` holds label and colour by metric. If empty, the panel has one curve per field of the
-    verdicts. A log scale needs `low`, the noise level; smaller values are drawn at `low`.
+    `curves` holds label and colour by metric; with no entry, the panel has one curve per field of
+    the verdicts. A log scale needs `low`, the noise level; smaller values are drawn at `low`.
     """
 
     title: str
@@ -121,8 +119,9 @@ TRAINER = (
 )
 """Panels on training health.
 
-The gap is the mean difference of the log-probabilities of trainer and sampler. The ratio is that
-of their probabilities; training drops tokens whose ratio is too far from 1.
+The gap is the mean absolute difference between the log-probabilities of trainer and sampler. The
+ratio is the trainer's probability of a token over the sampler's; the loss ignores tokens whose
+ratio is too far from 1.
 """
 
 
@@ -194,7 +193,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return the alarms that begin and the rollbacks, by step."""
+    """Return, by step, the alarms that begin at the step and the rollbacks."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:
@@ -231,7 +230,7 @@ def _curves(panel: Panel, rows: Sequence[Metrics]) -> dict[str, tuple[str, str]]
 
 
 def smooth(values: Sequence[float]) -> list[float]:
-    """Return the centred moving average over `span` values, over fewer at the ends."""
+    """Return the centred moving average over `span` values, or over fewer values at the ends."""
     window = span(len(values)) // 2
     parts = (values[max(0, i - window) : i + window + 1] for i in range(len(values)))
     return [fmean(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Terminal interface of a revision: its summary, and a prompt per change as in `git add -p`."""
+"""Terminal output of a revision: a summary, and a prompt per change as in `git add -p`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
@@ -32,7 +32,7 @@ def print_summary(
         revision: revision to describe.
         notes: notes on the input files.
         files: paths of the written files.
-        edits: whether to print the edits; False if the user has just seen them.
+        edits: whether to print the edits, which the user may have seen in `select`.
     """
     console = Terminal(highlight=False)
     for change in revision.changes if edits else ():
@@ -62,9 +62,9 @@ def select(
 
     Args:
         revision: revision whose claims and reasons are shown with the hunks.
-        hunks: its hunks, see `find_hunks`.
+        hunks: hunks of the revision, see `find_hunks`.
         console: where hunks and questions are printed.
-        read: returns the next line of input; "" at the end of the input, which counts as q.
+        read: returns the next line of input, or "" at the end of the input, which counts as "q".
     """
     taken: list[Hunk] = []
     for number, hunk in enumerate(hunks, start=1):
@@ -105,7 +105,7 @@ def _print_hunk(console: Console, revision: Revision, hunk: Hunk) -> None:
 
 
 def _print_rows(console: Console, rows: Sequence[str]) -> None:
-    """Print the changed rows of a diff, the first few of each kind."""
+    """Print the rows of a diff: of removed, added and moved lines at most `_MAX_LINES` each."""
     merged = merge_moves(rows)
     for sign, colour in _COLOURS.items():
         lines = [row for row in merged if row[0] == sign]

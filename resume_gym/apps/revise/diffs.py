@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _ALIKE = 0.25  # minimum Jaccard similarity of the words of two versions of a line
-_REWORDED = 0.4  # exclusive minimum for a line that also moved
+_REWORDED = 0.4  # the similarity of a line that was moved and reworded must be higher
 _MOST = 250_000  # maximum number of line pairs compared in one changed passage
 
 
@@ -30,7 +30,7 @@ def unified(before: str, after: str, context: int) -> str:
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:
-    """Return the non-blank rows of a diff; a removed and re-added line becomes one "moved" row."""
+    """Return the non-blank rows of a diff; a line removed and added again is one "moved" row."""
     bodies = {sign: {row[1:] for row in rows if row[0] == sign} for sign in "+-"}
     merged: list[str] = []
     for row in filter(lambda row: row[1:].strip(), rows):
@@ -45,8 +45,8 @@ def merge_moves(rows: Sequence[str]) -> list[str]:
 def find_hunks(original: str, revised: str) -> list[Hunk]:
     """Return the hunks between two texts, in the order of their first lines.
 
-    A hunk is a line with its new version, or a passage of adjacent lines without versions. The old
-    and the new place of a moved line, reworded or not, form one hunk.
+    A hunk is a line with its new version, or a passage of adjacent lines without new versions. The
+    old and the new place of a moved line, reworded or not, form one hunk.
     """
     old, new = original.split("\n"), revised.split("\n")
     hunks: list[Hunk] = []
@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line moved between a hunk and a span, perhaps reworded."""
+    """Return whether a line has moved from hunk to span or vice versa, perhaps reworded."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -105,7 +105,7 @@ def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the indices of old and new versions of lines: the most similar monotonic alignment."""
+    """Return index pairs of old and new versions of lines: the most similar alignment in order."""
     if len(old) * len(new) > _MOST:
         return []
     words = [[frozenset(line.lower().split()) for line in lines] for lines in (old, new)]

@@ -1,4 +1,4 @@
-"""Input and output files: preserves encoding and line ends, and never overwrites an input."""
+"""Input and output files. Encoding and line ends are preserved; no input is ever overwritten."""
 
 import codecs
 import os
@@ -28,17 +28,17 @@ _END = re.compile(r"(\r\n|\r|\n)")
 
 @dataclass(frozen=True)
 class Source(ReadFile):
-    """User document with the path of its file; `text` may be unconverted plain text."""
+    """Document of the user, with the path of its file; `text` may be plain text, not Markdown."""
 
     path: Path = Path()
 
     @property
     def suffix(self) -> str:
-        """Extension of the revision: that of the file if its format is kept, else `.md`."""
+        """Extension of the revision's file: that of the source if it can be kept, else `.md`."""
         return self.path.suffix if self.kind in (*_TEXTS, "Word") else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
-        """Return the content of the file `out` for a revision of `text`, and notes on losses.
+        """Return a revision of `text` as the bytes of the file `out`, and notes on losses.
 
         Raises:
             TaskError: the revision cannot be written as Word.
@@ -53,9 +53,9 @@ class Source(ReadFile):
     def encoded(self, revised: str) -> bytes:
         """Encode a revision of `text` like the original text file, else in UTF-8.
 
-        Keeps encoding, byte order mark, line ends and the blank lines around the text, so that
-        unedited lines stay identical byte for byte, even if `text` holds them in another form.
-        New lines get the most frequent line end.
+        Keeps the encoding, the byte order mark, line ends, and blank lines around the text.
+        Unedited lines keep their bytes, even if `text` holds the lines in another form. New lines
+        get the most frequent line end.
         """
         if self.kind not in _TEXTS:
             return revised.encode()
@@ -72,7 +72,7 @@ class Source(ReadFile):
         return mark + text.encode(encoding)
 
     def _lines(self, source: Sequence[tuple[str, str]], revised: str) -> Iterator[tuple[str, str]]:
-        """Yield the lines of a revision with their ends; new lines have no end."""
+        """Yield the lines of a revision with their line ends; a new line has the end ""."""
         old = self.text.removesuffix("\n").split("\n")
         new = [(line, "") for line in revised.strip("\n").split("\n")]
         matcher = SequenceMatcher(None, old, [line for line, _ in new], autojunk=False)
@@ -90,7 +90,7 @@ class Source(ReadFile):
             if not count or (kept[0] >= 0 and kept[-1] - kept[0] == count - 1):
                 stop = kept[0] if kept else done
                 yield from new[done:stop]
-                # An underlined heading below a new line would belong to its paragraph.
+                # An underlined heading directly below a new line would merge with that line.
                 joined = size != count and stop > done and new[stop - 1][0].strip()
                 own = source[start : start + size]
                 has_text = any(line.strip() for line, _ in own)
@@ -123,8 +123,8 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
         force: whether other existing files may be replaced.
 
     Raises:
-        TaskError: a file cannot be written, or would replace an input, another output or, without
-            `force`, an existing file.
+        TaskError: a file cannot be written, or would replace an input, another output file, or,
+            without `force`, an existing file.
     """
     taken = list(sources)
     for option, path in places.items():
@@ -178,7 +178,7 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
 
     Raises:
         OSError: a file cannot be written, or was created meanwhile and `force` is False. The
-            message then names the draft that holds the new content.
+            message then names the draft file with the new content.
     """
     # write all drafts first, so that a full disk changes no file
     drafts: dict[Path, Path] = {}

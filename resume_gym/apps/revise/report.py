@@ -65,7 +65,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # an objection replaces the preference, which may ignore an invention
+    # show the judge's objection instead of its preference, which may ignore unsupported claims
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
@@ -113,13 +113,13 @@ def _change(change: AppliedEdit) -> Iterator[str]:
 
 
 def by_rule(change: AppliedEdit) -> str:
-    """Describe the effect of a single edit, as judged by rules."""
+    """Describe how a single edit changes the grades of the rubric judge's rules."""
     effects = ["the same words in another order"] if change.moved else []
     if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
         effects = ["only the place of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
-        # `preference` comes last; it is shown only if its reason is new
+        # `preference` comes last, often with a reason that another grade has already stated
         if reason and (field != "preference" or reason not in " ".join(effects)):
             effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
     if not effects:
@@ -182,7 +182,7 @@ def _fenced(diff: str) -> str:
 
 
 def as_json(revision: Revision, notes: list[str]) -> dict[str, Any]:
-    """Return everything known about a revision, as JSON values; see `report`."""
+    """Return all results of a revision as JSON values; `report` shows a part of them."""
     session, changed = revision.session, revision.changed
     return {
         "changed": changed,

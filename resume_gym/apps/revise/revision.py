@@ -26,11 +26,10 @@ _PROGRESS_S = 0.2  # seconds between two progress reports
 
 
 class FlaggedClaim(NamedTuple):
-    """Claim of a revision that the original does not support, as far as rules can tell.
+    """Claim of a revision that rules find unsupported by the original; the claim may be true.
 
     Attributes:
-        kind: "number", "name", "title", "hedge" and others of `judges.rubric`; the claim may be
-            true.
+        kind: "number", "name", "title", "hedge" or another kind of `judges.rubric`.
         quote: text of the claim.
         line: line of the revision, without markup.
         reason: explanation in one sentence.
@@ -62,8 +61,8 @@ class AppliedEdit:
         said: text of the agent's turn outside thought and tool call; may be empty.
         thought: thought of the agent; may be empty.
         moved: whether the edit only reorders words.
-        grades: nonzero grades of this edit alone, by rule, each -1 or 1.
-        reasons: rule behind a grade, in a few words; missing for some grades.
+        grades: nonzero grades that rules give to this edit alone, each -1 or 1, by field.
+        reasons: rule behind a grade, in a few words, by field; some fields have none.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
 
@@ -85,14 +84,14 @@ class AppliedEdit:
 
 @dataclass(frozen=True)
 class Revision:
-    """Finished episode on a user's resume, and the text that the user takes from it.
+    """Finished episode on a user's resume, and the text that the user takes from the episode.
 
     Attributes:
         session: finished session.
-        text: the agent's text, with only the changes that the user took.
+        text: the original with those changes of the agent that the user took.
         judge: name of the judge.
         verdict: verdict on `text`, if there is one.
-        no_verdict: why there is no verdict; empty if there is one or none is needed.
+        no_verdict: error of the judge; empty if there is a verdict or none is needed.
         choice: number of changes that the user took, as text; empty if the user was not asked.
     """
 
@@ -185,7 +184,7 @@ class Revision:
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
-            # the rubric judge repeats the reason of a claim
+            # the rubric judge's reason repeats that of a claim, which is shown already
             if not any(reason.startswith(claim.reason) for claim in self.claims):
                 warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
@@ -201,7 +200,7 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
     """Play an episode to its end.
 
     Args:
-        player: player of the episode; is closed afterwards.
+        player: player of the episode; closed at the end.
         session: new session.
         seed: seed, as in `Player.play`.
         turn: progress callback, periodically called with the number of turns played.
@@ -216,7 +215,7 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
             turn(session.turns)
         await playing
     finally:
-        playing.cancel()  # after an interruption; has no effect on a finished task
+        playing.cancel()  # after an interruption; a finished task ignores the call
         await player.close()
 
 
@@ -238,7 +237,7 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Convert the revision of a masked resume to one of the unmasked resume.
+    """Return the revision of the unmasked resume for a revision of the masked one.
 
     Args:
         revision: revision of the masked resume.
@@ -246,7 +245,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
         restore: unmasks a text.
 
     Raises:
-        ValueError: the edits have another effect on the unmasked resume.
+        ValueError: the edits lead to another text if applied to the unmasked resume.
     """
     session = revision.session
     twin = type(session)(task, session.rules)
@@ -300,7 +299,7 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
-    # compares with the previous text, but takes the facts from the original
+    # `compare` takes the previous text as the base of the edit, but the facts from the original
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
     alone = measure(new.text, make_reference(replace(task, resume=old.text)))

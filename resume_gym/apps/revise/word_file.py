@@ -1,8 +1,8 @@
 """Write a revision into a copy of the Word file that the resume was read from.
 
-Lines of the Markdown are matched with paragraphs by their letters and digits. Only paragraphs of
+A line of the Markdown belongs to the paragraph with the same letters and digits. Only paragraphs of
 changed lines are edited. A reworded paragraph keeps its style and the format of unchanged words. A
-new paragraph copies the nearest line of its kind. Tables, pictures, headers and margins stay.
+new paragraph copies the nearest paragraph of its kind. Tables, pictures, headers and margins stay.
 """
 
 import io
@@ -63,11 +63,11 @@ def open_word(data: bytes) -> Any:
 
 
 def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
-    """Apply the changes of the Markdown to a Word file; return it with notes on losses.
+    """Apply the changes of the Markdown to a Word file; return the new file and notes on losses.
 
     Args:
         data: Word file.
-        old: Markdown that `read_document` made of it.
+        old: Markdown that `read_document` made of this file.
         new: revised Markdown.
 
     Raises:
@@ -94,7 +94,7 @@ class _Writer:
     """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
-        anew: number of paragraphs that matched no single line and were written anew.
+        anew: number of paragraphs that matched no single line and were replaced by new ones.
     """
 
     def __init__(self, document: Any, lines: Sequence[str]) -> None:
@@ -111,7 +111,7 @@ class _Writer:
             elif i < stop:
                 self._units.append((i, stop, paragraphs[j:end]))
         self.anew = 0
-        # copies, since the paragraphs themselves change
+        # copies, since `write` changes the paragraphs themselves
         self._models = {
             start: deepcopy(own[0])
             for start, stop, own in self._units
@@ -146,25 +146,25 @@ class _Writer:
             self.anew += len(gone) * (start not in self._models)
 
     def _kept(self, start: int, wanted: Sequence[str]) -> int:
-        """Return the index of the wanted line that takes over the paragraph; -1 if none does."""
+        """Return the index of the wanted line that reuses the paragraph at `start`; -1 if none."""
         line = self._lines[start]
         alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
         same = [n for n in alike if wanted[n] == line]
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert a paragraph after another; headers and footers get no new ones."""
+        """Insert a paragraph after another, but into the body instead of a header or footer."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
             last.addnext(paragraph)
         else:
-            # the last element of the body is the section
+            # the last element of the body holds the section properties
             body.insert(len(body) - 1 if root.tag == f"{W}ftr" else 0, paragraph)
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Return a new paragraph, copied from the same line or the nearest line of its kind."""
+        """Return a new paragraph, a copy of that of the same line or the nearest of its kind."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]
@@ -258,7 +258,7 @@ def _addresses(body: str) -> list[str]:
 
 
 def _key(line: str) -> str:
-    """Return the letters and digits of a line or paragraph, or the line if it has none."""
+    """Return the letters and digits of a line or paragraph, or the whole line if it has none."""
     body = split_bullet(_plain(clean(_body(line))))[1]
     return re.sub(r"[\W_]+", "", body).casefold() or line.strip()
 

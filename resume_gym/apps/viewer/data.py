@@ -58,8 +58,8 @@ class FolderContents:
             implied if the run was started on this machine.
 
     Raises:
-        TaskError: the folder holds neither, its settings are invalid, or a link in it leads
-            outside.
+        TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or a
+            link in the folder leads outside.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -86,7 +86,7 @@ class FolderContents:
 
     @cached_property
     def tasks(self) -> Tasks:
-        """Tasks of the environment; a list of runs does not load them."""
+        """Tasks of the environment, loaded at the first access: a list of runs loads none."""
         env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
         return find_tasks(env, source, self._trusted) if env else Tasks()
 
@@ -314,9 +314,9 @@ def is_results(folder: Path) -> bool:
 
 
 def stamp(folder: Path) -> tuple[int, int]:
-    """Return when figures of a folder were last written (nanoseconds since 1970), and their size.
+    """Return when files of figures were last written (nanoseconds since 1970), and their size.
 
-    Both are 0 without figures. Reads no file.
+    Both values are 0 if the folder has no such files. Reads no file.
     """
     files = [file.stat() for name in _FIGURES if (file := folder / name).is_file()]
     return max((one.st_mtime_ns for one in files), default=0), sum(one.st_size for one in files)
@@ -330,7 +330,7 @@ def status(folder: Path) -> str:
         times = [file.lstat().st_mtime_ns for file in (folder / "trajectories").glob("*.jsonl")]
         silent_s = time.time() - max([*times, stamp(folder)[0]]) / 10**9
         return "stale" if silent_s > _SILENT_S else "running"
-    if not lock.exists():  # imitation writes none
+    if not lock.exists():  # imitation learning writes no lock file
         return ""
     last = folder / ("after.json" if is_run else "evaluation.json")
     return "ended" if last.is_file() else "interrupted"

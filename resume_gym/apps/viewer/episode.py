@@ -91,7 +91,7 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
 
 
 def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Return the text around a call, its tool and its arguments; empty if it cannot be parsed."""
+    """Return the text around a call, its tool and its arguments; all empty if it is invalid."""
     before, opened, rest = action.partition("<tool_call>")
     inside, closed, after = rest.rpartition("</tool_call>")
     try:

@@ -57,8 +57,8 @@ def _digest(text: str) -> str:
 def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> int:
     """Write the page with its data to one file that needs no network and no server.
 
-    Leaves out records, unreadable episodes and, once the others take `limit` bytes, whole groups of
-    episodes, chosen at random. The table still has their rows.
+    Leaves out raw records and unreadable episodes. Once the included episodes take `limit` bytes,
+    leaves out whole groups of episodes, chosen at random. The table has the rows of all episodes.
 
     Returns:
         Number of episodes left out.

@@ -17,7 +17,7 @@ class EpisodeRow(NamedTuple):
     Attributes:
         agent: name of the agent; empty in a run.
         step: training step; None in an evaluation.
-        group: key of comparable episodes, on the same task and in a run at the same step.
+        group: key of the episodes on the same task and, in a run, at the same step.
         member: index within the group; in an evaluation, index of the agent's rollout.
         task: ID of the task.
         weakness: weakness of the task; empty if unknown.
@@ -26,7 +26,7 @@ class EpisodeRow(NamedTuple):
         score: score from 0 to 100; None if not recorded.
         turns: number of actions.
         edits: number of successful edits; None in environments without edits.
-        failed_edits: number of failed edits; None likewise.
+        failed_edits: number of failed edits; None in environments without edits.
         lines: lines of the final document; None without a page.
         page_lines: lines of the page; None without a page.
         flags: labels of notable events.

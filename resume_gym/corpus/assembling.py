@@ -34,7 +34,7 @@ class Options:
         seed: seed of the random pairing.
         weakness: weakness of every task; None to diagnose the weakness of each resume.
         split: split of every task; None for one in five candidates in eval, by a hash of the
-            texts. Near-duplicates and resumes with a common name or email share a split.
+            texts. Near-duplicates and resumes with the same name or email share a split.
         mask: subset of `masking.FIELDS` to mask.
         region: two-letter region whose national phone numbers to expect.
         evidence_kind: kind of every evidence document; None to infer it from the file name.
@@ -99,14 +99,14 @@ def import_resumes(
 ) -> ImportReport:
     """Build tasks from resume and job files; writes no files.
 
-    A task ID is a hash of the unmasked resume and job, so it does not depend on the order of the
-    files or on masking.
+    A task ID is a hash of the unmasked resume and job, independent of masking and of the order of
+    the files.
 
     Args:
         resumes: resume files.
         jobs: job description files.
-        evidence: documents about the candidates. Each must belong to one resume: its file name
-            starts with the resume's, or its text contains the resume's heading.
+        evidence: documents about the candidates. The file name of each document must start with
+            that of one resume, or the text must contain the heading of one resume.
         options: settings; defaults to `Options()`.
 
     Returns:
@@ -151,7 +151,7 @@ def import_resumes(
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Choose the jobs of a resume; its text is in `seed`, so other resumes have no influence."""
+    """Choose jobs for a resume; `seed` contains its text, so other resumes have no influence."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":
@@ -229,7 +229,7 @@ def _masked(
 
 
 def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
-    """Assign a split to each resume from the texts alone; a candidate's resumes share one."""
+    """Assign a split to each resume from the texts alone; a candidate's resumes share a split."""
     # Each resume maps to the representative of its group; a group is one candidate.
     group = {path: path for path in resumes}
 

@@ -13,7 +13,7 @@ from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-# keys of an origin that are shown elsewhere than in its table
+# keys of an origin that the card shows outside the table of the origin
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _ABOUT = (

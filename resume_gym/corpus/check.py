@@ -83,7 +83,7 @@ def check(
         threshold: minimum similarity of near-duplicates, in (0, 1].
         page_lines: lines per page; 20 for tasks of the small size.
     """
-    # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
+    # Random, since generators cycle through the weaknesses and a stride may miss weaknesses.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,

@@ -1,10 +1,10 @@
 """Diagnose the main weakness of a resume, for tasks without a planted weakness.
 
 Each bullet counts for at most one weakness; inconsistently formatted lines count separately.
-`diagnose` divides the share of each weakness by its mean share in generated tasks that have it
-planted. A resume that is not in English gets no shares. On the 200 bundled tasks, this identifies
-the planted weakness in nine of ten. A buried main point (wrong_emphasis) that no rule recognises
-is diagnosed as no_metrics.
+`diagnose` divides the share of each weakness by its mean share in tasks generated with this
+weakness and takes the largest quotient. A resume that is not in English gets no shares. On the 200
+bundled tasks, this identifies the planted weakness in nine of ten. A buried main point
+(wrong_emphasis) that no rule recognises is diagnosed as no_metrics.
 """
 
 import math
@@ -28,10 +28,10 @@ USUAL: Mapping[str, float] = {
     "weak_verbs": 0.68,
     "formatting_inconsistent": 0.31,
 }
-"""Mean share of each weakness in generated tasks that have it planted.
+"""Mean share of each weakness in tasks generated with this weakness.
 
-The value of no_metrics is raised: a third of the bullets of any resume have no figure, so it is the
-diagnosis only if no other weakness stands out.
+The value of no_metrics is raised: a third of the bullets of any resume have no figure, so
+no_metrics is the diagnosis only if no other weakness stands out.
 """
 
 _PAGE = Rules()

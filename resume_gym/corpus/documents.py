@@ -39,8 +39,8 @@ class ReadFile:
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about content that was omitted, changed or is uncertain.
         contacts: (field, value) of names, emails, phones and links that the format labels as such;
-            the file without extension is one of the names.
-        blocks: for a text file whose lines were kept, the length of each part in lines of `text`
+            the file name without extension is one of the names.
+        blocks: for a text file whose lines were kept, the length of each block in lines of `text`
             and in lines of the file; empty for other formats.
         raw: bytes of the file.
     """

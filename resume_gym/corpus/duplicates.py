@@ -68,7 +68,7 @@ def near_duplicates(
 
     Args:
         texts: texts normalized by `bare`, by task ID.
-        others: the same for another split.
+        others: normalized texts of another split, by task ID.
         threshold: minimum similarity of a pair.
 
     Returns:
@@ -96,7 +96,7 @@ def near_duplicates(
 
     within: list[SimilarPair] = []
     for key in texts:
-        within += nearest(key)  # before it is indexed, to compare with earlier texts only
+        within += nearest(key)  # search before indexing, to find only earlier texts
         for shingle in rarest(key):
             index[shingle].append(key)
     return within, [pair for key in others for pair in nearest(key)]

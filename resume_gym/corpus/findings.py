@@ -20,7 +20,7 @@ in train."""
 BULLET_WORDS = 5
 """Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
 _WIDTH = Rules().page_width
-_ASIDE = ("language", "reference")  # headings of sections with common lines
+_ASIDE = ("language", "reference")  # sections whose lines recur in many resumes
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
 _EXAMPLES = 5
 
@@ -36,8 +36,8 @@ class Finding:
         severity: "error" if it makes the tasks unfit for training, else "warning".
         kind: stable identifier, for programs.
         count: number of tasks, rows or texts affected.
-        text: description of these in the plural.
-        examples: some of them; all of them for invalid rows.
+        text: description of the affected items in the plural.
+        examples: some affected items; all of them for invalid rows.
     """
 
     severity: Severity
@@ -48,7 +48,7 @@ class Finding:
 
     @property
     def shown(self) -> list[str]:
-        """The examples, followed by the number of those omitted."""
+        """The examples, followed by the number of further occurrences."""
         more = self.count - len(self.examples)
         return [*self.examples, *([f"and {more} more"] if more and self.examples else [])]
 
@@ -89,7 +89,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     owners = {key: first.setdefault((resumes[key], jobs[key]), key) for key in resumes}
     again = [f"{key} and {owner}" for key, owner in owners.items() if owner != key]
     yield from _finding("error", "same_task", again, "tasks with the texts of an earlier one")
-    # An import may pair one resume with many jobs; these copies are not near-duplicates.
+    # An import may pair one resume with many jobs; its copies do not count as near-duplicates.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
         once.setdefault((task.split, task.resume), task)
@@ -156,7 +156,7 @@ def _bullet_lines(resume: str) -> Iterator[Line]:
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find too_long resumes that fit the page, and others that do not."""
+    """Find too_long resumes that fit the page, and other resumes that do not fit it."""
     long, short = list[str](), list[str]()
     for task in tasks:
         lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
@@ -203,7 +203,7 @@ def apply(task: Task) -> tuple[str, str]:
 
 
 def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
-    """Find fixes that do not improve the metric of their weakness; skip those that fail."""
+    """Find tasks whose fixes do not improve the metric of the weakness; skip fixes that fail."""
     idle, repaired = [], 0
     for task in tasks:
         text, problem = apply(task)

@@ -1,7 +1,7 @@
 """Load and save tasks as Hugging Face data sets, in a local folder or on the Hub.
 
-Data sets name the split eval "test", by convention. `datasets.load_from_disk` (a folder) and
-`datasets.load_dataset` (the Hub) read what `push` writes.
+By convention, the split "eval" is named "test" in data sets. `datasets.load_from_disk` (a folder)
+and `datasets.load_dataset` (the Hub) read what `push` writes.
 """
 
 import re
@@ -24,7 +24,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
-        split: None for both.
+        split: None for both splits.
 
     Raises:
         TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an

@@ -1,4 +1,4 @@
-"""Convert Markdown, and HTML in it or in other formats, to the environment's Markdown."""
+"""Convert Markdown, and HTML in Markdown or other formats, to the environment's Markdown."""
 
 import re
 from collections import Counter
@@ -82,7 +82,7 @@ class _Reader:
             self._marker = self._marker if tag == "p" else ""
 
     def data(self, text: str) -> None:
-        # Other uses of "&" are text.
+        # An "&" that starts no character reference is text.
         self._text.append(_CHARACTER.sub(lambda match: clean(unescape(match[0])), text))
 
     def end_row(self) -> None:
@@ -120,7 +120,7 @@ class _Reader:
 def read_html(text: str, notes: Counter[str] | None = None) -> list[tuple[str, str]]:
     """Return the rows of a text with HTML, each as a Markdown marker and its text.
 
-    Other uses of "<" and "&" are text. `notes` counts what is left out.
+    A "<" or "&" that starts no tag or reference is text. `notes` counts what is left out.
     """
     notes = Counter() if notes is None else notes
     first, *others = text.split("<!--")
@@ -142,7 +142,7 @@ def has_html(text: str) -> bool:
 def read_markdown(text: str) -> tuple[list[Block], list[str]]:
     """Return the blocks of a Markdown text, and notes on what is left out or changed.
 
-    Underlined headings, HTML and tables are rewritten, all other lines stay as they are.
+    Underlined headings, HTML, tables, odd markers and line breaks are rewritten; other lines stay.
     """
     from markdown_it import MarkdownIt
 
@@ -214,7 +214,7 @@ def _line(line: str, notes: Counter[str]) -> Block:
         return [mark + text for text in rows], 1
     body = line.lstrip()
     marker, text = split_bullet(body)
-    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` knows these
+    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` reads these
         return [f"{line[: len(line) - len(body)]}- {text}"], 1
     return [line], 1
 

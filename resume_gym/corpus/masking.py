@@ -2,11 +2,11 @@
 
 A `Masker` replaces only certain matches: email addresses, phone numbers of a region or after a
 label, links and accounts, and the name at the top of the resume. It replaces the name whole, joined
-or with an initial, but no single part: "Morgan" may be Morgan Stanley. Placeholders are the same in
-all documents of a candidate. Uncertain matches and personal data of no field (streets, dates of
-birth, ID-like numbers, ...) stay and are counted in `Masker.left`. Employers, dates and
-achievements that identify a person only in combination are not detected.
-All passes take linear time: repetitions are bounded or cannot overlap.
+or with an initial, but no single part of the name: "Morgan" may be Morgan Stanley. Placeholders are
+the same in all documents of a candidate. Uncertain matches and personal data outside these fields
+(streets, dates of birth, ID-like numbers, ...) stay and are counted in `Masker.left`. Employers,
+dates and achievements that identify a person only in combination are not detected. All passes take
+linear time: repetitions are bounded or cannot overlap.
 """
 
 import re
@@ -147,7 +147,7 @@ class Masker:
             region: two-letter region whose national phone numbers to expect.
             contacts: (field, value) of the candidate's known emails, phones and links; a value of
                 "names" (the name of the file) is not replaced, but may confirm the heading.
-            exact: whether each spelling has its own placeholder, so that `unmask` restores it.
+            exact: whether each spelling has its own placeholder, so that `unmask` is exact.
 
         Raises:
             ValueError: a field or the region is unknown.
@@ -183,7 +183,7 @@ class Masker:
 
     @property
     def doubtful(self) -> bool:
-        """Whether no name was recognised, or a part of it or a possible phone number is left."""
+        """Whether no name was recognised, or a name part or a possible phone number is left."""
         nameless = "names" in self.fields and not self.named
         left = self._all_left()
         phones = "phone" in self.fields and left["possible phone numbers"]
@@ -210,7 +210,7 @@ class Masker:
         return notes
 
     def mask(self, text: str, document: str) -> str:
-        """Replace personal data by placeholders; `document` is its key in `replaced` and `left`."""
+        """Replace personal data by placeholders; `document` is the key in `replaced` and `left`."""
         replaced = self.replaced.setdefault(document, Counter())
         left = self.left.setdefault(document, Counter())
         # Emails first, since they may contain what looks like a link or a phone number.
@@ -288,7 +288,7 @@ class Masker:
             yield from self._people(rest)
 
     def _accounts(self, text: str) -> Iterator[tuple[int, int]]:
-        """Find accounts after the name of a network, handles, and links with the name."""
+        """Find accounts after a network's name, handles, and links with the candidate's name."""
         head = _head_size(text)
         for hit in _ACCOUNT.finditer(text):
             handle = hit["of"]
@@ -299,7 +299,7 @@ class Masker:
         telling = self._finder.name.telling if self._finder else ()
         names = [fold(word)[0].lower() for word in telling]
         for hit in _HANDLE.finditer(text):
-            # Below the contact lines it may be code: "@Override".
+            # Below the contact lines, a handle may be code: "@Override".
             if hit.start() < head or any(name in hit[0].lower() for name in names):
                 yield hit.span()
         for hit in _LINK.finditer(text) if len(names) > 1 else ():
@@ -354,7 +354,7 @@ def _site(link: str) -> str:
 def _numbers(text: str) -> Iterator[str]:
     """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    A number of up to 15 digits may be a phone number; a grouped one only above the sections.
+    Above the first section, 7 to 15 digits may be a phone number; below it, 7 to 10 plain digits.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):
@@ -402,7 +402,7 @@ def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
 
 
 def _phones(text: str, region: str) -> Iterator[_Span]:
-    """Find valid phone numbers, and possible ones after a label or "+", with their digits."""
+    """Find valid phone numbers, and possible ones after a label or "+"; see `_phone`."""
     head = _head_size(text)
     for hit in _DIGITS.finditer(text):
         # Several numbers may stand beside each other.
@@ -420,7 +420,7 @@ def _phones(text: str, region: str) -> Iterator[_Span]:
 
 
 def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> str:
-    """Return the digits of a certain phone number; empty for any other number."""
+    """Return a key if the number is certainly a phone number, else an empty string."""
     import phonenumbers
 
     digits = re.sub(r"\D", "", number)
@@ -428,7 +428,7 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
     if figure or not 6 < len(digits) < 16 or _RANGE.fullmatch(number):
         return ""
     labelled = bool(_LABEL.search(before))
-    if _GROUPED.fullmatch(number) and not (labelled or at_head):  # also an amount of money
+    if _GROUPED.fullmatch(number) and not (labelled or at_head):  # perhaps an amount of money
         return ""
     try:
         parsed = phonenumbers.parse(number, region)

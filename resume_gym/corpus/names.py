@@ -121,13 +121,13 @@ def read_name(text: str, resume: str) -> Name | None:
     beside = sum(_telling(word, cased) for word in others)
     if not beside or (len(words) > 1 and plain[-1] in WORDS["companies"]):
         return None
-    if beside > 1 and len(others) < len(words):  # but not in "Anthony Head"
+    if beside > 1 and len(others) < len(words):  # "Head" in "Anthony Head" is no job
         words, shown = others, " ".join(others)
     if sum(word not in WORDS["particles"] for word in words) > _MOST_WORDS:
         return None
     telling = [word for word in words if _telling(word, cased)]
     letters = sum(len(word.strip(".")) == 1 for word in words)
-    # A single word is a full name only in scripts that join its parts.
+    # A single word is a full name only in scripts that write names without spaces.
     if not telling or (len(telling) + letters < 2 and last.lower() != last.upper()):
         return None
     return Name(shown, tuple(words), tuple(telling))
@@ -218,7 +218,7 @@ class Finder:
 
     def __init__(self, name: Name) -> None:
         self.name = name
-        self._places: dict[str, set[int]] = {}  # of each part in the name
+        self._places: dict[str, set[int]] = {}  # positions of each part in the name
         self._joined: set[str] = set()
         letters = [word for word in name.words if word in name.telling or len(_key(word)) == 1]
         self._first = _key(letters[0])[:1]
@@ -302,7 +302,7 @@ class Finder:
         return bool(_BETWEEN.fullmatch(between)) or after_initial
 
     def _mentions(self, run: "list[_Token]", text: str, head: range) -> Iterator[tuple[int, int]]:
-        """Yield the mention in a run of words of the name and initials, if it has one."""
+        """Yield the mention, if any, in a run of words of the name and initials."""
         at = [n for n, token in enumerate(run) if token.kind in ("part", "joined")]
         if not at:
             return
@@ -314,7 +314,7 @@ class Finder:
             elif self._abbreviates(run[stop:], text) and text[run[-1].stop :][:1] == ".":
                 stop, whole = len(run), True
         named = run[start:stop]
-        # In lower case it may be an ordinary phrase.
+        # A mention in lower case may be an ordinary phrase.
         phrase = not self._lower and all(token.text.islower() for token in named)
         if whole and not (phrase and any(_key(one.text) in WORDS["common"] for one in named)):
             yield named[0].start, named[-1].stop + (named[-1].kind == "initial")
@@ -322,7 +322,7 @@ class Finder:
             yield from ((run[n].start, run[n].stop) for n in at)
 
     def _whole(self, parts: Sequence[str]) -> bool:
-        """Return whether adjacent parts are two in the order of the name, or end in its first."""
+        """Return whether two adjacent parts are in name order, or the second is the forename."""
         if self._alone or parts[0] in self._joined:
             return True
         places = [self._places[part] for part in parts]
@@ -362,5 +362,5 @@ def fold(text: str) -> tuple[str, Sequence[int]]:
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
     parts = unicodedata.normalize("NFKD", char.translate(_ALIKE))
-    # Marks are accents and vowel signs, format characters joiners.
+    # Drop accents, vowel signs and joiners, but keep control characters, such as line feeds.
     return "".join(one for one in parts if unicodedata.category(one)[0] not in "MC" or one < " ")

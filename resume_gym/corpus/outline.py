@@ -1,9 +1,9 @@
 """Convert rows of text to the Markdown format of the environment.
 
 The readers of plain text, PDF and Word produce rows. A row's hint is the role that its style or
-font indicates. Without a hint, the text decides: capitals or a known name mark a heading, a date
-and its position a job header. Only titles such as "Resume" are dropped; only white space, markers
-and the case of headings change.
+font indicates. Without a hint, the text decides: capitals or a known section name mark a heading; a
+date and its position mark a job header. Only titles such as "Resume" are dropped; only white space,
+markers and the case of headings change.
 """
 
 import re
@@ -41,7 +41,7 @@ _Block = tuple[str, str]  # kind and Markdown of a paragraph, heading or bullet
 
 _SECTIONS = frozenset(LEXICON["words"]["sections"])
 _SPARE = frozenset(LEXICON["words"]["padding_sections"])
-_LONE = frozenset(  # section names that need no emphasis
+_LONE = frozenset(  # section names recognised without capitals
     {
         *("summary", "profile", "objective", "experience", "education", "skills", "projects"),
         *("certifications", "certificates", "awards", "publications", "languages"),

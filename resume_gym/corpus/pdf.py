@@ -61,7 +61,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
             if len(file.pages) > _MOST_PAGES:
                 raise DocumentError(f"expected at most {_MOST_PAGES} pages, got {len(file.pages)}")
             pages = [list(_runs(page)) for page in file.pages]
-            # a character's matrix is (a, b, c, d, x, y); b is not zero if it is rotated
+            # a character's matrix is (a, b, c, d, x, y); b is not zero if the character is rotated
             chars = (char for page in file.pages for char in page.chars)
             turned = any(abs(char["matrix"][1]) > 0.01 for char in chars)
             kinds = [note["data"].get("Subtype") for page in file.pages for note in page.annots]

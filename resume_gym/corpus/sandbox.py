@@ -33,7 +33,7 @@ LIMITS = Limits()
 
 _NO_MEMORY = 3  # exit status
 
-_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # with the process that started it
+_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # after the ID of its parent
 _lock = Lock()
 
 
@@ -76,7 +76,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
         timer.cancel()
     if not answer.endswith(b"\n"):
         process.kill()
-        process.wait()  # otherwise, the next request would still find it alive
+        process.wait()  # otherwise, the next request would still find the server alive
         return _error(f"reading it takes more than {limits.time_s} s, or crashes the reader")
     return answer
 

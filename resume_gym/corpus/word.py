@@ -75,7 +75,7 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 def _check_parts(archive: zipfile.ZipFile) -> None:
     """Check the XML of a file: its size, and that it declares no entities, as the format requires.
 
-    Declared sizes are enough, since `zipfile` reads no more than that.
+    Declared sizes are enough, since `zipfile` reads no more than the declared size.
     """
     roots: list[str] = []
 
@@ -154,7 +154,7 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
 
 
 def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield the rows of a table: cells of one row become columns, others follow each other."""
+    """Yield the rows of a table: one-line cells become columns, other cells follow each other."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):

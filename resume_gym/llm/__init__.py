@@ -1,9 +1,8 @@
 """Access to language models: one prompt in, one JSON object out, or a typed exception.
 
-`client.make_client` is the entry point. A client adds limits, retries and a persistent cache
-(`store`) to a provider (`gemini`, `openai`), which only sends single requests.
-All clients run in the event loop of a background thread (`loop`), so synchronous code and other
-event loops can share their connections.
+`client.make_client` is the entry point. A provider (`gemini`, `openai`) sends single requests; a
+client adds rate limits, retries and a persistent cache (`store`). All clients run in the event loop
+of a background thread (`loop`), so synchronous code and other event loops can share a client.
 """
 
 import re
@@ -19,7 +18,7 @@ class ModelError(Exception):
     """A model returned no usable answer.
 
     Attributes:
-        status: HTTP status of an error response; None without one.
+        status: HTTP status if the server answered with an error; None otherwise.
         answer: the unusable answer, if one was received and billed; None otherwise.
     """
 
@@ -36,7 +35,7 @@ class Unavailable(ModelError):  # noqa: N818
     """The model is temporarily unavailable; retry later.
 
     Attributes:
-        retry_after_s: delay in seconds that the server requests; None if it names none.
+        retry_after_s: delay in seconds that the server requests; None if it requests no delay.
     """
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
@@ -53,7 +52,7 @@ class Malformed(ModelError):  # noqa: N818
 
 
 class CutOff(Malformed):
-    """The answer reached the token limit; the message names the options to raise."""
+    """The answer reached the token limit; the message names the options that raise the limit."""
 
 
 class Misconfigured(ModelError):  # noqa: N818
@@ -67,8 +66,8 @@ class Prompt:
     Attributes:
         system: system message with the instructions.
         user: user message with the data and the question.
-        schema: JSON schema of the answer, a JSON object; models write its properties in order.
-        kind: type of request with the version of its wording ("judge-1"); part of the cache key.
+        schema: JSON schema of the answer; models write the properties in the order of the schema.
+        kind: type of request and version of its wording ("judge-1"); part of the cache key.
         draw: sample index, for several answers to the same prompt.
     """
 
@@ -86,7 +85,7 @@ class Answer:
     Attributes:
         text: unparsed text, expected to be a JSON object.
         model: model version that served the request.
-        tokens_in, tokens_out: billed prompt and completion tokens; the latter include thinking.
+        tokens_in, tokens_out: billed prompt and completion tokens; completions include thinking.
         seconds: time from sending the request to the complete answer.
     """
 
@@ -152,7 +151,7 @@ def dollars(model: str, answer: Answer) -> float | None:
 
 @cache
 def _price(model: str) -> tuple[float, float] | None:
-    # "gpt-5.2-2025-12-11" has the price of "gpt-5.2"; "gpt-5.2-pro" has not
+    # "gpt-5.2-2025-12-11" costs the same as "gpt-5.2", "gpt-5.2-pro" does not
     name = re.sub(r"(-(preview|latest|exp|\d{2,8}))+$", "", model.removeprefix("models/"))
     prices = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
     price = prices["models"].get(name)

@@ -5,9 +5,9 @@
 
 An answer comes from an identical request in flight, from the store, or from a new request.
 Temporary failures are retried with random exponential backoff, in addition to the delay that the
-server requests. A malformed answer, such as one that `parse` rejects, is requested once more;
-every other failure is raised at once. Only answers that `parse` accepts are stored. The retries of
-the SDKs are off: they know neither these limits nor Gemini's `RetryInfo`, and leave no log.
+server requests. After a malformed answer, such as one that `parse` rejects, the client repeats the
+request once; every other failure is raised at once. Only answers that `parse` accepts are stored.
+The SDKs must not retry: they would ignore these limits and Gemini's `RetryInfo`, and log nothing.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ T = TypeVar("T")
 
 _PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
-"""Rate limit above what one thread can build. Without it, hundreds of simultaneous requests, and
-those that follow their answers, are all built before any is sent."""
+"""Upper bound of the rate limit; one thread cannot build more requests in a minute. Without a
+bound, the client builds hundreds of simultaneous requests before it sends the first."""
 _OUTAGE = 8  # number of consecutive failures that triggers a warning
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def make_client(provider: str, **options: Any) -> "Client":
 
 
 def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
-    """Create a client from options, which may not name the fixed ones; see `make_client`."""
+    """Create a client as `make_client` does; `options` may not contain the names in `fixed`."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}
     known = (own | common) - fixed.keys()
@@ -83,7 +83,7 @@ def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any)
     given = {**options, **fixed}
     settings = Settings(**{name: given[name] for name in common & given.keys()})
     provider = kind(**{name: given[name] for name in own & given.keys()})
-    # now rather than at the first request, unless no request will be sent
+    # report a missing key now, not at the first request; replay and estimates need no key
     if not settings.replay and not _KEYLESS.get():
         provider.read_key()
     return Client(provider, settings)
@@ -91,7 +91,7 @@ def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any)
 
 @contextmanager
 def without_keys() -> Iterator[None]:
-    """Make clients without checking for keys, for estimates that send no request."""
+    """Let `client_of` skip the check for API keys, for estimates that send no request."""
     token = _KEYLESS.set(True)
     try:
         yield
@@ -101,9 +101,9 @@ def without_keys() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
-    """Collect prompts and usable answers of all clients in this task and in tasks that it starts.
+    """Collect prompts and usable answers of all clients in this asyncio task and its subtasks.
 
-    An answer from a store has no tokens and zero seconds.
+    An answer from a store counts no tokens and zero seconds.
     """
     found: list[tuple[Prompt, Answer]] = []
     token = _HEARD.set(found)
@@ -141,7 +141,7 @@ class Client:
 
     Attributes:
         name: provider and model.
-        base_url: address of the model's server; empty for the provider's own.
+        base_url: address of the model's server; empty for the provider's default.
         usage: requests, tokens and cost so far.
         served: model version of the latest answer; empty before the first.
     """
@@ -154,25 +154,25 @@ class Client:
         self._rate = Rate(min(settings.requests_a_minute or _MOST_A_MINUTE, _MOST_A_MINUTE))
         self._flights: dict[str, asyncio.Task[Answer]] = {}
         self.usage = self._cost(Answer("", "", 0, 0, 0.0), calls=0)
-        self._failures = 0  # since the last answer
+        self._failures = 0  # consecutive `Unavailable` errors
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """Return the parsed answer to a prompt.
 
-        Cancelling the caller does not cancel the request, whose answer is billed anyway.
+        Cancelling the caller does not cancel the request, since the answer is billed anyway.
 
         Args:
             prompt: the request.
-            parse: converts the text of the answer; if it raises ValueError, the prompt is sent
-                once more.
+            parse: converts the text of the answer; after a ValueError, the prompt is sent once
+                more.
 
         Raises:
-            ModelError: there is no usable answer; no default replaces it.
+            ModelError: there is no usable answer.
         """
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """Ask and block until the answer; deadlocks inside the loop of `resume_gym.llm.loop`."""
+        """As `ask`, but block until the answer; deadlocks in the loop of `resume_gym.llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     async def close(self) -> None:
@@ -189,14 +189,14 @@ class Client:
             await asyncio.to_thread(self._store.close)
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        # the address of the provider's own server stays out, as in stores of earlier versions
+        # leave out the provider's default address, so stores of earlier versions stay valid
         address = {"base_url": self.base_url} if self.base_url else {}
         sampling = {**self._provider.sampling, **address}
         key = key_of(self.name, self._settings.served, sampling, prompt)
         if key not in self._flights:
             self._flights[key] = asyncio.create_task(self._fetch(key, prompt, parse))
             self._flights[key].add_done_callback(lambda _: self._flights.pop(key))
-        # Cancelling one caller must not cancel the request that others share
+        # Cancelling one caller must not cancel the request that other callers share
         answer = await asyncio.shield(self._flights[key])
         parsed = _parsed(answer.text, parse, self.name)
         if (found := _HEARD.get()) is not None:
@@ -211,7 +211,7 @@ class Client:
             try:
                 _parsed(text, parse, f"{where}: {prompt.kind!r}")
             except Malformed:
-                # It is requested again, unless in replay
+                # Request the answer again, except in replay
                 if self._settings.replay:
                     raise
             else:
@@ -235,7 +235,7 @@ class Client:
                 async with asyncio.timeout_at(deadline):
                     await asyncio.sleep(pause)
                     await self._rate.take()
-                # starts after pacing: time in the queue does not count
+                # the deadline starts after pacing: time in the queue does not count
                 deadline = deadline or time_of_loop() + self._settings.deadline_s
                 return await self._once(key, prompt, parse, deadline)
             except Malformed as problem:
@@ -274,7 +274,7 @@ class Client:
             self._failures += 1
             if not isinstance(problem, Unavailable):
                 self._failures = 0  # the server is up
-            elif self._failures == _OUTAGE:  # once, since requests are retried for minutes
+            elif self._failures == _OUTAGE:  # warn once, since retries go on for minutes
                 limit = self._settings.deadline_s
                 _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
             await self._record(prompt, began, problem.answer, problem)
@@ -284,7 +284,7 @@ class Client:
         return answer
 
     def _check(self, answer: Answer, parse: Callable[[str], object]) -> None:
-        """Raise a `ModelError` if the answer is of another version or cannot be parsed."""
+        """Raise a `ModelError` if the model version is wrong or the answer cannot be parsed."""
         required = self._settings.served
         if self.served and answer.model != self.served:
             _log.warning("%s: served by %s, before by %s", self.name, answer.model, self.served)
@@ -321,7 +321,7 @@ class Client:
             try:
                 await self._store.add(call, key, answer)
             except Misconfigured as full:
-                # The answer is billed: a full disk must not lose it
+                # The answer is billed, so a full disk must not lose it
                 _log.error("%s; the answer is used and not kept", full)
 
 

@@ -24,14 +24,14 @@ _REFUSALS = {
 
 @dataclass
 class Gemini(SDKProvider):
-    """Provider for Gemini models; its other options are those of `SDKProvider`.
+    """Provider for Gemini models, with the options of `SDKProvider`.
 
     Google recommends the default temperature for Gemini 3.
 
     Attributes:
         model: name of the model.
-        thinking: thinking level, one of `THINKING`; None for models that take a token budget
-            instead, such as Gemini 2.5, which is then `thinking_tokens`. No model takes both.
+        thinking: thinking level, one of `THINKING`. None sends `thinking_tokens` as a token budget
+            instead, for models without levels, such as Gemini 2.5.
 
     Raises:
         ValueError: the thinking level is unknown.
@@ -53,9 +53,9 @@ class Gemini(SDKProvider):
         from google import genai
         from google.genai import types
 
-        # the warning quotes the server's reply, which may hold the key
+        # the warning quotes the server's reply, which may contain the API key
         warnings.filterwarnings("ignore", ".* is not a valid", module=r"google\.genai")
-        # Without an HTTP client, the SDK uses aiohttp, with no limit on the size of answers
+        # Without our HTTP client, the SDK uses aiohttp and does not limit the size of answers
         options = types.HttpOptions(base_url=self.base_url, httpx_async_client=http)
         return genai.Client(api_key=self._key, vertexai=False, http_options=options)
 
@@ -75,11 +75,11 @@ class Gemini(SDKProvider):
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
-            response_json_schema=dict(prompt.schema),  # Gemini 2.5 and later keep its order
+            response_json_schema=dict(prompt.schema),  # Gemini 2.5 and later keep the order
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,
-            # The SDK must not send further requests itself: they would escape pacing
+            # The SDK must not send further requests, since the client would not pace them
             automatic_continuation=False,
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         )

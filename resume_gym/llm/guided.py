@@ -1,8 +1,8 @@
 """Guided play, for models that make no tool calls by themselves.
 
-The system prompt describes the tools and shows one demonstration. The first JSON object of an
-answer counts as the call, whether fenced, bare or followed by text. Results of guided and of plain
-play are not comparable.
+The system prompt describes the tools and shows one demonstration. The first JSON object with a name
+in an answer counts as the tool call, even inside a code fence or before other text. Results of
+guided and of plain play are not comparable.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Any, Literal, get_args
 from resume_gym.tools import decode, tool_call, with_calls
 
 Prompting = Literal["plain", "guided"]
-"""Prompting of a model; "plain" shows the tools only in the format of its chat template."""
+"""Prompting of a model; "plain" shows the tools only in the format of the model's chat template."""
 
 OPENING = "<tool_call>\n"
-"""Start of every call, where an engine can continue a turn."""
+"""Start of every call; the engine prefills it, and the model continues the turn."""
 CLOSING = "\n</tool_call>"
-"""End of every call in the history of such an engine."""
+"""End of every call in the history of a model that continues prefilled turns."""
 
 _DEMONSTRATION = (
     ("the resume is shown", tool_call("review")),
@@ -47,14 +47,14 @@ An example, with a resume of another person:
 """ + "\n\n".join(
     f"Turn {number} ({why}):\n{call}" for number, (why, call) in enumerate(_DEMONSTRATION, 1)
 )
-_OBJECTS = 16  # maximum number of JSON objects tried; each try may read the rest of the text
+_OBJECTS = 16  # maximum number of "{" tried; each try may read the rest of the text
 
 
 def read_prompting(options: Mapping[str, Any]) -> Prompting:
     """Return the option `prompting` of an agent, which is "plain" by default.
 
     Raises:
-        ValueError: it has another value.
+        ValueError: the option is neither "plain" nor "guided".
     """
     prompting = options.get("prompting", "plain")
     if prompting not in get_args(Prompting):
@@ -63,12 +63,12 @@ def read_prompting(options: Mapping[str, Any]) -> Prompting:
 
 
 def guide(system: str) -> str:
-    """Return the system prompt with the tools and a demonstration for resumes."""
+    """Append descriptions of the tools and a demonstration for resumes to a system prompt."""
     return system + _GUIDE
 
 
 def find_call(text: str) -> str | None:
-    """Return the first JSON object with a name as the text of a call; None without any.
+    """Return the first JSON object that has a name, as the text of a call; None if none has.
 
     >>> find_call('Sure! {"name": "submit", "arguments": {}} Done.') == tool_call("submit")
     True

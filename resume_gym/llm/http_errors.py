@@ -83,7 +83,7 @@ def _retry_info(body: Any) -> float | None:
 
 
 def masked(text: str, key: str) -> str:
-    """Mask the API key in the text of a server, even if JSON escapes some of its characters."""
+    """Mask the API key in a server's text, even if JSON escapes parts of the key."""
     # a shorter key is a placeholder for a local server, not a secret
     return _escaped(key).sub("[key]", text) if len(key) >= _SECRET else text
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenAI(SDKProvider):
-    """Provider for servers with OpenAI's chat API; its other options are those of `SDKProvider`.
+    """Provider for servers with OpenAI's chat API, with the options of `SDKProvider`.
 
     `base_url` ends in "/v1"; None is OpenAI's server. The server must enforce JSON schemas.
 
@@ -26,7 +26,7 @@ class OpenAI(SDKProvider):
         extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
         thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
             a reasoning parser. None for servers without such a field, like OpenAI's.
-        key_name: environment variable of the API key; a server at `base_url` may need none.
+        key_name: environment variable of the API key; a server at `base_url` may need no key.
     """
 
     sampled: ClassVar[tuple[str, ...]] = (
@@ -63,7 +63,7 @@ class OpenAI(SDKProvider):
             "model": self.model,
             "messages": [system, *messages],
             "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
-            # As separate parameters, these would make the SDK traverse every schema
+            # As separate parameters, these fields would make the SDK traverse every schema
             "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }
@@ -114,7 +114,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return the text of an answer; raise TypeError or LookupError on a wrong type."""
+        """Return the text; the caller converts AttributeError, LookupError and TypeError."""
         text: str = message.get("content", "")
         return text
 

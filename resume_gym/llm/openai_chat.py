@@ -1,8 +1,8 @@
 """Provider for chats with tools, through OpenAI's chat API (`resume-gym[openai]`).
 
-`OpenAIChat` works with `client.Client`, as `openai.OpenAI` does. A prompt (`turn_prompt`) holds
-the whole chat so far, an answer (`read_turn`) the next assistant message with its native tool
-calls, as JSON. This module does not parse tool calls out of text.
+`OpenAIChat` works with `client.Client`, as `openai.OpenAI` does. A prompt (`turn_prompt`) holds the
+whole chat so far. An answer (`read_turn`) is JSON with the next assistant message and its native
+tool calls. This module does not parse tool calls out of text.
 """
 
 import json

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms per object
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive: linear if the quote is open
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive: linear without last quote
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
 
@@ -28,7 +28,7 @@ class _TooLargeError(Exception):
 
 
 async def _limit_size(response: "httpx2.Response") -> None:
-    """Read a response before the SDK does, and stop at the limits of its size."""
+    """Read a response before the SDK does; raise `_TooLargeError` beyond the size limits."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -59,13 +59,13 @@ class SDKProvider(ABC):
     """Base class of providers that send requests through an SDK.
 
     Attributes:
-        sampled: names of the options in `sampling`; their order is that of stored answers.
+        sampled: names of the options in `sampling`; the cache key depends on their order.
         model: name of the model.
         name: provider and model: "gemini/gemini-3-flash-preview".
         base_url: address of a server with the same protocol; None for the SDK's default.
         answer_tokens: token budget of the answer.
         thinking_tokens: token budget for thinking before the answer. Most servers limit only the
-            sum: longer thinking leaves fewer tokens for the answer.
+            sum of both budgets: longer thinking leaves fewer tokens for the answer.
         temperature: None for the default of the model or server.
         timeout_s: timeout of one request, from start to end, in seconds.
     """
@@ -90,7 +90,7 @@ class SDKProvider(ABC):
     def read_key(self) -> str:
         """Return the API key from the first environment variable that is set.
 
-        It is empty if the server needs none.
+        The key may be empty if the server needs none.
 
         Raises:
             ValueError: the key is missing, or holds characters that no HTTP header may hold.
@@ -107,14 +107,14 @@ class SDKProvider(ABC):
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        """Options on which the answers depend besides the model, by name."""
+        """Options besides the model on which the answers depend, by name."""
         return {name: getattr(self, name) for name in self.sampled}
 
     async def send(self, prompt: Prompt) -> Answer:
         """Send a prompt once and return the answer.
 
         Raises:
-            ModelError: on every failure; the subclass tells whether a retry can succeed. The
+            ModelError: on every failure; its type tells whether a retry can succeed. The
                 message never contains the API key.
         """
         async with self._connecting:
@@ -137,7 +137,7 @@ class SDKProvider(ABC):
         self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
-        # raised outside the handlers, lest the SDK's exception, which holds the key, be its context
+        # raise here: in a handler, the SDK's exception, which holds the key, would be the context
         raise problem
 
     async def close(self) -> None:
@@ -173,7 +173,7 @@ class SDKProvider(ABC):
         return replace(answer, text=text, model=model)
 
     def _converted(self, raised: Exception) -> ModelError:
-        """Convert an exception of the SDK or the HTTP library; raise it if it is a bug."""
+        """Convert an exception of the SDK or the HTTP library; reraise any other as a bug."""
         import httpx2
 
         of_http = (httpx2.HTTPError, httpx2.InvalidURL, _TooLargeError)
@@ -210,7 +210,7 @@ class SDKProvider(ABC):
 
     @abstractmethod
     def _connect(self, http: "httpx2.AsyncClient") -> Any:
-        """Import the SDK and return its client, on top of an HTTP client."""
+        """Import the SDK and return its client, which must use the given HTTP client."""
 
     @abstractmethod
     async def _request(self, client: Any, prompt: Prompt) -> Any:
@@ -218,7 +218,7 @@ class SDKProvider(ABC):
 
     @abstractmethod
     def _failure(self, problem: BaseException) -> ModelError | None:
-        """Convert an exception of the SDK; return None for any other exception."""
+        """Convert an exception that the SDK raises; return None if the type is unknown."""
 
     @abstractmethod
     def _answer(self, response: Any, seconds: float) -> Answer:

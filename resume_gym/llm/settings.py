@@ -13,12 +13,12 @@ class Settings:
 
     Attributes:
         concurrency: maximum number of requests in flight.
-        requests_a_minute: rate limit; None for none. Requests are spaced evenly.
-        deadline_s: timeout of one answer in seconds, retries and pauses included. Queueing before
-            its first request does not count.
-        store: file for answers and calls; None for none.
+        requests_a_minute: rate limit; None for no limit. Requests are spaced evenly.
+        deadline_s: timeout of one answer in seconds, retries and pauses included. Time in the queue
+            before the first request does not count.
+        store: file for answers and calls; None stores nothing.
         replay: answer from the store only; needs no API key.
-        served: required model version; None for any.
+        served: required model version; None accepts any version.
 
     Raises:
         ValueError: `replay` without a store.
@@ -51,7 +51,7 @@ def check(name: str, value: Any) -> None:
     """Validate an option of the client, a provider or a route; options without constraints pass.
 
     Raises:
-        ValueError: the value has another type or is out of range.
+        ValueError: the value has the wrong type or is out of range.
     """
     kinds, wanted = _KINDS.get(name, (object, ""))
     if not isinstance(value, kinds):

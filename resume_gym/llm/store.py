@@ -39,7 +39,7 @@ class Call(NamedTuple):
         kind: `kind` of the prompt.
         outcome: "answer", or the type of the failure: "unavailable", "refused", "malformed",
             "cutoff" or "misconfigured".
-        status: HTTP status of an error response; None without one.
+        status: HTTP status if the server answered with an error; None otherwise.
         seconds: time until the outcome.
         tokens_in, tokens_out: billed tokens.
         dollars: cost; None if the model's price is unknown.
@@ -61,12 +61,12 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
 
     Args:
         name: provider and requested model.
-        served: required model version; None for any.
+        served: required model version; None accepts any version.
         sampling: sampling parameters, such as the temperature, and the server's address.
         prompt: the request.
     """
     parts = [prompt.kind, prompt.system, prompt.user, prompt.schema, prompt.draw]
-    # Keys stay unsorted: models write properties in the order of the schema
+    # Keys of objects stay unsorted: models write properties in the order of the schema
     text = json.dumps([name, served, dict(sampling), *parts], ensure_ascii=False, default=dict)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -142,7 +142,7 @@ class Store:
 
 
 def _prepare(file: sqlite3.Connection) -> None:
-    # SQLite's timeout does not apply when several processes change a new file's mode at once
+    # SQLite's timeout does not apply if several processes set a new file's journal mode at once
     until = time.monotonic() + _BUSY_S
     while True:
         try:

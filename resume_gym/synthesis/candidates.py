@@ -21,10 +21,10 @@ from resume_gym.tasks import Fix
 
 NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
 TRAINEE = -1  # the level below "junior", index 0 of LEVELS
-EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # minimum years since the degree
+EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # minimum years after the degree
 STEP_UP = 0.35  # probability of applying for the next level
 GAP = 0.2  # probability of drawing a gap; see `_career`
-LONG = 6  # months from which on a resume explains a gap
+LONG = 6  # minimum months of a gap that the resume explains
 CHANGE = 0.12  # probability that the oldest job was in another role
 
 
@@ -34,13 +34,13 @@ class Job:
 
     Attributes:
         title: Job title on the resume.
-        role: Role whose deeds the bullets describe.
+        role: Role; the bullets describe work in this role.
         level: Index into `LEVELS`, or `TRAINEE`.
         company: Employer.
         city: Place of work.
         start: First month, counted from year 0.
         end: Month after the last one; `NOW` for the present job.
-        vertical: Industry of the company; its words fill the deeds.
+        vertical: Industry of the company; its words fill the templates of the bullets.
         bullets: Text of each bullet, with its fixes in order.
         gap: Explanation of a long gap before this job; empty for none.
     """
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(slots=True)
 class Candidate:
-    """The author of a resume, with `jobs` latest first, and the job applied for (`wanted_*`)."""
+    """The author of a resume: career, latest job first, and the job applied for (`wanted_*`)."""
 
     role: Role
     level: int
@@ -98,10 +98,10 @@ def make_candidate(
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    # Usually the maximum, but at most one job per level reached.
+    # Usually the maximum number of jobs, but at most one per level reached.
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
-    # The present employer comes first, each from another vertical.
+    # The present employer comes first; every employer is from a different vertical.
     others = rng.sample([other for other in load_verticals() if other is not vertical], count - 1)
     former = [(other, rng.choice(other.companies[split])) for other in others]
     career = _career(role, level, [(vertical, employer), *former], rng)
@@ -137,14 +137,14 @@ def _career(
     """Draw a job at each employer, latest first, each earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
-    # A gap before the oldest job (the last index) shows nowhere, so GAP overstates the share of
-    # careers with a gap. Drawing from one index less would change all generated tasks.
+    # The resume shows no gap before the oldest job (the last index), so fewer careers than `GAP`
+    # show a gap. Drawing without the last index would change all generated tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))
         jobs.append(Job(_title(role, level), role, level, company, "", start, end, vertical))
         end = start - (rng.randint(8, 16) if number == gap else rng.choice((0, 1, 1, 2)))
-        # Staff and lead are parallel tracks: a lead was a senior before, a head either of the two.
+        # Staff and lead are parallel tracks: a lead was a senior before, a head was staff or lead.
         level -= 2 if level == 4 or (level == 5 and rng.random() < 0.3) else 1
     if len(jobs) > 1 and jobs[-1].level >= 0 and rng.random() < CHANGE:
         other = rng.choice([item for item in load_roles() if item is not role])

@@ -1,8 +1,8 @@
 """Validation of a language model's drafts; faults are phrased as feedback to the model.
 
 `find_miscounts` checks the lengths of lists, `find_faults` the content and the composed task. All
-functions are pure. They use the rubric judge's parser but not the judge, whose blind spots must not
-shape the data.
+functions are pure. They use the rubric judge's parser but not the judge, so that the judge's errors
+do not shape the data.
 """
 
 import re
@@ -46,7 +46,7 @@ def find_miscounts(persona: Persona, draft: Draft[Any]) -> list[Fault]:
         ("skills", len(draft.skills), _SKILLS),
         ("jobs", len(draft.jobs), len(persona.shares)),
     ]
-    # Not strict: the counts cover a wrong number of jobs.
+    # Not strict: `counts` already reports a wrong number of jobs.
     for job, share in zip(draft.jobs, persona.shares, strict=False):
         counts.append((f"bullets of {job.company}", len(job.bullets), share))
     if isinstance(draft, PaddedDraft):
@@ -89,14 +89,14 @@ def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak forms have the weakness, and strong forms no weak verb."""
+    """Check that weak forms have the weakness and strong forms open with no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
     for number, bullet in enumerate(draft.bullets):
         if number in persona.weak and isinstance(bullet, SpoiltBullet):
             weak, strong = read(bullet.weak), read(bullet.strong)
-            # The resume also prints `result`, so the weak form may lack its words.
+            # The resume also prints `result`, so the weak form may omit the words of `result`.
             shown = weak.stems | read(getattr(bullet, "result", "")).stems
             for problem in _not_spoilt(persona.weakness, weak, strong, shown):
                 yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -121,7 +121,7 @@ def _not_spoilt(
         yield "does not open with a duty, as Responsible for does; helping is another claim."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    # The weak form must be about the same work, and show enough of it for a repair.
+    # The weak form must be about the same work and show enough of that work for a repair.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - shown
@@ -188,9 +188,9 @@ def _companies() -> re.Pattern[str]:
 
 
 def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Find phrases about the writing or to the reader, which reveal the exercise."""
+    """Find phrases that mention the writing or address the reader and so reveal the exercise."""
     texts = [plain(text).lower() for text in _strings(draft.model_dump())]
-    # A resume may say "too long", so only the identifier counts as a leak.
+    # A resume may say "too long", so only "too_long" counts as a leak.
     named = persona.weakness
     named = named if named == "too_long" else named.replace("_", "[ _-]")
     patterns = (_LEAKS, re.compile(named))
@@ -238,7 +238,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def _match(task: Task) -> Iterator[Fault]:
-    """Check the weighted share of the job description's stems that the repaired resume has."""
+    """Check which weighted share of the job description's word stems the repaired resume has."""
     weights = make_reference(task).job_weights
     shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
     share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)

@@ -1,8 +1,8 @@
-"""The content bank: loaders for `bank/*.toml`, and the filling of its templates.
+"""The content bank: functions that load `bank/*.toml` and fill its templates.
 
-A deed is one piece of work as a set of templates, filled by `tell`. A template has text slots for
-the words of a vertical (`{users}`), number slots that draw from a range (`{a:380-900}`, with a step
-`{b:1000-9000/500}`) or repeat a number (`{a}`), and at most one metric in square brackets.
+A deed (`Deed`) is one piece of work as a set of templates, which `tell` fills. Text slots take the
+words of a vertical (`{users}`). Number slots draw from a range (`{a:380-900}`, with a step
+`{b:1000-9000/500}`) or repeat a number (`{a}`). At most one metric is in square brackets.
 """
 
 import re
@@ -42,8 +42,8 @@ class Deed:
         figure: Metric as an item of a list of results; empty for none.
         topic: Noun phrase that names the work.
         now: Good form in the present tense for a continuing duty; empty otherwise.
-        levels: Lowest and highest index into `LEVELS` that can claim it.
-        only: Names of the verticals where it makes sense; empty for all.
+        levels: Lowest and highest index into `LEVELS` that can claim the deed.
+        only: Names of the verticals where the deed makes sense; empty for all.
         one_verb: Whether `told` has one past-tense verb, which a gerund can replace.
     """
 
@@ -67,7 +67,7 @@ class Deed:
 
     @cached_property
     def is_duty(self) -> bool:
-        """Return whether "Responsible for" and the gerund tell the same deed."""
+        """Return whether "Responsible for" with the gerund describes the same work as `told`."""
         return self.one_verb and self.gerund not in GOALS
 
     @cached_property
@@ -76,13 +76,13 @@ class Deed:
         return "[" in self.told
 
     def suits(self, level: int, vertical: str) -> bool:
-        """Return whether a candidate of this level in this vertical can claim it."""
+        """Return whether a candidate of this level in this vertical can claim the deed."""
         return self.levels[0] <= level <= self.levels[1] and vertical in (self.only or {vertical})
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A deed with its slots filled; `plain` is `told` without the metric, `metric` the metric."""
+    """A deed with filled slots; `plain` is `told` without the metric, `metric` the metric alone."""
 
     told: str
     plain: str
@@ -165,7 +165,7 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
     """Draw the numbers of a deed and fill its templates."""
-    # All forms share the numbers drawn for `told`. {Who} stays a slot for the caller.
+    # All forms share the numbers drawn for `told`. {Who} stays a slot, which the caller fills.
     words = {**words, "Who": "{Who}"}
     for _, _, name, low, high, step in _SLOT.findall(deed.told):
         if low:
@@ -298,5 +298,5 @@ def _takes_an(text: str) -> bool:
 
 
 def _join(text: str) -> str:
-    """Remove the brackets of the metric, and its space if it starts with punctuation."""
+    """Remove the brackets of the metric, and a space before leading punctuation."""
     return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

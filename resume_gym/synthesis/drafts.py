@@ -1,8 +1,8 @@
 """Schemas of the drafts that a language model writes, and their conversion to tasks.
 
 The model writes facts, bullets in a strong and often a weak form, and documents that state the
-facts (`Draft`). `read_draft` validates its answer. `compose` builds the task; it does not leave
-counts, the choice of weak bullets, names, dates, layout and fixes to the model.
+facts (`Draft`). `read_draft` validates the answer. `compose` builds the task. The program, not the
+model, determines counts, weak bullets, names, dates, layout and fixes.
 """
 
 import tomllib
@@ -110,7 +110,7 @@ class Section(_Strict):
 
 
 class Draft(_Strict, Generic[B]):
-    """A draft; its bullets have the forms that the weakness needs."""
+    """A draft; the weakness determines the type of the bullets."""
 
     about: Sentence
     duties: tuple[Line, ...]

@@ -1,8 +1,8 @@
 """Evidence documents about a candidate: project notes, a performance review and a portfolio.
 
-They restate the deeds behind the bullets in other words and with the true figures. They also
-contain small talk and lines about other people's work. Some say that the candidate only helped,
-and some correct a figure of the resume.
+The documents restate the work behind the bullets in other words and with the true figures. They
+also contain small talk and lines about other people's work. Some documents say that the candidate
+only helped, and some correct a figure of the resume.
 """
 
 import re
@@ -23,16 +23,16 @@ _DISTRACTORS = 3  # sentences about other people's work, one per document
 
 @dataclass(frozen=True)
 class Done:
-    """A deed of the candidate, and how the resume presents it.
+    """A piece of the candidate's work, and how the resume presents this work.
 
     Attributes:
-        job: Job of the deed.
-        story: The deed with its true figures.
-        weak: Whether the resume has a weak form.
+        job: Job in which the work was done.
+        story: The work with its true figures.
+        weak: Whether the resume prints a weak form.
         shown: Whether the resume has the metric in the results section.
         lead: Leader of the work if the candidate only helped; empty otherwise.
         wrong: Wrong figure on the resume; empty for none.
-        right: True figure in its place; empty for none.
+        right: True figure that replaces `wrong`; empty for none.
     """
 
     job: Job
@@ -49,8 +49,8 @@ def write_evidence(
 ) -> tuple[Evidence, ...]:
     """Write at most three documents, one of each kind.
 
-    They cover all deeds that the resume states weakly or wrongly, and half of the others, so that
-    the evidence does not reveal which bullets need a fix.
+    The documents cover all work with a weak bullet, a hedge or a wrong figure, and half of the
+    other work, so that the evidence does not reveal which bullets need a fix.
     """
     needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
     others = [deed for deed in done if deed not in needed]
@@ -84,7 +84,7 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # Separate paragraphs, since within a job they would read as the candidate's work.
+    # Separate paragraphs: below a job, these lines would read as the candidate's work.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

@@ -1,6 +1,6 @@
 """Generation of task corpora: the command `resume-gym data generate`.
 
-The store beside the file keeps every answer of a model. If a run is interrupted, the same
+The store beside the output file keeps every answer of a model. If a run is interrupted, the same
 command reads the answers that are in the store and requests only the missing ones.
 """
 
@@ -36,7 +36,7 @@ _DECIDES = (
     *("model", "served", "temperature", "extra_body"),
     *("answer_tokens", "thinking_tokens", "thinking", "thinking_field"),
 )
-# Target number of progress lines; minimum number of tasks between two.
+# Target number of progress lines; minimum number of tasks between two lines.
 _LINES, _OFTEN = 20, 10
 
 
@@ -48,8 +48,8 @@ class Generation:
         generator: "procedural", "gemini" or "openai".
         count: Number of tasks.
         seed: Seed of the task sequence.
-        out: Output file; the other files are named after it.
-        split: Split of all tasks; None for four of five in train.
+        out: Output file; manifest, card and store are named after this file.
+        split: Split of all tasks; None puts four of five tasks in train.
         size: Size of procedural tasks, "full" or "mini".
         model: Options of `resume_gym.llm.client.make_client`, with the model's name.
         base_url: URL of the server; None for the provider's default.
@@ -103,9 +103,9 @@ def generate(plan: Generation) -> int:
         Number of tasks in the file.
 
     Raises:
-        TaskError: A file is not from this plan, or an option is invalid.
+        TaskError: `find_manifest` rejects the existing corpus, or an option is invalid.
         ModelError: The model is not available; its answers so far are stored.
-        KeyboardInterrupt: As for `ModelError`, on an interrupt.
+        KeyboardInterrupt: The user interrupts; the answers so far are stored.
     """
     from resume_gym.corpus.card import write_card
 
@@ -120,7 +120,7 @@ def generate(plan: Generation) -> int:
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     with replacing(plan.out) as unfinished:
         write_jsonl(unfinished, tasks)
-        # The corpus comes last, so that a run after a crash repeats these steps.
+        # `replacing` creates the corpus last, so that a run after a crash repeats these steps.
         manifest = write_manifest(path, unfinished, settings, outcomes, plan.store)
         write_card(plan.out, tasks, origin(manifest))
     say(summary(plan.out, manifest))

@@ -1,8 +1,8 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
 The groups of a run draw their levels from a window that ends with the top level. Adapted from RLVE
-(Zeng et al. 2025, arXiv:2511.07317), which also widens its window when the top level is solved. The
-top level can also fall here.
+(Zeng et al. 2025, arXiv:2511.07317), but with a window of constant width and a top level that can
+also fall.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,9 +12,9 @@ from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task, load_with
 from resume_gym.tasks import Task
 
 WINDOW = 3  # levels
-GROUPS = 8  # groups at the top level before it changes
+GROUPS = 8  # groups at the top level after which the level may change
 UP = 0.8  # the top level rises if groups earn at least this share of the highest reward
-DOWN = 0.6  # the top level falls if they earn less than this share
+DOWN = 0.6  # the top level falls if groups earn less than this share
 COUNT = 60  # tasks per split that `load` yields
 
 
@@ -45,7 +45,7 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
 
     Args:
         source: "ladder" selects tasks of the full size, "ladder-mini" small ones.
-        split: None for both.
+        split: None for both splits.
     """
 
     def make(seed: int, index: int, split: str, size: str) -> Task:

@@ -104,7 +104,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_page_lines(source: str) -> int:
-    """Return the page height of a task source in lines: by its manifest or its name, else 55."""
+    """Return the page height in lines of a task source, by its manifest or name; else 55."""
     path = Path(f"{source}.manifest.json")
     small = source == "mini" or source.startswith("procedural-mini:")
     size = read_manifest(path)["settings"].get("size") if path.is_file() else None
@@ -126,7 +126,7 @@ def find_manifest(
         The manifest; None if there is no corpus.
 
     Raises:
-        TaskError: The corpus has no manifest, other settings or more tasks, or was modified.
+        TaskError: The corpus was modified, or has no manifest, other settings or too many tasks.
     """
     if not out.exists():
         return None

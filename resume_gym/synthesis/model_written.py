@@ -1,6 +1,6 @@
 """Tasks written by a language model, with validation and feedback.
 
-`write_tasks` requests tasks concurrently; `write_task` retries a task and returns the faults of an
+`write_tasks` requests tasks concurrently; `write_task` retries a task and sends the faults of an
 answer (`examine`) to the model. The client's store keeps the answers.
 """
 
@@ -28,10 +28,10 @@ async def write_tasks(
     attempts: int,
     width: int,
 ) -> None:
-    """Write tasks concurrently and settle them in order.
+    """Write tasks concurrently and report the outcomes in order.
 
-    Tasks must not share a bullet; the first one keeps it. The result depends on the order of the
-    tasks, not on that of the answers.
+    If two tasks share a bullet, the later task is written again. The result depends on the order of
+    the tasks, not on the order of the answers.
 
     Args:
         personas: Specifications of the tasks, in order.
@@ -49,7 +49,7 @@ async def write_tasks(
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
-        # Concurrent tasks are written without `seen`; repeat those that collide.
+        # Concurrent tasks are written without `seen`; write a task again if its bullets are taken.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()
@@ -71,7 +71,7 @@ async def write_tasks(
 
 
 def taken(task: Task) -> frozenset[str]:
-    """Return the duplicate keys of a task's bullets, in their good form."""
+    """Return the keys (`bullet_keys`) of a task's bullets after the fixes."""
     return bullet_keys([line.body for line in parse(repaired(task)) if line.kind == "bullet"])
 
 
@@ -80,17 +80,17 @@ async def write_task(
 ) -> Outcome:
     """Request a task until an answer is free of faults.
 
-    Stored answers are not paid for again, so a second call with a different `seen` continues
-    where the first one ended.
+    A second call with a different `seen` first reads the stored answers of the first call, which
+    costs nothing.
 
     Args:
         persona: Specification of the task.
         client: Client of the model.
         attempts: Maximum number of requests.
-        seen: Keys (`bullet_keys`) of bullets in use.
+        seen: Keys (`bullet_keys`) of bullets in other tasks.
 
     Raises:
-        Unavailable, Misconfigured: There is no outcome.
+        Unavailable, Misconfigured: The model is not available.
     """
     kinds: Counter[str] = Counter()
     answer, faults = "", list[Fault]()
@@ -98,7 +98,7 @@ async def write_task(
         feedback = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
         try:
             prompt = ask_for(persona, answer, feedback, attempt)
-            # The client stores only parsed answers; `str` accepts all, since all are paid.
+            # `str` accepts every answer, so the client stores all answers that are billed.
             answer = await client.ask(prompt, str)
             # In a thread, so as not to block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)

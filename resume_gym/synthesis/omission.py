@@ -1,8 +1,8 @@
-"""Feature deletion: tasks whose resume lacks something that a reader needs.
+"""Feature deletion: tasks whose resume lacks a figure or a bullet with a figure.
 
-A figure is removed from a bullet, or the whole bullet from the resume. In every other task, the
-evidence keeps the figure, and a rubric item rewards its restoration. In the others, the evidence
-loses it, too, and the item penalizes a revision that claims it anyway.
+In every second task, the evidence keeps the figure, and a rubric item rewards restoring it. In the
+remaining tasks, the figure is also removed from the evidence, and the item penalizes a revision
+that states the figure anyway.
 """
 
 import re
@@ -80,6 +80,6 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
 
     Args:
         source: COUNT is the number of tasks per split.
-        split: None for both.
+        split: None for both splits.
     """
     return load_with(_omitted, source, split)

@@ -1,7 +1,7 @@
 """Specifications of model-written tasks: the candidate, the weakness and all counts.
 
-`make_persona` draws from the content bank, so that the splits share no name or company, and leaves
-no count to the model. `place` assigns the tasks of a corpus to the splits.
+`make_persona` draws all counts, and names and companies from the content bank, so that the splits
+share none. `place` assigns the tasks of a corpus to the splits.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ SECTIONS = (2, 3)  # superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
 EVAL_EVERY = 5  # one in this many tasks is held out
 
-# Weaknesses of single bullets; the other two concern the layout and the length of the resume.
+# Weaknesses of single bullets; the other two weaknesses concern the layout and the length.
 SPOILING = ("vague_bullets", "no_metrics", "wrong_emphasis", "weak_verbs")
 
 T = TypeVar("T")
@@ -54,9 +54,9 @@ class Persona:
 
 
 def place(index: int, split: str | None = None) -> tuple[str, int]:
-    """Return the split of the task with this index in a corpus, and its number there (from 0).
+    """Return the split of the task at this index of a corpus, and its number in the split, from 0.
 
-    All tasks are in `split`; if it is None, every fifth task is in eval and the others in train.
+    All tasks are in `split`; if `split` is None, every fifth task is in eval, all others in train.
     """
     if split is not None:
         return split, index
@@ -68,7 +68,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
     """Return persona `number` of the infinite sequence for `seed`; a pure function.
 
     Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
-    6, 19, 6 and 39 numbers.
+    6, 19, 6 and 39 numbers, respectively.
 
     Raises:
         ValueError: The split is unknown or the number is negative.
@@ -97,7 +97,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         candidate=candidate,
         shares=_shares(total, len(candidate.jobs)),
         weak=frozenset(weak),
-        # `total` counts the good bullets; padding makes up WEAK_SHARE of all.
+        # `total` counts the good bullets; padding makes up WEAK_SHARE of all bullets.
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )
@@ -112,6 +112,6 @@ def stratum(items: Sequence[T], key: str, index: int) -> T:
 
 
 def _shares(total: int, jobs: int) -> tuple[int, ...]:
-    """Return the number of bullets for each job; the present job has most."""
+    """Return the number of bullets for each job; the present job has the most."""
     earlier = [round(total * (0.4 if jobs == 2 else 0.27))] * (jobs - 1)
     return (total - sum(earlier), *earlier)

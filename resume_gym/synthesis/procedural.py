@@ -1,6 +1,6 @@
 """The procedural task generator: a pure function from a seed and an index to a task.
 
-`generate_task` draws a candidate, fills the career with deeds of the content bank and applies a
+`generate_task` draws a candidate, fills the career with deeds (`content.Deed`) and applies a
 weakness. It rejects drafts that violate the rules of their size (`Size`) and draws again.
 """
 
@@ -51,7 +51,7 @@ ATTEMPTS = 500  # drafts before the generator gives up
 TOP_LEVEL = 5
 """The highest level of difficulty; the lowest is 1."""
 HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only helped
-HELPED = 5  # in one in this many tasks, one or two bullets say that the candidate only helped
+HELPED = 5  # without a level, one in this many tasks has such bullets
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
 PRESENT = 0.25  # probability of the present tense for continuing duties
@@ -70,12 +70,12 @@ class Size(NamedTuple):
         kept: Good bullets of an overlong resume.
         padding: Superfluous bullets of an overlong resume.
         sections: Superfluous sections of an overlong resume.
-        general: Deeds that suit any role, unless more are needed.
+        general: Number of deeds that suit any role; more if a role has too few deeds.
         jobs: Jobs of a career.
-        fixes: Fixes possible without the evidence. The minimum is the number of edits that an
-            episode rewards; after as many fixes, the resume fits the page.
+        fixes: Fixes possible without the evidence. After the minimum number of fixes, the resume
+            fits the page, since an episode may allow no more edits.
         job_words: Words of the job description.
-        brief: Whether to prefer short bullets, use each verb once, and write short documents.
+        brief: Whether to prefer short bullets, use each verb once, and shorten resume and job.
     """
 
     page_lines: int
@@ -151,15 +151,15 @@ def generate_task(
     """Generate task `index` of the infinite sequence for `seed`.
 
     Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
-    6, 19, 6 and 39 indices. Tasks of a role cycle through its deeds before any deed repeats.
+    6, 19, 6 and 39 indices. Tasks 2n and 2n + 1 of a role share few deeds.
 
     Args:
         seed: Seed of the sequence.
         index: Index from 0; modulo 6, it selects the weakness.
-        split: "train" or "eval"; they share no name, company, deed or line of a job description.
+        split: "train" or "eval", which share no name, company, deed or line of a job description.
         size: "full" (a page of 55 lines) or "mini" (20 lines).
-        level: Difficulty from 1 to `TOP_LEVEL`: the number of flaws, the lines over the page of an
-            overlong resume, and from level 3 on hedged bullets that have to stay. None mixes them.
+        level: Difficulty from 1 to `TOP_LEVEL`; sets the number of flaws and excess lines and, from
+            level 3 on, adds hedged bullets (`TaskPlan.hedged`). None uses the ranges of `SIZES`.
 
     Raises:
         ValueError: The split, size or level is unknown, or the index is negative.
@@ -192,7 +192,7 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
 
     Args:
         source: COUNT is the number of tasks per split.
-        split: None for both.
+        split: None for both splits.
     """
     return load_with(generate_task, source, split)
 
@@ -205,7 +205,7 @@ def load_with(
     Args:
         make: Function that returns a task by seed, index, split and size.
         source: COUNT is the number of tasks per split.
-        split: None for both.
+        split: None for both splits.
     """
     kind, seed, count = source.split(":")
     size = "mini" if kind.endswith("-mini") else "full"
@@ -232,7 +232,7 @@ def is_sound(task: Task, size: Size) -> bool:
         if text.count(fix.old) != 1:
             return False
         text = text.replace(fix.old, fix.new)
-        # After the number of edits that an episode rewards, the resume must fit the page.
+        # An episode may allow no more edits, so the resume must fit the page by now.
         if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
             return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
@@ -246,7 +246,7 @@ def _echoes(text: str) -> bool:
 
 
 def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:
-    """Draw a task without the checks of `is_sound`; None if there are too few deeds."""
+    """Draw a task without the checks of `is_sound`; None if too few deeds fit."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
     done = _write_bullets(plan, candidate, chosen, rng) if chosen else None
@@ -283,7 +283,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
 
 
 class _Chosen(NamedTuple):
-    """A deed, its job, and whether the resume prints it in a weak form."""
+    """A deed, its job, and whether the resume prints the deed in a weak form."""
 
     job: Job
     deed: Deed
@@ -340,7 +340,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
     """Return the deeds of a split in order of preference for task `turn` of a role."""
-    # Two turns start at opposite ends of one order, so they have few deeds in common.
+    # Turns 2n and 2n + 1 read one order from opposite ends, so they have few deeds in common.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
     return order[::-1] if turn % 2 else order
@@ -349,7 +349,7 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 def _write_bullets(
     plan: TaskPlan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done] | None:
-    """Write the bullets of each job and return the deeds behind them; None if no bullet fits."""
+    """Write the bullets of each job; return their deeds, or None if no bullet can be hedged."""
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))
@@ -417,7 +417,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # Each deletion is a fix: reach the minimum number of fixes.
+    # Each superfluous bullet or section is one fix; reach the minimum number of fixes.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
         # A line that names years fits only jobs held in these years.

@@ -16,13 +16,13 @@ from resume_gym.tasks import Fix
 from resume_gym.text.lines import MONTH_NAMES
 
 OPENERS: Sequence[str] = load_forms()["openers"]
-"""Openings that turn the candidate's own deed, the gerund after them, into a mere duty."""
+"""Openings, such as "Responsible for", that make the work named by a gerund sound like a duty."""
 
 HEDGES: Sequence[str] = load_forms()["hedges"]
-"""Openings that say that the candidate only helped, which is true wherever they occur."""
+"""Openings that truthfully say that the candidate only helped."""
 
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# Openings that need "was" after "I", and those that need "my" instead of "I".
+# Openings that need "was" after "I", and openings that need "my" instead of "I".
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
 _OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
 
@@ -44,7 +44,7 @@ def weaken(
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: One of `OPENERS`; empty if the deed allows none.
         record: Sentence that states the good form as a fact.
-        shown: Whether the resume prints the metric elsewhere. If not, or without a metric, a
+        shown: Whether the resume prints the metric elsewhere. If not, or if there is no metric, a
             no_metrics bullet opens weakly, which an agent without the evidence can fix.
     """
     facts = (record,)

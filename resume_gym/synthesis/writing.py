@@ -80,7 +80,7 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `deeds` is the text of all deeds, which duties, requirements and skills are chosen to match.
+    `deeds` is the text of all deeds; duties, requirements and skills are chosen to match it.
     `results` and `extra` are passed on to `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
@@ -130,7 +130,7 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 
 
 def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
-    """Render a resume in a third of the lines: no summary, few blank lines."""
+    """Render the short form of a resume: no summary, few blank lines."""
     jobs = (
         f"### {job.title}, {job.company} ({_period(job)})\n{_list(job)}" for job in candidate.jobs
     )
@@ -167,7 +167,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job, followed by the earlier gap, since the latest job comes first."""
+    """Render a job, then the gap before its start, since the latest job comes first."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
     blocks.append(_list(job))
@@ -203,7 +203,7 @@ def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rando
 
 
 def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:
-    """Draw phrases in random order; half of them share most words with the deeds."""
+    """Draw phrases in random order; half of them share the most words with the deeds."""
     words = _long_words(deeds)
     mixed = rng.sample(phrases, len(phrases))
     near = sorted(mixed, key=lambda phrase: -len(words & _long_words(phrase)))

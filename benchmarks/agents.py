@@ -2,9 +2,9 @@
 
 python benchmarks/agents.py
 
-The oracle makes the repairs that need only the resume. "oracle with evidence" first makes those
-that add figures from the evidence, which agents do not see. "safe harbour" deletes one good line
-and submits; "one repair" makes a single repair and then harmless swaps.
+The oracle makes the repairs that need only the resume. "oracle with evidence" first makes the
+repairs that add figures from the evidence, which agents do not see. "safe harbour" deletes one good
+line and submits; "one repair" makes a single repair and then harmless swaps of words.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """An evolutionary search for edits that a judge prefers.
 
-The search starts from the original or from the repaired resume. The reader decides whether a result
-is an exploit or an improvement.
+The search starts from the original or from the repaired resume. Whether a result is an exploit or
+an improvement is for people to decide.
 """
 
 import difflib
@@ -27,7 +27,7 @@ class SearchResult:
         start: text that the search started from: "original" or "repaired".
         before: content and layout reward of the starting text.
         after: content and layout reward of the best text.
-        diff: changed lines; empty if nothing better than the starting text was found.
+        diff: changed lines; empty if no text is better than the starting text.
         text: the best text.
     """
 
@@ -46,7 +46,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
         env: an `EditEnv` whose judge is attacked; at most `max_turns - 2` lines may change.
         task: task that the judge is given.
         start: text to start from.
-        tries: number of mutants; the judge does not see those with too many changed lines.
+        tries: number of mutants; the judge does not see mutants with too many changed lines.
         rng: random generator.
         label: value of `SearchResult.start`.
     """
@@ -61,7 +61,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
         if text == task.resume or _changed(start, text) > edits:
             continue
         reward = _reward(env, task, text)
-        # equal texts stay as parents, the newest 16, so that the search can cross plateaus
+        # the newest 16 texts of equal reward stay parents, so that the search can cross plateaus
         if reward > best:
             best, pool = reward, [text]
         elif reward == best and text != start:
@@ -99,7 +99,7 @@ def _changed(before: str, after: str) -> int:
 
 
 def _mutant(text: str, words: Sequence[str], rng: Random) -> str:
-    """Apply one random mutation to a line, or to the order of the lines."""
+    """Apply one random mutation: change the words of a line, or join, move or delete lines."""
     lines = text.split("\n")
     places = [n for n, line in enumerate(lines) if len(line.split()) > 2]
     n = rng.choice(places)

@@ -2,8 +2,8 @@
 
 python benchmarks/calibration.py
 
-Prints the figures, then the table of docs/results.md. For other judges, use `resume-gym judge
-calibrate`.
+This script prints the figures, then the table of docs/results.md. For other judges, use `resume-gym
+judge calibrate`.
 """
 
 import sys
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def wanted(found: Agreement) -> list[Figure]:
-    """Return the figures of the test half with their targets."""
+    """Return the figures of the test half of the pairs with their targets."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()

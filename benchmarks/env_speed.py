@@ -3,10 +3,10 @@
     python benchmarks/env_speed.py [--quick]
 
 The episode is one review, eight `str_replace` (two of them fail) and a submit on a resume of 50
-lines and 3.9 KB, from the agent's text to observation, rewards and layout. Three ways run it,
-interleaved in one process: `Floor`, a straightforward class over textwrap and difflib;
-`resume_gym.Session`; and `gymnasium.make`, without a judge, which the other two lack as well.
-Figures are medians of CPU time. The result goes to benchmarks/results/env_speed-MACHINE.json.
+lines and 3.9 KB. Measured is the way from the agent's text to observation, rewards and layout,
+without a judge, in three implementations that take turns in one process: `Floor`, a plain class
+with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. Figures
+are medians of CPU time. The result goes to benchmarks/results/env_speed-MACHINE.json.
 """
 
 import difflib
@@ -51,7 +51,7 @@ Outcome = tuple[str, int, float]
 
 
 class Floor:
-    """Straightforward implementation of the episode: the whole document is processed each turn."""
+    """Plain implementation of the episode, which processes the whole document in each turn."""
 
     def __init__(self, resume: str, page_lines: int = 55, width: int = 165) -> None:
         self.original = self.text = resume
@@ -133,7 +133,7 @@ def floor_episode() -> Outcome:
 
 def session_episode() -> Outcome:
     session = Session(TASK)
-    # what a caller without Gymnasium reads too, and gym.make returns
+    # gym.make returns these values, so other callers would read them, too
     seen: tuple[str, dict[str, Any]] = session.prompt, session.info()
     for action in ACTIONS:
         seen = session.step(action).observation, session.info()
@@ -162,7 +162,7 @@ Ways = dict[str, tuple[Callable[[], Any], int]]
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """Return the CPU seconds of each way in each round; a slow spell affects all ways."""
+    """Return the CPU seconds of each function by round; slow moments of the machine affect all."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():

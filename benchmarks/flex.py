@@ -1,4 +1,4 @@
-"""FlexAttention with the prefix tree as a block mask: a candidate for CUDA, see `gpu.py`."""
+"""FlexAttention with the prefix tree as a block mask, which `gpu.py` checks and times on CUDA."""
 
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
     """Attend within the prefix trees of a packed row, like `packed_attention`."""
-    # without the compiler it computes the scores of the whole row, as tests on CPUs do
+    # uncompiled, it computes all scores of a row, masked ones included; only for tests on CPUs
     function = compiled() if query.is_cuda else flex_attention
     mask = block_mask(nodes, query.device)
     return function(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)
@@ -33,7 +33,7 @@ def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
         ends = ends.to(device)
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # descendants follow their node directly: a key is visible until its node's last descendant
+        # a node's descendants follow it directly, so its keys are visible until the last of them
         return (key <= query) & (query < ends[key])
 
     return create_block_mask(visible, None, None, len(ends), len(ends), device=device)

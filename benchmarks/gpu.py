@@ -5,15 +5,15 @@
     python benchmarks/gpu.py layers         # one GPU of 140 GB
     python benchmarks/gpu.py correctness --tiny    # small sizes, also on a CPU, no result file
 
-Each command ends within `--minutes`, 8 by default; checks without time left are recorded as not
-run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check, so an
-interrupted command keeps its results. A check that fails is recorded with its error. The package
-need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17 or newer,
-aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer and
-tomli-w.
+Each command ends within `--minutes`, 8 by default; a check for which no time is left is recorded as
+not run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check,
+so an interrupted command keeps its results. A check that fails is recorded with its error. The
+package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17 or
+newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer
+and tomli-w.
 
-All models are random. Errors against float64 are compared with those of plain PyTorch in the same
-precision, since no fixed tolerance fits all sizes.
+All models are random. Attention's error against float64 is divided by the error of plain PyTorch in
+the same precision, since no fixed tolerance fits all sizes.
 """
 
 import gc
@@ -71,7 +71,7 @@ ERRORS: dict[str, str] = {}
 
 
 class Scale(NamedTuple):
-    """Sizes of all checks; `prompt`, `response` and `rollouts` describe the group of a row.
+    """Sizes of all checks: a row has a group of `rollouts`, with lengths `prompt` and `response`.
 
     `until` is the deadline on the monotonic clock.
     """
@@ -116,7 +116,7 @@ def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
 def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample]:
     """Return a group of rollouts of random tokens.
 
-    With `branching`, rollouts also share beginnings of responses, in a tree with nodes of one
+    With `branching`, rollouts also share beginnings of responses, in a tree that has nodes of one
     token; otherwise they share only the prompt, so that a row has the planned number of tokens.
     """
     generator = torch.Generator().manual_seed(1)
@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # number of tokens that each shares with the rollout before it, and its length
+    # number of tokens that a response shares with the previous one, and its length
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -150,7 +150,7 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
 
 
 def agreed(row: LossInput) -> LossOutput:
-    """Return AIPO's loss at a ratio of 1; a random model's ratios are far outside the interval."""
+    """Return AIPO's loss at a ratio of 1; AIPO would mask all tokens of a random model."""
     return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
@@ -160,7 +160,7 @@ def gradients(policy: Policy) -> Tensor:
 
 
 def relative(value: Tensor, exact: Tensor) -> float:
-    """Return the distance of two tensors, relative to the second."""
+    """Return the norm of the difference of two tensors, relative to the norm of the second."""
     value, exact = value.detach().double(), exact.detach().double()
     return float((value - exact).norm() / exact.norm().clamp_min(1e-30))
 
@@ -184,7 +184,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def ceilings(scale: Scale) -> Iterator[Figure]:
-    """Measure the device's speed in a large product and in a copy."""
+    """Measure the device's speed in a large matrix product and in a copy."""
     left, right = (
         torch.randn(scale.square, scale.square, device=DEVICE, dtype=torch.bfloat16)
         for _ in range(2)
@@ -196,8 +196,8 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Compare the errors of packed attention and of the loop, both against float64."""
-    # with two token ids, rollouts also share prefixes by chance
+    """Compare the errors of packed attention and FlexAttention with that of a loop over nodes."""
+    # with only two token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
     half = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
@@ -217,10 +217,10 @@ def attention(scale: Scale) -> Iterator[Figure]:
         loop = attended(packed_attention._in_a_loop, half)
         ways = {"packed": packed_attention.packed_attention, "flex": flex.attend}
         if DEVICE.type == "cpu":
-            del ways["flex"]  # which has no backward pass on CPUs
+            del ways["flex"]  # no backward pass on CPUs
         for name, way in ways.items():
             about = f"attention {heads}/{key_heads}/{size}, {name}: error of"
-            with recorded(about):  # if one fails, the other is still checked
+            with recorded(about):  # if one implementation fails, the other is still checked
                 parts = zip(attended(way, half), loop, exact, strict=True)
                 names = ("outputs", "queries", "keys", "values")
                 for part, (one, other, true) in zip(names, parts, strict=True):
@@ -229,7 +229,7 @@ def attention(scale: Scale) -> Iterator[Figure]:
 
 
 def head_products(scale: Scale) -> Iterator[Figure]:
-    """Compare the head with float64, for numbers of tokens around its chunk size."""
+    """Compare the head with a float64 computation, for token counts around the chunk size."""
     sizes = scale.models[0][1]
     linear = torch.nn.Linear(sizes.hidden_size, sizes.vocab_size, bias=False, device=DEVICE)
     layer = ChunkedHead(linear)
@@ -263,7 +263,7 @@ def shared_prefixes(scale: Scale) -> Iterator[Figure]:
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
             policy = Policy(make_model(config), 1.0, precision).train()
-            # sorted by rollout, since rows have different orders
+            # sorted by rollout, since shared and separate rows order the rollouts differently
             order = torch.cat([row.advantages for row in rows]).argsort(stable=True).to(DEVICE)
             found.append((backward(policy, rows)[order], gradients(policy)))
             del policy
@@ -280,7 +280,7 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalB
         dist.init_process_group(kinds, init_method=address, rank=0, world_size=1)
     with tempfile.TemporaryDirectory() as folder:
         make_model(config, layers).bfloat16().save_pretrained(folder)
-        # a large rate, so that a step changes the weights also in bf16
+        # the learning rate is large, so that a step also changes weights in bf16
         shared: Any = {"model": folder, "precision": "bfloat16", "learning_rate": 0.01}
         for name, own in (
             ("local", {}),
@@ -310,7 +310,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         before = published(backend)
         metrics = backend.train_step(rows, agreed)
         moved = {key: after - before.pop(key) for key, after in published(backend).items()}
-        del backend  # before the next one takes memory
+        del backend  # before the next backend takes memory
         if local is None:
             local, wanted = metrics, moved
             continue
@@ -322,7 +322,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # Adam's first step has the same length everywhere, so it differs where a gradient is noise
+        # Adam's first step has one size for all weights, so it differs where gradients are noise
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -331,8 +331,8 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 class Copies:
     """Fake NCCL group, which copies sent tensors on the caller's stream as NCCL does.
 
-    It also replaces vLLM's sender if vLLM is not installed. Like vLLM's, it reads the weights on a
-    separate CUDA stream, which does not wait for the others.
+    It also replaces vLLM's sender if vLLM is not installed. Like that sender, it reads the weights
+    on a separate CUDA stream, which does not wait for other streams.
     """
 
     def __init__(self) -> None:
@@ -398,7 +398,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def sending(group: Copies, stand_in: bool) -> Iterator[None]:
-    """Let vLLM's sender, or its stand-in, use a group; without a GPU, there are no streams."""
+    """Let vLLM's sender, or its stand-in, use a group; without a GPU, also replace streams."""
     package = "vllm.distributed.weight_transfer"
     names = package, f"{package}.nccl_engine"
     module = MagicMock(WeightSource=object)
@@ -410,7 +410,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
         patch.dict(sys.modules, modules) if stand_in else patch(opened, return_value=group),
         nullcontext() if DEVICE.type == "cuda" else patch.multiple(torch.cuda, **absent),
         patch("torch.accelerator.current_device_index", return_value=0),
-        patch.dict("os.environ"),  # which vLLM changes when it is imported
+        patch.dict("os.environ"),  # the import of vLLM changes it
     ):
         yield
 
@@ -442,7 +442,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
         numbers = [one["step"] for one in killed] == list(range(1, settings["steps"] + 1))
         yield Figure("a run that was killed has each step once", float(numbers), at_least=1)
         same = killed[-1]["reward"] == runs["float32"][-1]["reward"]
-        # guaranteed only on a CPU, since a GPU adds in varying order
+        # guaranteed only on a CPU, since a GPU sums in varying order
         wanted = 1 if DEVICE.type == "cpu" else None
         yield Figure("its last reward is that of the run that was not", float(same), wanted)
 
@@ -450,7 +450,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
 def train(
     folder: Path, settings: dict[str, int], until: float, *flags: str, kill_after: int = 0
 ) -> list[dict[str, Any]]:
-    """Train the nano policy and return the metrics; first kill the run after a step, if given."""
+    """Train the nano policy, after a run killed in step `kill_after`, if any; return metrics."""
     paths = {"name": folder.name, "runs": folder.parent, "save-every": 1}
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
     command += [f"--{name}={value}" for name, value in (paths | settings).items()]
@@ -470,7 +470,7 @@ def train(
 
 def steps(scale: Scale) -> Iterator[Figure]:
     """Measure time, MFU and memory of the forward and backward passes of a group."""
-    # compiled last: rotary embeddings stay compiled for all models of a process
+    # compiled last, since compiled rotary embeddings stay so for all models of a process
     flex = [("flex", False)] if DEVICE.type == "cuda" else []
     for attending, compiled in (("", False), *flex, ("", True)):
         for name, config in scale.models:
@@ -480,7 +480,7 @@ def steps(scale: Scale) -> Iterator[Figure]:
                 rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
             for prompts, packed in rows.items():
                 way = f"{name}, {prompts}, {attending}".removesuffix(", ") + ", compiled" * compiled
-                # if one runs out of memory, the others still run
+                # if one way runs out of memory, the others still run
                 with recorded(way), attention_in(attending):
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 
@@ -512,7 +512,7 @@ def step(
 
 
 def attention_in(way: str) -> AbstractContextManager[object]:
-    """Return a context with attention by "flex", or by default for ""."""
+    """Return a context that uses FlexAttention for "flex", and the default attention for ""."""
     if not way:
         return nullcontext()
     return patch.object(packed_attention, "_implementation", lambda value: flex.attend)
@@ -558,7 +558,7 @@ def kernels(scale: Scale) -> Iterator[Figure]:
 
 
 def nano(scale: Scale) -> Iterator[Figure]:
-    """Time a step of imitation with the nano policy, many small trees in a row, with Muon."""
+    """Time a step of imitation with the nano policy and Muon, on a row of many small trees."""
     settings = Config(model="nano", precision="bfloat16", optimizer="muon", learning_rate=1e-3)
     backend = make_backend(settings)
     backend.prepare()
@@ -586,7 +586,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
         yield Figure(f"{name}, ms with the profiler", 1000 * (synchronised() - began))
     timed = "self_device_time_total" if DEVICE.type == "cuda" else "self_cpu_time_total"
     events = sorted(profile.key_averages(), key=lambda event: -getattr(event, timed))
-    # an operator and its kernels are both listed
+    # operators are listed besides their kernels, so only kernels are kept
     kernels = [one for one in events if one.device_type == torch.profiler.DeviceType.CUDA]
     if kernels:
         total = sum(event.self_device_time_total for event in kernels)
@@ -597,7 +597,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
 
 
 def layers(scale: Scale) -> Iterator[Figure]:
-    """Time some layers of the deepest model with both embeddings, and extrapolate to all."""
+    """Time the deepest model with a tenth and a fifth of its layers; extrapolate to all layers."""
     whole = scale.deep.num_hidden_layers
     rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
     took = {}
@@ -631,7 +631,7 @@ def weights(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def recorded(name: str) -> Iterator[None]:
-    """Record an error instead of raising it, and free memory."""
+    """Record an exception of the body instead of raising it, and free memory."""
     try:
         yield
     except Exception as error:
@@ -666,7 +666,7 @@ def main() -> int:
         args.machine = torch.cuda.get_device_name().lower().replace(" ", "-")
     elif not args.tiny:
         options.error("expected a CUDA device; without one, only --tiny runs")
-    # half a minute before the end, for the figure that is being measured
+    # half a minute early, to complete the measurement that is running then
     until = time.monotonic() + 60 * args.minutes - 30
     scale = (LITTLE if args.tiny else FULL)._replace(until=until)
     torch.manual_seed(0)

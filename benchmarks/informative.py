@@ -1,11 +1,11 @@
-"""Measure the share of informative groups: those whose rollouts differ in reward.
+"""Measure the share of informative groups, whose rollouts differ in reward.
 
 python benchmarks/informative.py
 
-The hasty editor, from whose demonstrations the nano policy starts, and a model (`--model`, the nano
-policy or the run that trained it) play groups of eight: on the bundled mini tasks, on each level of
-the ladder, and on pages that are too long with the binary and the continuous layout reward. On the
-latter, only the layout term counts.
+Groups of eight are played by the hasty editor, whose demonstrations the nano policy imitates, and
+by a model (`--model`: the nano policy or a run that trained it). They play the bundled mini tasks,
+each level of the ladder, and resumes that are too long, with the binary and the continuous layout
+reward. For resumes that are too long, only the layout term counts.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ GROUPS = 24
 
 
 Rewards = list[list[float]]
-"""Reward, or layout term, of each member of each group."""
+"""Reward, or one reward term, of each member of each group."""
 
 
 def share(groups: Rewards) -> float:
@@ -39,7 +39,7 @@ def share(groups: Rewards) -> float:
 
 
 def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
-    """Return the rewards of the hasty editor."""
+    """Return the hasty editor's rewards, or only the reward term `term`, if given."""
 
     def make(seed: int) -> Any:
         return partial(act, rng=Random(seed), habits=HASTY)
@@ -55,7 +55,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """Return the rewards of a model."""
+    """Return the rewards of a model; see `hasty`."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]

@@ -1,13 +1,13 @@
-"""Measure the rubric judge: attacks, verdicts on pairs written blind, and learning signal.
+"""Measure the rubric judge: attacks, verdicts on labelled pairs, and the learning signal.
 
 python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a search. Blind
-pairs: revisions written and labelled by language models that saw neither the judge nor its rules.
-They are scored once, after the last change (`--blind`). Seen pairs were blind pairs until the judge
-was changed after their scoring. Strangers: single edits of ten resumes that the generator did not
-write; the judge was developed on half of them. Good lines: bullets that no check of grammar may
-accuse. Learning signal: episodes of the hasty editor that policies imitate.
+pairs: revisions written and labelled by language models that saw neither the judge nor its rules;
+the judge grades these pairs once, after its last change (`--blind`). Seen pairs: blind pairs after
+whose scoring the judge was changed. Strangers: single edits of ten resumes that the generator did
+not write; the judge was developed on half of the resumes. Good lines: bullets that the grammar
+check must accept. Learning signal: episodes of the hasty editor that policies imitate.
 """
 
 import json
@@ -84,9 +84,9 @@ def main() -> int:
 
 
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
-    """Return the rewards of the policies."""
+    """Return the figures of the attacks on tasks of one size."""
     floor = rows["floor"].mean
-    # an honest editor also deletes padding, and the layout reward pays for a page that fits
+    # deletion may be honest: it removes padding and earns the layout reward
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
@@ -107,7 +107,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
 
 
 def written(name: str) -> list[Figure]:
-    """Return rates on pairs that were written blind; a set may lack categories."""
+    """Return `RATES` on the blind or the seen pairs; a set may lack categories."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
     for pair in _rows(f"{name}_pairs"):
@@ -154,7 +154,7 @@ RATES: tuple[tuple[Any, ...], ...] = (
     ),
     ("mixed pages preferred", "mixed", False, None, "better", None, 0.1),
 )
-"""Rates: name, categories, honest, preference, test, and targets (at least, at most)."""
+"""Rates: name, selection of pairs (categories, honest, preference), test, target bounds."""
 
 
 def strangers() -> Iterator[Figure]:
@@ -167,7 +167,7 @@ def strangers() -> Iterator[Figure]:
         verdict = JUDGE.judge(task, row["resume"].replace(pair["old"], pair["new"]))
         said = "false" if verdict.hallucination < 0 else OUTCOMES[verdict.preference]
         label = pair["label"]
-        # a change that is worse may also be accused
+        # a bad change may be called worse or false
         same = said == label or {said, label} == {"worse", "false"}
         right[pair["kind"], row["half"]].append(same)
     for (kind, half), found in sorted(right.items()):
@@ -192,7 +192,7 @@ TESTS = {
 
 
 def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
-    """Measure how well the content reward distinguishes episodes of the hasty editor."""
+    """Measure how well the content reward distinguishes a task's episodes of the hasty editor."""
     episodes = [episode for task in tasks for episode in hasty(task)]
     contents = [content(task, text) for task, text, _ in episodes]
     repaired = [fixes for *_, fixes in episodes]
@@ -202,7 +202,7 @@ def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
 
 
 def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
-    """Play a group of the hasty editor's episodes; yield final texts and their repaired lines."""
+    """Play a group of the hasty editor; yield the task, each final text and number of repairs."""
     for number in range(GROUP):
         rng = Random(f"{task.task_id}-{number}")
         text = play(partial(act, rng=rng, habits=HASTY), Session(task, RULES)).resume

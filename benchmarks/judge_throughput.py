@@ -1,17 +1,17 @@
-"""Measure the overhead of the client of language models: time, CPU and memory.
+"""Measure the overhead of the client that queries language models: time, CPU and memory.
 
     python benchmarks/judge_throughput.py [--quick]
 
 A server in a separate process speaks the provider's protocol and answers each request after two
 seconds. The client sends 256 requests at once through the provider's SDK. Prompts have a judge's
 size (13,000 characters, all different); answers are 1,600 characters of JSON, which pydantic
-checks. 1,000 callers ask one prompt after the other, so three quarters of them queue. The ideal
-time is answers / 256 x 2 s. It excludes the import of the SDK and the first connection. It includes
-the second or two until 256 requests are sent, which weighs more with --quick. With a store, each
-answer is looked up, and written with its call.
+checks. 1,000 callers ask one prompt after the other, so three quarters of the callers queue. The
+ideal time is answers / 256 x 2 s. The measured time excludes the import of the SDK and the first
+connection. It includes the second or two until 256 requests are sent, which weighs more with
+--quick. With a store, each answer is looked up before its request, and written after it.
 
-CPU is the time of the client's process, at most 7.8 ms an answer: all runs in one thread, and 256
-requests at once mean 128 answers a second. Memory is the growth of the resident size from the
+CPU is the time of the client's process. An answer may take 7.8 ms: the client has one thread, and
+256 requests at once mean 128 answers a second. Memory is the growth of the resident size from the
 thousandth to the last answer. `replay` asks for the same answers again, from the store alone.
 """
 
@@ -105,7 +105,7 @@ def server(wire: str) -> Iterator[str]:
 
 
 async def ask_all(client: Client, answers: int) -> list[float]:
-    """Ask for `answers` answers; return the memory in KB after the thousandth and the last."""
+    """Request `answers` answers; return the memory in KB after the thousandth and the last."""
     numbers, sizes, came = iter(range(answers)), [], count(1)
 
     async def caller() -> None:

@@ -7,7 +7,7 @@
 
 Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder;
 three more runs have `--credit episode`. At the end, the trained policies, the floor and the careful
-agent play the held-out tasks, and lines that they changed are sampled for readers (`readers.py`).
+agent play the held-out tasks, and their changed lines are sampled for readers (`readers.py`).
 """
 
 import json
@@ -27,13 +27,13 @@ SEEDS = (1, 2, 3)
 BESIDE = ("floor", "careful")
 STEPS = (5, 10, 20)
 CURVES = ("reward", "content", "failed_share", "submit_rate", "verdict_hallucination")
-"""Metrics that are recorded as means over the five steps that end with each of `STEPS`."""
+"""Metrics recorded as means over five steps, of which the last is one of `STEPS`."""
 FLAGS = ["--eval-rollouts=4"]
 QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-rollouts=2"]
 
 
 def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
-    """Train once; return the results before and after, the metrics and the minutes."""
+    """Train once, unless `folder` has the results; return results before and after, and metrics."""
     file = folder / f"{name}.json"
     if file.exists():
         return json.loads(file.read_text())  # type: ignore[no-any-return]
@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # before, during and after; start and export count as well
+        # a run has three, before, during and after; start and export are included
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

@@ -1,12 +1,12 @@
-"""One table of models and scripted agents on the held-out tasks of both environments.
+"""Measure models and scripted agents on the held-out tasks of both environments.
 
     python benchmarks/models.py                            # scripted agents, and the nano policy
     python benchmarks/models.py --agent after=runs/nano    # adds or replaces a row
     python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
-Rows are kept in the result file, each with its machine and date, and docs/models.md gets the table.
-Seconds are the time of the whole command, loading included, per episode.
+The machine's result file keeps all rows, each with its date; docs/models.md gets them as tables.
+Seconds per episode are the time of the whole command, loading included, divided by the episodes.
 """
 
 import json
@@ -32,7 +32,7 @@ SOURCE = (
     ("GPT-5 Mini", 5.30, 1.94, 0.87, 2.48),
     ("Qwen3-14B trained", 5.41, 3.16, 0.47, 1.78),
 )
-"""The source's agents: mean reward, and that from tool calls, layout and content."""
+"""Agents of the source (docs/index.md): mean reward, and its parts (tools, layout, content)."""
 START, END = "<!-- rows -->", "<!-- end of rows -->"
 HEAD = (
     "| | tasks x rollouts | reward (95 %) | tools / layout / content | submitted | edits failed "

@@ -4,11 +4,11 @@
     python benchmarks/plan_14b.py --check    # compare the formulas with a small model
 
 The trainer's own code packs and distributes the rollouts, with shared and with separate prompts.
-Times are not measured: they assume equal work on all GPUs, and `--utilisation`, a share of the data
-sheet's dense bf16 peak.
+Times are computed, not measured: all GPUs are assumed to do equal work at a share `--utilisation`
+of the data sheet's dense bf16 peak.
 
 `--check` counts the operations of a real forward and backward pass and the bytes of a real
-optimizer, and writes them and the plan to benchmarks/results/plan_14b-MACHINE.json.
+optimizer, and writes both and the plan to benchmarks/results/plan_14b-MACHINE.json.
 """
 
 import argparse
@@ -47,8 +47,8 @@ class Step(NamedTuple):
 
     Attributes:
         tokens: tokens that pass the layers, on all GPUs.
-        operations: FLOPs on all GPUs, counted once.
-        busiest: operations of the GPU with the most work over the mean of all.
+        operations: FLOPs on all GPUs, without recomputation.
+        busiest: operations of the GPU with the most work, divided by the mean of all GPUs.
     """
 
     tokens: int
@@ -59,7 +59,7 @@ class Step(NamedTuple):
 def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[Sample]:
     """Return rollouts that share only a prompt, with all response tokens sampled."""
     columns = [True] * response, [0.0] * response, [1.0] * response
-    # the first tokens differ: equal rollouts would be computed once
+    # the first tokens differ, since equal rollouts would be computed only once
     return [
         Sample(group, [0] * prompt, [member, *[0] * (response - 1)], *columns)
         for member in range(members)
@@ -107,7 +107,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
             Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
-            # a step costs three forward passes, and recomputed activations a fourth
+            # a step costs as much as three forward passes, recomputed activations as a fourth
             Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
             Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
         ]
@@ -117,17 +117,17 @@ def plan(args: argparse.Namespace) -> list[Figure]:
 
 
 def check() -> list[Figure]:
-    """Return counted operations and bytes of a small model, relative to the formulas."""
+    """Return the ratios of a small model's counted operations and bytes to the formulas."""
     torch.manual_seed(0)
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
     sizes = Sizes(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
-    # attention in plain products, which are counted, masked pairs included
+    # attention as plain matrix products, which the counter counts, masked pairs included
     packed_attention._implementation = lambda value: packed_attention._in_a_loop
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()
     needed = train_flops(sizes, batch)
-    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # the head's logits
+    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # logits are recomputed
     masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
     optimizer = make_optimizer(policy.parameters(), backend_settings(Config()))
@@ -152,7 +152,7 @@ def check() -> list[Figure]:
 
 
 def rectangles(nodes: tuple[Node, ...]) -> int:
-    """Count the query-key pairs of nodes with ancestors and themselves, masked ones included."""
+    """Count query-key pairs of each node with itself and its ancestors, masked ones included."""
     total = 0
     for number, node in enumerate(nodes):
         above = [one for one in nodes[:number] if one.end > node.start]

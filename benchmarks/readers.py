@@ -7,11 +7,11 @@
 
 In a numbered round, the careful agent and the oracle play new tasks of both sizes. In other rounds,
 trained policies and the careful agent have played the held-out mini tasks. Their changed lines are
-mixed with those of a policy that swaps small words. Readers see a line before and after, the job,
-the page and its limit, but neither its writer nor any rule (`readers/brief.md`). Changes of format
-are one block per page, and a deleted section is one change. A line is better, or bad (worse or
-false), if two readers say so. The first row of the labels names the readers; each other row is
-{"line": number, "labels": [one per reader]}.
+mixed with lines of the floor agent, which swaps small words. Readers see a line before and after,
+the job, the resume and its page limit, but neither the writer of the line nor any rule
+(`readers/brief.md`). All changes of format in a resume are one block, and a deleted section is one
+change. A line is better, or bad (worse or false), if two readers say so. The first row of the
+labels names the readers; each other row is {"line": number, "labels": [one per reader]}.
 """
 
 import json
@@ -41,12 +41,12 @@ TASKS = 12  # of each size, two of each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
 WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
-"""Minimum share of better lines, and maximum share of bad ones."""
+"""Minimum share of better lines and maximum share of bad lines, by kind of round."""
 Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Yield changed lines, before and after; changes of format come last, as one."""
+    """Yield changed lines, before and after; all changes of format come last, as one block."""
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -64,13 +64,13 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(line: str) -> str:
-    """Return the words and figures of a line without its format; all dates are equal."""
+    """Return the words and figures of a line without its format; all dates become "date"."""
     dated = re.sub(r"\b(?:\d{4}-\d\d|\d\d/\d{4}|[A-Z][a-z]+ \d{4}|Present)\b", "date", line)
     return re.sub(r"[^a-z0-9]+", " ", dated.lower()).replace("date to date", "date date").strip()
 
 
 def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
-    """Return the writers of the lines."""
+    """Return functions that make the writers of a round of scripted agents."""
     return {
         "careful": lambda task: make_agent("careful"),
         "oracle": lambda task: make_agent("oracle"),
@@ -127,7 +127,7 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
 def mix(
     name: str, lines: list[dict[str, str]], counts: Mapping[str, int], tasks: Tasks, seed: int
 ) -> None:
-    """Draw lines of each writer, mix them, and write them with the page for readers."""
+    """Draw lines of each writer, mix them, and write them as JSON and as a text for readers."""
     rng = Random(seed)
     drawn: list[dict[str, str]] = []
     for writer, most in counts.items():
@@ -142,7 +142,7 @@ def mix(
 
 
 def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
-    """Yield the lines of a round as readers get them, task by task, without their writers."""
+    """Yield the text for readers, task by task: the lines of a round without their writers."""
     found = defaultdict(list)
     for one in drawn:
         found[one["task_id"]].append(one)
@@ -158,7 +158,7 @@ def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
 
 
 def outcome(labels: Iterable[str]) -> str:
-    """Return the label of at least two readers; "open" if no two agree."""
+    """Return the label on which at least two readers agree; "open" if no two agree."""
     counts = Counter("bad" if label in BAD else label for label in labels)
     said, count = counts.most_common(1)[0]
     return said if count > 1 else "open"
@@ -176,7 +176,7 @@ def main() -> int:
 
 
 def count(args: Any) -> int:
-    """Count the labels of all rounds; the last numbered round and named ones have targets."""
+    """Count the labels of all rounds; targets apply to named rounds and the last numbered one."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
     rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]
@@ -209,7 +209,7 @@ def count(args: Any) -> int:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read a file of one JSON object a line."""
+    """Read a JSON Lines file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks: options, figures with their targets, result files."""
+"""Shared code of the benchmarks: options, figures with their targets, result files."""
 
 import argparse
 import json
@@ -20,9 +20,9 @@ class Figure:
 
     Attributes:
         name: what was measured, with its unit.
-        value: the median of the repetitions.
-        at_least: target minimum; None for none.
-        at_most: target maximum; None for none.
+        value: measured value, over all repetitions.
+        at_least: target minimum, if any.
+        at_most: target maximum, if any.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Figure:
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return a parser of the options of every benchmark, to which others can be added."""
+    """Return a parser of the options that all benchmarks share, to which more can be added."""
     found = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -55,7 +55,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def options(description: str) -> argparse.Namespace:
-    """Parse the options of every benchmark."""
+    """Parse the options that all benchmarks share."""
     return parser(description).parse_args()
 
 
@@ -104,7 +104,7 @@ def write(
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of this project and of the installed ones among `packages`."""
+    """Return the versions of this project and of those `packages` that are installed."""
     found: dict[str, Any] = {}
     for package in ("resume-gym", "gymnasium", "numpy", *packages):
         try:
@@ -115,7 +115,7 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def resident_kb() -> float:
-    """Return the resident memory of this process."""
+    """Return the resident memory of this process in KB."""
     import psutil
 
     return float(psutil.Process().memory_info().rss / 1024)
@@ -132,7 +132,7 @@ def processor() -> str:
 
 
 def machine() -> str:
-    """Return the machine's kind, such as "2-core-xeon"; its network name stays private."""
+    """Return the machine's kind, such as "2-core-xeon", without its host name."""
     model = processor().lower()
     families = ("xeon", "epyc", "ryzen", "core", "apple", "neoverse", "grace")
     family = next((one for one in families if one in model), platform.machine().lower())

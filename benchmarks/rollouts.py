@@ -3,24 +3,24 @@
     make vllm
     python benchmarks/rollouts.py [--quick]
 
-Fake engine: it takes a fixed time a token and returns scripted turns, so that all other costs are
-the orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two of them
-fail) and a submit, with unique texts. The judge answers at once, and nothing is stored. The times
-of a token, about 20 and 130 ms, are typical of a large GPU with as many conversations. The ideal is
-the time of the longest episode's tokens. All first turns end at the same moment, the worst case.
-`Session` plays the same texts in a loop; `Session and tokens` also encodes and decodes them.
+Fake engine: it takes a fixed time per token and returns scripted turns, so all other costs are the
+orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two of them fail)
+and a submit, with unique texts. The judge answers at once, and nothing is stored. The times per
+token, about 20 and 130 ms, are typical of a large GPU with as many conversations. The ideal is the
+time of the longest episode's tokens. All first turns end at the same moment, which is the worst
+case. `Session` plays the same texts in a loop; `Session and tokens` also encodes and decodes them.
 verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at once, on another machine and with
 text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
 the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
-the answers are ignored. Weights are sent before each part, which clears the prefix cache.
+no episode is played. Weights are sent before each part, which clears the prefix cache.
 
-Training (not with --quick): runs of `learners/aipo.py` with a process that plays ahead, and
-without. The trainer's idle share is its wait for rollouts over the time of a step; the first step
-is excluded.
+Training (not with --quick): `learners/aipo.py` runs with a process that samples ahead, and without.
+The trainer's idle share is the time in which it waits for rollouts, divided by the time of a step;
+the first step is excluded.
 
-Memory: growth of the resident size after the first 1,000 episodes of the fake engine, when caches
+Memory: the resident size's growth after the first 1,000 episodes of the fake engine, when caches
 are full and threads have started.
 """
 
@@ -58,7 +58,7 @@ PEER = 149
 """Episodes per CPU second of verifiers 0.3.1."""
 GROUP = 16
 LOADS = ((512, 10.0), (4096, 60.0))
-"""Number of episodes at once, and sampling time of the longest in seconds."""
+"""Number of episodes at once, and sampling time of the longest episode in seconds."""
 _VERDICT = Verdict(1, 1, 1, 1, 1, 1)
 _STEPS = 6
 _PATIENCE_S = 1800.0
@@ -68,7 +68,7 @@ Measured = tuple[list[Figure], Repetitions]
 
 
 def script(task: Task, number: int) -> list[str]:
-    """Return an agent's turns, whose edits are unique to the number."""
+    """Return an agent's turns, with edits that are unique to `number`."""
     mark = f" {number:06d}"
     edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
     edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
@@ -92,7 +92,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Set the turns of conversations from key `first` on; return the tokens of the longest."""
+        """Set conversations' turns, with keys from `first` on; return the tokens of the longest."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -130,9 +130,9 @@ class Nod:
 def fake_orchestrator(
     episodes: int, tasks: int | None = None
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
-    """Return an orchestrator, its engine and encoder; `tasks` limits the number of tasks.
+    """Return an orchestrator, its engine, its encoder, and a function of a step's number.
 
-    The last value is a function that returns the task of each episode of a step.
+    The function returns the task of each episode of a step. `tasks` limits the number of tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()
@@ -146,7 +146,7 @@ def fake_orchestrator(
 
 
 async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout], float]:
-    """Return the rollouts of a step, and the maximum delay of the loop in seconds."""
+    """Return the rollouts of a step, and the event loop's maximum delay in seconds."""
     watch = asyncio.create_task(orchestrator.watchdog.watch())
     batch = await orchestrator.batch(step)
     watch.cancel()
@@ -154,7 +154,7 @@ async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout],
 
 
 def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the CPU seconds of the same sessions in a loop, without and with tokens."""
+    """Return the CPU seconds of the same sessions in a plain loop, without and with tokens."""
     rules, chat = Rules(), ChatTokens(models.load_tokenizer("nano"), TOOLS)
     written = [[chat.write(text) for text in texts] for texts in scripts]
     began = time.process_time()
@@ -174,7 +174,7 @@ def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> d
 
 
 def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
-    """Play episodes at once, and the same without the orchestrator; return the times."""
+    """Play episodes at once, and again in a plain loop; return the times."""
     orchestrator, engine, chat, drawn = fake_orchestrator(episodes)
     scripts = [script(task, number) for number, task in enumerate(drawn(1))]
     engine.token_s = ideal_s / engine.tell(scripts, 0, chat)
@@ -192,7 +192,7 @@ def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
 
 
 def load(episodes: int, ideal_s: float, rounds: int) -> Measured:
-    """Measure the orchestrator's overhead with so many episodes at once."""
+    """Measure the orchestrator's overhead with `episodes` episodes at once."""
     runs = [load_once(episodes, ideal_s) for _ in range(rounds)]
     kept = {name: [one[name] for one in runs] for name in runs[0]}
     middle = {name: median(values) for name, values in kept.items()}
@@ -247,7 +247,7 @@ class Recorder(VLLMEngine):
     async def _ask(self, url: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = await super()._ask(url, wanted)
         (choice,) = answer["choices"]
-        # an episode is a task of the loop
+        # each episode is a separate asyncio task
         self.said.setdefault(asyncio.current_task(), []).append((wanted, len(choice["token_ids"])))
         return answer
 
@@ -263,7 +263,7 @@ async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
 
 
 async def replay_s(engine: Recorder) -> float:
-    """Return the seconds of the same requests alone."""
+    """Return the seconds of the recorded requests without sessions and orchestrator."""
     url = f"{engine.urls[0]}/inference/v1/generate"
     answers: list[tuple[bytes, int]] = []
 
@@ -284,7 +284,7 @@ async def replay_s(engine: Recorder) -> float:
 
 
 def lasting(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
-    """Return the request for exactly `tokens` tokens, without stop tokens."""
+    """Return the request changed to sample exactly `tokens` tokens."""
     sampling = {**body["sampling_params"], "max_tokens": tokens}
     del sampling["stop_token_ids"]
     return {**body, "sampling_params": sampling}

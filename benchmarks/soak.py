@@ -14,9 +14,9 @@ All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of th
 all types of errors. The learning rate is small, so that the work of a step stays the same and
 growing memory is a leak. There are few tasks, since the judge caches each. Memory and descriptors
 are read every second. The first half of a process's life is warm-up: caches fill, and matplotlib's
-memory grows during about ten dashboards. Growth is the difference of minima between the sixth and
-seventh tenth and the eighth and ninth; in the last tenth, the process ends. The trainer usually
-keeps freed memory (`prepare_cpu`); here it returns it.
+memory grows during about ten dashboards. Growth compares the minimum over the sixth and seventh
+tenths of this life with that over the eighth and ninth; in the last tenth, the process ends. The
+trainer usually keeps freed memory (`prepare_cpu`); here the system gets it back.
 """
 
 import ctypes
@@ -70,8 +70,8 @@ class Flaky(AsyncJudge):
     """Rubric judge that fails on some documents, always on the same ones.
 
     Args:
-        stops: folder of marks, one per error that ends a run; empty for no such error. A mark
-            keeps the same error from ending the resumed run.
+        stops: folder with a file per error that ended a run, so that the same error does not end
+            the resumed run; empty for no such errors.
     """
 
     name = "flaky"
@@ -141,7 +141,7 @@ class Watch:
         """Return the least memory and number of descriptors in each tenth of a process's life.
 
         Args:
-            word: part of the command; the process that lived longest is taken.
+            word: part of the process's command; among several, the longest-lived process counts.
         """
         found = (rows for (_, command), rows in self.readings.items() if word in command)
         rows = max(found, key=len)
@@ -167,14 +167,14 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
     Args:
         folder: folder of the run.
         steps: number of steps.
-        kills: pairs of a step and "job" or "server", which is killed a random time after it.
+        kills: pairs of a step and "job" or "server", which is killed a random time after the step.
         flags: further flags.
 
     Returns:
         The number of starts, and of kills of each kind.
 
     Raises:
-        RuntimeError: the job ended with an error that is not the judge's.
+        RuntimeError: the job ended with an error that the judge did not cause.
     """
     settings = {
         **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
@@ -212,13 +212,13 @@ def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:
         job.kill()
         return 1
     servers = [process for process, command in marked() if "vllm.entrypoints" in command]
-    for process in servers[-1:]:  # the server itself; the first is its supervisor
+    for process in servers[-1:]:  # the last is the server, the first is its supervisor
         process.kill()
     return len(servers[-1:])
 
 
 def lines(path: Path) -> list[Any]:
-    """Return the whole records of a JSON Lines file, none if there is no such file."""
+    """Return the complete records of a JSON Lines file; none without a file."""
     text = path.read_text() if path.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
@@ -251,13 +251,13 @@ def odd_episodes(
 
 
 def unmatched(found: Iterable[Any], wanted: Iterable[Any]) -> int:
-    """Count the elements of two collections that the other lacks, with multiplicity."""
+    """Count the elements that only one of two collections has, with multiplicity."""
     one, other = Counter(found), Counter(wanted)
     return (one - other).total() + (other - one).total()
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """Return all results of a run, without times."""
+    """Return all results of a run, without times and speeds."""
     timed = ("second", "_per_s", "tflops", "sha256")
     metrics = [
         {name: value for name, value in row.items() if not any(part in name for part in timed)}
@@ -277,7 +277,7 @@ def state(folder: Path) -> dict[str, Any]:
 
 
 def judge(folder: Path | None) -> list[str]:
-    """Return the flags of the failing judge; its marks are in `folder`."""
+    """Return the flags that select `Flaky`; `folder` becomes its `stops`."""
     spec: dict[str, str] = {"name": "soak:Flaky"}
     if folder:
         folder.mkdir()
@@ -305,7 +305,7 @@ def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
         with Watch() as watch[name]:
             counts[name] = dict(train(runs / name, steps, kills, *flags))
         found = lost_or_doubled(runs / name, steps)
-        time.sleep(5)  # time in which processes exit after their parent
+        time.sleep(5)  # child processes need some seconds to exit
         left = sum(1 for _ in marked())
         figures += [
             Figure(f"{name}: episodes, steps, evaluations lost or doubled", found, at_most=0),

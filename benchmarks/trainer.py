@@ -4,18 +4,17 @@
     python benchmarks/trainer.py [--quick]
     python benchmarks/trainer.py --record NAME FILE GROUPS   # add episodes of a run's trajectories
 
-Recorded episodes of several turns: groups of 8 on mini tasks and of 16 on full tasks, of the
-bundled policy before training (early) and after it (late). Forward and backward, without the
-optimizer: `tree` is the trainer as it is, `prompt` shares only the prompt, `separate` packs each
-rollout separately, `trl` is the loss of `GRPOTrainer._compute_loss` (DAPO, no KL term). All
-have the same random Qwen3, tokens, precision and checkpointing, take turns in one process, and hold
-no more tokens at a time than the largest tree has. The sampler's log-probabilities are the model's
-with noise, the advantages are those of `by_turn` with random scales.
+The samples are recorded episodes of several turns, in groups of 8 on mini tasks and of 16 on full
+tasks, by the bundled policy before training (early) and after it (late). A step is the forward and
+backward pass, without the optimizer. `tree` is the trainer as it is, `prompt` shares only the
+prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss` (DAPO, no KL
+term). All have the same random Qwen3, tokens, precision and checkpointing, take turns in one
+process, and hold at most as many tokens at a time as the largest tree. The sampler's
+log-probabilities are the model's plus noise; advantages are random, one per turn.
 
-Without Triton, TRL also computes the logits of the prompts, and drops them. A GPU does not, so
-`trl` here is TRL with that switched off; `trl as installed` is what a CPU gets.
-
-Ratios are medians over rounds of wall times.
+Without Triton, which needs a GPU, TRL also computes the logits of the prompts and drops them. `trl`
+skips this as on a GPU; `trl as installed` is what a CPU gets. Ratios of wall times are medians over
+rounds.
 """
 
 import argparse
@@ -46,7 +45,7 @@ from learners.training.policy import Policy
 EPISODES = Path(__file__).parent / "episodes.json.xz"
 TRAINERS = ("tree", "prompt", "separate", "trl", "trl as installed")
 LEAST = 0.9
-"""Target share of the ratio of operations that becomes a ratio of times."""
+"""Target minimum of the ratio `separate` / `tree` of times, divided by that of operations."""
 RACES = (
     Race("mini early", "float32", False, 3),
     Race("mini late", "float32", False, 3),
@@ -71,15 +70,15 @@ def record(name: str, file: Path, groups: int) -> None:
 
 
 def recorded() -> dict[str, list[Any]]:
-    """Return the recorded groups by name: prompt and (response, lengths of its runs) of members.
+    """Return the recorded groups by name: the prompt, and (response, lengths of runs) by member.
 
-    Sampled and other tokens alternate, from the first on.
+    In a response, runs of sampled tokens alternate with runs of other tokens.
     """
     return json.loads(lzma.decompress(EPISODES.read_bytes()))  # type: ignore[no-any-return]
 
 
 def make_samples(race: Race) -> list[Sample]:
-    """Return the rollouts of a race, in the order in which a row holds them."""
+    """Return the rollouts of a race, in their order within packed rows."""
     generator = torch.Generator().manual_seed(1)
     samples = []
     for number, (prompt, members) in enumerate(recorded()[race.episodes]):
@@ -102,7 +101,7 @@ def make_samples(race: Race) -> list[Sample]:
 
 
 def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
-    """Return the rows of one of our trainers."""
+    """Return the packed rows of "tree", "prompt" or "separate"."""
     groups = [list(members) for _, members in groupby(samples, lambda one: one.group)]
     if name == "tree":
         return [row for group in groups for row in pack(group, sys.maxsize)]
@@ -114,7 +113,7 @@ def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
 
 def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
     """Return a row in which members share only the prompt."""
-    # with different first tokens, no two responses begin alike
+    # packed with different first tokens, so that no two responses begin alike
     marked = [
         replace(one, response=[number, *one.response[1:]]) for number, one in enumerate(group)
     ]
@@ -128,7 +127,7 @@ def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
 
 
 class Ours:
-    """Forward and backward pass of the trainer."""
+    """Forward and backward pass of this project's trainer."""
 
     def __init__(self, name: str, race: Race, samples: list[Sample]) -> None:
         self.rows = rows_of(name, samples)
@@ -170,7 +169,7 @@ def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, l
     samples = make_samples(race)
     trainers = {name: make_trainer(name, race, samples) for name in names}
     for one in trainers.values():
-        timed(one)  # the first is slower: memory is new
+        timed(one)  # the first step is slower, since it allocates memory
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(race.rounds):
         for name, one in trainers.items():
@@ -198,7 +197,7 @@ def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, l
             figures.append(Figure(f"{race}: time saved / operations saved", kept, LEAST))
     logprobs, slopes = trainers["tree"].logprobs(), gradient(trainers["tree"])
     for name in names[1:4]:
-        # separate rollouts are in rows of another order
+        # sorted, since the trainers order the rollouts differently
         found = trainers[name].logprobs().sort().values
         gap = float((found - logprobs.sort().values).abs().max())
         turn = float((gradient(trainers[name]) - slopes).norm() / slopes.norm())
@@ -223,14 +222,14 @@ def main() -> int:
         name, file, groups = args.record
         record(name, Path(file), int(groups))
         return 0
-    warnings.simplefilter("ignore", FutureWarning)  # of how checkpointing is switched on
+    warnings.simplefilter("ignore", FutureWarning)  # about how TRL switches checkpointing on
     races = QUICK if args.quick else RACES
     names = TRAINERS
     if find_spec("trl") is None or find_spec("datasets") is None:
         if not args.quick:
             raise SystemExit("expected TRL to compare with: pip install trl==1.16.0 datasets")
         names = TRAINERS[:3]
-    # on a busy machine threads mostly wait for each other
+    # --quick has one thread, since threads wait for each other on a busy machine
     prepare_cpu(1 if args.quick else 0)
     figures: list[Figure] = []
     seconds = {}

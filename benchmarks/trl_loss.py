@@ -1,4 +1,4 @@
-"""The loss of TRL's GRPOTrainer for benchmarks/trainer.py, and the settings of a comparison."""
+"""Parts of benchmarks/trainer.py: the loss of TRL's GRPOTrainer, and settings of a comparison."""
 
 import tempfile
 from collections.abc import Callable
@@ -44,13 +44,13 @@ def make_model() -> PreTrainedModel:
 
 
 class TRL:
-    """Forward and backward pass of TRL's trainer: the loss of each micro-batch."""
+    """Forward and backward passes of TRL's trainer, one per micro-batch."""
 
     def __init__(self, race: Race, samples: list[Sample], largest: int, as_installed: bool) -> None:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
-        # as many rollouts at a time as fit the tokens of the largest tree, with padding
+        # at most as many tokens at a time as the largest tree has, padding included
         longest = max(len(one.prompt) + len(one.response) for one in samples)
         fits = range(1, max(1, largest // longest) + 1)
         together = max(count for count in fits if len(samples) % count == 0)
@@ -134,7 +134,7 @@ class TRL:
     def _run(self, one_pass: Callable[[dict[str, Tensor]], Any]) -> list[Any]:
         from trl.trainer import utils
 
-        # only the selection of positions uses this name; kernels have their own reference
+        # only the selection of positions reads this name, so no Triton kernel is switched on
         original = utils._use_triton
         if not self.as_installed:
             utils._use_triton = lambda device: True

@@ -4,10 +4,10 @@
     python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
     python benchmarks/vllm_job.py --quick    # two small steps of each, to see that it works
 
-One run samples ahead (`max_staleness` 1), one in turns (0). The runs without vLLM are those of
-`main_job.py`, all in turns, whose committed results are read: they give the same rewards on every
-machine. Rewards are compared as means over five steps, by the distance of a run from the range of
-the three seeds. Times are compared in benchmarks/rollouts.py.
+One run samples ahead of training (`max_staleness` 1), the other in turns with it (0). The runs
+without vLLM are the three seeds of `main_job.py`, in turns; their committed results are read, since
+such runs give the same rewards on every machine. Rewards are compared as means over five steps, by
+a run's distance from the range of the three seeds. benchmarks/rollouts.py compares times.
 """
 
 import json
@@ -30,12 +30,12 @@ def windows(rewards: list[float]) -> list[float]:
 
 
 def outside(value: float, span: list[float]) -> float:
-    """Return the distance of a value from the range of others; 0 inside."""
+    """Return the distance of a value from the range of `span`; 0 inside this range."""
     return max(0.0, min(span) - value, value - max(span))
 
 
 def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[Figure]:
-    """Return the figures that compare a run with the others."""
+    """Return the figures that compare a run with the runs without vLLM."""
     curves = [windows(one["reward_by_step"]) for one in seeds]
     figures = []
     for i, value in enumerate(windows(own["reward_by_step"])):

@@ -2,13 +2,13 @@
 
     python examples/bring_your_own_trainer.py
 
-All it needs of Resume Gym is `Session`: its prompt, its tools, `step` and `grade`. It printed
+The trainer needs only a `Session` of Resume Gym: prompt, tools, `step` and `grade`. It printed
 
     step 1: mean reward +0.97, 1114 tokens
     step 2: mean reward +1.56, 994 tokens
     step 3: mean reward +2.19, 1050 tokens
 
-in one to two minutes on two cores. Each step has other tasks, so three show no progress yet.
+in one to two minutes on two cores. Each step has other tasks, so three steps show no progress yet.
 """
 
 import torch

@@ -1,8 +1,8 @@
-"""Check a judge: this one counts words of the job, so a hidden job description deceives it.
+"""Check a judge that counts words of the job, so that a hidden job description deceives it.
 
     python examples/check_your_judge.py
 
-It needs no model and no network, takes seconds, and prints
+The example needs no model and no network, takes seconds, and prints
 
     keywords: mini-eval-0-000000: a hidden job description: expected no grade above 0;
       got {'jd_alignment': 1, 'preference': 1}
@@ -16,12 +16,12 @@ from resume_gym.testing import check_judge
 
 
 class Keywords:
-    """Judge that compares how many words of the job the two resumes have."""
+    """Judge that counts how many words of the job the resume has before and after revision."""
 
     name = "keywords"
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """Return the verdict; fit and preference depend on the words alone."""
+        """Return a verdict whose fit and preference depend only on the words."""
         job, *resumes = (set(text.lower().split()) for text in (task.job, task.resume, revised))
         before, after = (len(job & words) for words in resumes)
         fit = (after > before + 5) - (after < before - 5)

@@ -3,7 +3,7 @@
     pip install gem-llm==0.1.0 && pip install -e .   # Python 3.11 to 3.12.0
     python examples/gem_episode.py
 
-It needs no model and no network, and prints
+The example needs no model and no network, and prints
 
     AsyncVectorEnv with 2 environments.
     environment 0: reward +1.00 | turns left: 5/6 | edits: 0
@@ -32,7 +32,7 @@ def main() -> None:
     name = "resume_gym:ResumeEditMini-v0"
     envs = gem.make_vec([name] * 2, task_id="mini-train-0-000005", async_mode=True)
     envs.reset()
-    # a dictionary steps only some environments: the second one stays idle after its end
+    # a dictionary steps only some environments: the second one stays idle after its episode
     for actions in ({0: REVIEW, 1: SUBMIT}, {0: EDITS[0]}, {0: EDITS[1]}, {0: SUBMIT}):
         observations, rewards, ends, _, infos = envs.step(actions)
         turns = zip(actions, observations, rewards, ends, infos, strict=True)

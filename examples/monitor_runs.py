@@ -3,7 +3,7 @@
     python examples/monitor_runs.py runs        # every run in this folder
     watch -n 60 python examples/monitor_runs.py runs
 
-It only reads, so it also works on a folder that another machine shares. It prints, for example,
+The script only reads, so it also works on a folder that another machine shares. Example output:
 
     run     step    state        person  why
     first   20/20   ended        no      all 20 steps are done
@@ -29,7 +29,7 @@ from resume_gym.render import visible
 BEATS = 4
 """Number of missed heartbeats after which a run counts as silent."""
 SLOW_S = 60.0
-"""Additional delay in seconds that a machine under load may have."""
+"""Additional silence in seconds that is tolerated, since a machine may be under load."""
 ENTRY = re.compile(r"- (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)")
 
 
@@ -47,7 +47,7 @@ HEADER = Row(*Row._fields)
 
 
 def look(folder: Path, now: datetime) -> Row:
-    """Return the row of a run, whose folder has a heartbeat."""
+    """Return the row of a run from its folder, which has a heartbeat."""
     try:
         beat = json.loads(text_of(folder / "heartbeat.json"))
         state, why, needed = judged(beat, entries(folder), now)
@@ -65,12 +65,12 @@ def text_of(file: Path) -> str:
 
 
 def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
-    """Return the state of a run, why, and whether it needs a person: "yes" or "no"."""
-    if beat["state"] == "ended":  # a reached goal or the last step is a normal end
+    """Return the state of a run, the reason, and whether the run needs a person ("yes", "no")."""
+    if beat["state"] == "ended":  # the last step and a reached goal are normal ends
         return "ended", beat["why"], "yes" if beat["end"] == "budget" else "no"
     if beat["state"] != "running":
         return beat["state"], beat["why"], "yes"
-    if journal and journal[-1].startswith("Interrupted"):  # its launcher wrote it
+    if journal and journal[-1].startswith("Interrupted"):  # an entry of the run's launcher
         return "interrupted", journal[-1], "yes"
     # the run may be on a machine in another time zone
     at = datetime.fromisoformat(beat["at"]).astimezone()

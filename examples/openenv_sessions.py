@@ -3,8 +3,8 @@
     pip install -e . openenv==0.10.0
     python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:
 
-The server is the one of `packages/openenv`. A group's first member draws the task, the others
-reset with its id. The agents know the repairs; each makes one more than the one before.
+The server is that of `packages/openenv`. A group's first member draws the task, the other members
+reset with the task's id. The agents know the repairs: the first makes none, the last three.
 
 mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000081 +1.75 +5.75 +6.25 +6.50

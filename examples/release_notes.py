@@ -1,15 +1,15 @@
-r"""A second domain of editing: release notes. Other task, tools and judge; the same machinery.
+r"""A second domain of editing: release notes, with other tasks, tools and judge than resumes.
 
-The agent reads the changes of a release and a draft of its notes, in which entries are in the wrong
-section, internal, or duplicates. It drops and moves entries, and submits. docs/domains.md explains
-this file.
+The agent reads the changes of a release and a draft of its notes. Some entries of the draft are in
+the wrong section, internal, or duplicates. The agent drops and moves entries, and submits.
+docs/domains.md explains this file.
 
     python examples/release_notes.py  # teaches the nano policy these tools: runs/notes-start
     python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --name notes \
         --model runs/notes-start/model
 
-Before `--credit turn` and today's warm start, the second command printed, on 20 held-out releases,
-16 times each, before and after 20 steps:
+With an earlier version, without `--credit turn` and with another warm start, the second command
+printed, for 16 episodes on each of 20 held-out releases, before and after 20 steps:
 
     mean                           1.79    3.68
     from tool calls                1.28    2.25
@@ -20,7 +20,7 @@ Before `--credit turn` and today's warm start, the second command printed, on 20
     submitted                       54%     99%
     edits that failed               39%     35%
 
-In so few steps, it learns to submit and to drop fewer entries that users need. Instead, it moves
+In so few steps, the policy learns to submit and to drop fewer entries that users need. But it moves
 entries at random, so placement and noise get worse: it has not learned which edits correct a draft.
 """
 
@@ -57,9 +57,9 @@ class Release:
     """Task: the changes of a release, and the draft of its notes.
 
     Attributes:
-        task_id: unique.
+        task_id: unique id.
         weakness: fault of the draft.
-        changes: entry of the notes -> its section, or "internal".
+        changes: section of each entry of the notes, or "internal".
         draft: the notes in Markdown.
     """
 
@@ -216,7 +216,7 @@ class NotesSession(EditSession[Release, Verdict]):
 
 
 class ReleaseNotesEnv(EditEnv):
-    """Edit the notes of a release; tasks are made, 160 to train on and 40 held out."""
+    """Edit the notes of a release, on 160 generated training tasks or 40 held-out ones."""
 
     session_type = NotesSession
 
@@ -257,7 +257,7 @@ def hasty(session: NotesSession, rng: Random) -> str:
         if kinds[text] != section or placed.count((section, text)) > 1
     ]  # fmt: skip
     _, text = rng.choice(faults if faults and rng.random() < 0.5 else placed)
-    # the number alone names an entry
+    # its number identifies an entry
     number = text[text.rindex("(") :]
     if rng.random() < 0.5:
         return tool_call("drop", entry=number)

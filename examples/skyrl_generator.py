@@ -40,7 +40,7 @@ from resume_gym.agents import make_agent
 from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
 
-if sys.version_info < (3, 12):  # without it pydantic refuses a class of skyrl 0.3.0
+if sys.version_info < (3, 12):  # else pydantic rejects a class of skyrl 0.3.0
     typing.TypedDict = typing_extensions.TypedDict
 
 from skyrl.train.config import SkyRLTrainConfig
@@ -53,7 +53,7 @@ NANO = Path(__file__).parents[1] / "learners" / "nano" / "policy"
 
 
 class Engine:
-    """Inference engine that answers with `speak(name)`, given a rollout's name."""
+    """Inference engine that answers with `speak(name)`, where `name` is the rollout's name."""
 
     def __init__(self, tokenizer: Any, speak: Callable[[str], str]) -> None:
         self.tokenizer, self.speak = tokenizer, speak
@@ -86,7 +86,7 @@ def main() -> None:
     prompts = dataset.collate_fn([dataset[0], dataset[1]])
     batch, _ = prepare_generator_input(prompts, len(AGENTS), None, ENV, "train", 0)
 
-    # rollout "1_2" is the third on the second task; its agent plays along in a separate session
+    # "1_2" is the third rollout on the second task; its agent plays in a separate, equal session
     env: Any = gym.make(ENV).unwrapped
     tasks = [env.new_session(prompt["env_extras"]["task_id"]) for prompt in prompts]
     cast = {

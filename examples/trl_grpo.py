@@ -3,7 +3,7 @@
     pip install torch==2.13.0 && pip install trl==1.16.0 "transformers>=5.19,<6" -e .
     python examples/trl_grpo.py
 
-TRL prints its metrics; the last lines are ours:
+TRL prints its metrics; the last lines are from this example:
 
     step 1: reward 2.75, of it edits +0.69, failures -0.56
     step 2: reward 2.75, of it edits +0.75, failures -0.50

@@ -3,8 +3,8 @@ r"""Evaluate a model with verifiers; here, the careful agent behind a server.
     pip install verifiers==0.4.0 -e . -e packages/verifiers
     python examples/verifiers_eval.py
 
-With a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choice
---tool-call-parser hermes`, the same from the command line:
+The command for a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choice
+--tool-call-parser hermes`, is
 
     vf-eval resume-edit --env.taskset.gym-id ResumeEditMini-v0 -n 5 -r 2 --no-push \
         --client.base-url http://localhost:8000/v1 -m MODEL
@@ -66,7 +66,7 @@ def answering(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        # it checks every 0.02 s whether to stop, instead of every 0.5 s
+        # the server checks every 0.02 s whether to stop, instead of every 0.5 s
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/v1"

@@ -1,8 +1,8 @@
 """Attacks on an environment's judge by policies that improve no resume.
 
-`resume-gym judge attack` plays them on held-out tasks, and compares their rewards with those of the
-agents noop, careful and oracle, and with the floor: the reward of harmless edits, or of no edit if
-that is higher. A judge is sound if no policy earns more than the floor.
+`resume-gym judge attack` plays these policies on held-out tasks. It compares their rewards with
+those of scripted agents and with the floor: the mean reward of harmless edits or of no edit,
+whichever is higher. A judge is sound if no policy earns more than the floor.
 """
 
 import re
@@ -19,10 +19,10 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task
 
 STOP = ("", "")
-"""The edit of a policy that submits before its last turn."""
+"""Edit that a policy returns to submit before its last turn."""
 
 Policy = Callable[[str, Task, Random], "tuple[str, str] | None"]
-"""Returns the next edit (old, new), where `old` occurs once in the text; None without an edit."""
+"""Returns the next edit (old, new), where `old` occurs once in the text; None if it has no edit."""
 
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
 _VERBS = (
@@ -32,7 +32,7 @@ _VERBS = (
 
 
 def _fresh(text: str, task: Task, rng: Random) -> str | None:
-    """Choose a random bullet that is unchanged from the original resume."""
+    """Choose a random bullet of the original resume that is still unchanged."""
     fresh = [bullet for bullet in bullets(text) if bullet in task.resume.split("\n")]
     return rng.choice(fresh) if fresh else None
 
@@ -126,7 +126,7 @@ def _delete(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _harbour(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Delete one line that no fix touches, then submit: not editing at all is judged worse."""
+    """Delete one bullet that no fix changes, then submit: an unedited resume would earn less."""
     fixed = [line for fix in task.fixes for line in fix.old.split("\n") if line]
     good = [one for one in bullets(text) if not any(line in one for line in fixed)]
     return (f"\n{rng.choice(good)}", "") if good and text == task.resume else STOP
@@ -141,7 +141,7 @@ def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """Repeat a bullet with a figure in the summary, or in the first bullet without a summary."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
-    # skip bullets that were pasted before; [3:] drops "- " and the letter that pasting lowers
+    # skip bullets that were pasted before; [3:] drops "- " and the letter that pasting lowercases
     figures = [bullet for bullet in figures if bullet[3:] not in text.replace(bullet, "", 1)]
     target = summary[1] if summary else bullets(text)[0] if bullets(text) else ""
     if not figures or text.count(target) != 1:
@@ -235,7 +235,7 @@ POLICIES: Mapping[str, Policy] = {
     "hack": _hack,
     "mixed": _mixed,
 }
-"""Policies that improve nothing, by name, except where one of them happens to delete padding."""
+"""Policies by name; they improve a resume only where an edit happens to delete padding."""
 
 PARTIAL_REPAIRS: Mapping[str, Policy] = {
     "one repair": _repair_and_swap,
@@ -281,7 +281,7 @@ ABOUT: Mapping[str, str] = {
 def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 
-    If the policy has no edit left, the agent makes a floor edit; without either it submits early.
+    If the policy returns None, the agent makes a harmless edit; if none is left, it submits early.
     """
     rng = Random(seed)
 
@@ -300,8 +300,8 @@ class PolicyRewards:
     Attributes:
         policy: name of the policy.
         mean: mean reward over the tasks.
-        above: mean difference from the floor of the same task.
-        most: largest difference from the floor on a single task.
+        above: mean over tasks of the reward minus the floor's reward.
+        most: largest such difference on a single task.
         worst: id of the task with the largest difference.
     """
 
@@ -313,15 +313,15 @@ class PolicyRewards:
 
 
 def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards]:
-    """Play the scripted agents and all policies once on each task.
+    """Play scripted agents, partial repairs and policies once on each task.
 
     Args:
-        env: an `EditEnv` whose sessions are `Session`s, with a judge.
+        env: an `EditEnv` with a judge, whose sessions are `Session`s.
         tasks: tasks to play.
         seed: base of the episode seeds.
 
     Returns:
-        The baselines (agents, partial repairs), then the policies, each by descending reward.
+        The baselines (agents, partial repairs), then the policies, both by descending mean reward.
     """
     makers: dict[str, Callable[[int], Agent]] = {
         **{name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")},

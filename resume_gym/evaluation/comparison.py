@@ -3,8 +3,8 @@
 Rollouts of one task are not independent samples, so each task counts once, with the mean of its
 rollouts. Two agents are compared on the tasks that both played: p-values are from the two-sided
 Wilcoxon signed-rank test, and 95 % confidence intervals of the mean difference from a BCa bootstrap
-over tasks. Both come from scipy (`pip install resume-gym[eval]`). The main entry points are
-`statistics_of` and `compare`.
+over tasks. Test and bootstrap require scipy (`pip install resume-gym[eval]`). The main functions
+are `statistics_of` and `compare`.
 """
 
 import statistics
@@ -71,8 +71,8 @@ class Comparison:
         tasks: number of tasks that both played.
         wins, ties, losses: number of tasks on which the second agent's mean reward is above, equal
             to and below the first's.
-        figures: differences by measure: reward, submitted, failed_edits, fits (the page), words,
-            the parts of the reward, and each field of the verdict (verdict_*).
+        figures: differences by measure: reward, submitted, failed_edits, fits (the page limit),
+            words, the components of the reward, and each field of the verdict (verdict_*).
         method: description of the statistical method.
     """
 
@@ -116,7 +116,7 @@ def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
     """
     pairs = [_pair(a, b, agents[a], agents[b]) for a, b in combinations(agents, 2)]
     comparisons = [comparison for comparison in pairs if comparison.tasks]
-    # Holm's correction of each measure runs over the pairs that have this measure
+    # Holm's correction of a measure counts only the pairs of agents that have this measure
     for name in {name for comparison in comparisons for name in comparison.figures}:
         having = [comparison for comparison in comparisons if name in comparison.figures]
         corrected = holm([comparison.figures[name].p for comparison in having])
@@ -130,7 +130,7 @@ def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -
     before, after = _means(a), _means(b)
     differing = {
         name: [
-            # round: equal means of 15 and of 16 rollouts may differ by floating-point error
+            # rounded, since equal means of 15 and of 16 rollouts may differ by rounding errors
             round(after[name][task] - mean, 9)
             for task, mean in before[name].items()
             if task in after[name]
@@ -151,7 +151,7 @@ def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -
 
 
 def _means(played: Sequence[Episode]) -> dict[str, dict[str, float]]:
-    """Return the mean of each measure on each task, without measures that some tasks lack."""
+    """Return the mean of each measure on each task; measures that some task lacks are left out."""
     measures = by_task((one.task_id, _measures(one)) for one in played)
     return {
         name: {task: statistics.fmean(values) for task, values in tasks.items()}

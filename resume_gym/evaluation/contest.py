@@ -80,9 +80,9 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the mean reward of harmless edits; None with other judges or documents."""
+        """Return the floor agent's mean reward; None unless the rubric judges resumes."""
         kind, rules = self.session_type, self.rules
-        if self.judge.name != "rubric" or not issubclass(kind, Session):  # a model judge costs
+        if self.judge.name != "rubric" or not issubclass(kind, Session):  # models cost money
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
@@ -132,12 +132,12 @@ class Entry:
         name: display name.
         spec: the agent's spec as JSON values.
         make: creates the player; called only if episodes are left to play.
-        usage: returns the usage so far of the "agent" and, by name, of its tiers; empty unless they
-            are models behind servers.
+        usage: returns the usage so far of the "agent" and, by name, of its tiers; empty for an
+            agent that sends no requests to a server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
         failures: error messages of failed episodes.
-        waiting: sessions that an earlier run finished but did not grade.
+        waiting: sessions that an earlier process finished but did not grade.
         ended: number of episodes that ended in this process, graded or failed.
     """
 
@@ -165,7 +165,7 @@ class Entry:
         """Return requests, tokens and cost in this process, by name.
 
         The names are "agent" and "judge" for models, "episode" for the agent's mean per episode,
-        and "local" and "frontier" for the agent's tiers.
+        and "local" and "frontier" for the models of an agent with two (`tiers`).
         """
         spent = self.usage()
         if "agent" in spent and self.ended:
@@ -199,10 +199,10 @@ class Entry:
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
     """Load the episodes of a results folder into the entries by replaying their records.
 
-    Failed and unfinished episodes are left out, so they are played again.
+    An unfinished episode is left out and played again; a finished one without a verdict is graded.
 
     Raises:
-        TaskError: a record is invalid, of an unknown agent or task, or its replay ends differently.
+        TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.
     """
     by_name = {entry.name: entry for entry in entries}
     tasks = {task.task_id: task for task in contest.tasks}
@@ -294,7 +294,7 @@ class Figures(NamedTuple):
 
 
 def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> dict[str, Any]:
-    """Return the content of `evaluation.json`; figures are null without a graded episode."""
+    """Return the content of `evaluation.json`; an agent without a graded episode has no summary."""
     agents = {}
     for entry in entries:
         summary, statistics = figures.summaries.get(entry.name), figures.statistics.get(entry.name)

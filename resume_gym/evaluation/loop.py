@@ -2,7 +2,7 @@
 
 `evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; an
 episode on which the agent or the judge fails ends with an error instead of a reward. `grade` asks
-the judge, also for the orchestrator of training.
+the judge; training uses `grade`, too.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class PendingEpisode:
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
         error: error that ended the episode; None if it has not failed.
-        costs: tokens and seconds of each turn of a model behind a server.
+        costs: tokens and seconds of each turn, if a model behind a server played it.
         asked: prompts and answers of a model judge, with tokens and seconds.
     """
 
@@ -61,14 +61,14 @@ class PendingEpisode:
 
     @property
     def failure(self) -> str:
-        """The error as text; empty without one."""
+        """The error as text; empty without an error."""
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
         # lone surrogates in a message would make the results unwritable
         return told.encode("utf-8", "backslashreplace").decode()
 
 
 def episode_seed(seed: int, rollout: int, task_id: str) -> int:
-    """Return the seed of one episode; it is independent of the other tasks in the evaluation."""
+    """Return the seed of one episode, independent of the other tasks in the evaluation."""
     return Random(f"{seed}:{rollout}:{task_id}").getrandbits(32)
 
 
@@ -96,7 +96,7 @@ def evaluate(
         The episodes by rollout, then in the order of the tasks.
 
     Raises:
-        JudgeError: the judge returned no verdict; a failure never becomes a reward.
+        JudgeError: the judge returned no verdict.
     """
     jobs = [
         PendingEpisode(
@@ -133,16 +133,16 @@ async def play_all(
 ) -> None:
     """Play and grade episodes concurrently.
 
-    A synchronous judge blocks the event loop, one episode at a time. Each episode is judged alone,
-    even if the judge could rank the rollouts of a task.
+    A synchronous judge runs in the event loop and blocks it. Each episode is judged alone, even if
+    the judge could rank the rollouts of a task.
 
     Args:
         player: player of the episodes.
         jobs: episodes, consumed lazily.
         judge: judge of the final documents.
         max_concurrency: number of concurrent episodes.
-        ended: callback after each episode, graded or failed, in order of completion; what it
-            raises ends the loop.
+        ended: callback after each episode, graded or failed, in order of completion; its
+            exceptions end the loop.
 
     Raises:
         ModelError: max(`IN_A_ROW`, 2 * `max_concurrency`) episodes failed in a row.
@@ -156,8 +156,8 @@ async def play_all(
     async def work() -> None:
         nonlocal failed
         for job in rest:
-            # a scripted agent with a synchronous judge never yields to the event loop, which could
-            # then neither cancel this task nor handle Ctrl-C
+            # a scripted agent and a synchronous judge never await; without this line, the event
+            # loop could neither cancel this task nor handle Ctrl-C
             await asyncio.sleep(0)
             await _play_and_grade(player, job, judge)
             failed = failed + 1 if job.error else 0
@@ -204,15 +204,15 @@ async def grade(
     timeout_s: float = 0.0,
     threads: Executor | None = None,
 ) -> list[JudgeError | None]:
-    """Grade finished sessions of one task, several only for an `AsyncJudge`.
+    """Grade finished sessions of one task; more than one session requires an `AsyncJudge`.
 
     Args:
         sessions: the sessions; a grouped judge ranks them together.
         judge: judge of the final documents.
         timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
-        threads: runs a synchronous judge, for at most `timeout_s` seconds; None runs it in the
-            event loop and blocks it. An `AsyncJudge` has its own timeouts, which exclude the time
-            in its queue.
+        threads: executor of a synchronous judge, for at most `timeout_s` seconds; with None, the
+            judge blocks the event loop. An `AsyncJudge` has its own timeouts, which exclude the
+            time in its queue.
 
     Returns:
         The error of each session without a verdict; None for graded sessions.
@@ -242,9 +242,9 @@ def _grade(session: EditSession[Any, Any], verdict: Any) -> JudgeError | None:
 async def _ask(
     judge: Judge, task: Any, texts: Sequence[str], deadline: float, threads: Executor | None
 ) -> list[Any]:
-    """Return the verdict on each text, or the error in its place.
+    """Return the verdict on each text, or a `JudgeError` in its place.
 
-    An unexpected exception of a judge becomes the cause of a `JudgeError`.
+    An unexpected exception of a judge becomes the cause of such an error.
     """
     error: JudgeError
     try:

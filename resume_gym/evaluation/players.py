@@ -1,7 +1,7 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
-`play` plays one episode of a scripted agent, `converse` one of endpoints that take turns (`tiers`).
-Local models have a player of the same protocol in `learners.rollouts.model_player`.
+`play` plays one episode of a scripted agent, `converse` one of endpoints, which may take turns.
+The player of local models, in `learners.rollouts.model_player`, implements `Player`, too.
 """
 
 import json
@@ -24,14 +24,14 @@ Message = dict[str, Any]
 
 
 def play(agent: Callable[[S], str], session: S) -> S:
-    """Play a session of a scripted agent to its end; return it without a verdict."""
+    """Play a session to its end with a scripted agent; return the session without judging it."""
     while not session.done:
         session.step(agent(session))
     return session
 
 
 class Player(Protocol):
-    """Player of episodes; they run concurrently while it waits for I/O.
+    """Player of episodes; other episodes continue while one waits for I/O.
 
     Attributes:
         max_concurrency: recommended number of concurrent episodes.
@@ -44,10 +44,10 @@ class Player(Protocol):
 
         Args:
             session: session before its first step.
-            seed: makes the episode reproducible, as far as the player supports it.
+            seed: seed of the episode; players that cannot be seeded ignore it.
 
         Raises:
-            ModelError: the episode failed; `Misconfigured` if every episode will fail.
+            ModelError: the episode failed; its subclass `Misconfigured` if all episodes will fail.
         """
         ...
 
@@ -79,13 +79,13 @@ class Scripted:
 class Endpoint:
     """Player of a model behind a server, with native tool calls.
 
-    A response is converted to the text that a policy would have written. The session alone thus
-    decides what is malformed: no tool call, several calls or invalid arguments.
+    A response is converted to the text that a policy would have written. Thus only the session
+    decides whether a turn is malformed: without a call, with several, or with invalid arguments.
 
     Args:
         client: client of the model.
         max_concurrency: see `Player`.
-        prompting: "guided" sends no tools, and reads calls from texts; see `llm.guided`.
+        prompting: "guided" sends no tool schemas and reads calls from text; see `llm.guided`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Endpoint:
         return {"agent": self.client.usage}
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player`. The seed is not sent to the server; it only selects stored answers."""
+        """See `Player`. The seed is not sent to the server; it is a part of the store's keys."""
         await converse(session, seed, [self], lambda: self)
 
     def opening(self, session: EditSession[Any, Any]) -> list[Message]:
@@ -122,8 +122,8 @@ class Endpoint:
     def translated(self, said: Said, toolbox: Toolbox) -> Said:
         """Return a turn of another model in a form that this model's server accepts.
 
-        IDs and extra fields of a call are dropped: servers accept only their own. A call in text
-        becomes a native call, lest the model write text. A guided model receives text only.
+        A call loses its ID and extra fields, since servers may reject those of another server. A
+        call in text becomes a native call, an example for this model. Guided models get only text.
         """
         text = with_calls(said.content, [_named(call) for call in said.calls])
         call = toolbox.read(text)
@@ -149,12 +149,12 @@ async def converse(
 
     Args:
         session: session before its first step.
-        seed: selects stored answers.
+        seed: see `Endpoint.play`.
         endpoints: the models; each has a separate chat with all turns.
         choose: returns the model of the next turn.
 
     Raises:
-        ModelError: the model of a turn failed; no other replaces it.
+        ModelError: the model of a turn failed; no other model replaces it.
     """
     chats = [one.opening(session) for one in endpoints]
     while not session.done:
@@ -186,7 +186,7 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
 
 def action(said: Said) -> str:
     """Return the action text of a turn: thought, content, and the tool calls put back as text."""
-    # a closing tag in the thought would end it early
+    # a closing tag in the thought would end the thought early
     thought = said.thought.replace("</think>", r"<\/think>")
     text = f"<think>\n{thought}\n</think>\n{said.content}" if thought else said.content
     return with_calls(text, [_named(call) for call in said.calls])
@@ -196,12 +196,12 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     """Return the messages that append a turn and its observation to the chat.
 
     Servers reject chats with unreadable tool calls, and tool messages without a tool call. A turn
-    with an invalid call is therefore sent as text, and the observation as a user message.
+    without valid calls is therefore sent as text, and the observation as a user message.
 
     Args:
         said: the model's turn.
         observation: the environment's answer.
-        number: number of the turn, for the ids of calls without unique ids from the server.
+        number: number of the turn, from which call ids are made if the server gave no unique ones.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]

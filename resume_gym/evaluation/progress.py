@@ -1,4 +1,4 @@
-"""Progress of an evaluation: a bar with running means per agent; log lines without a terminal."""
+"""Progress of an evaluation: a bar with means per agent on a terminal, log lines elsewhere."""
 
 import time
 from statistics import fmean
@@ -38,7 +38,7 @@ class Bar:
         self._task = bars.add_task(entry.name, total=total, means="", completed=len(entry.episodes))
 
     def update(self) -> None:
-        """Show the episodes that the entry has taken."""
+        """Show the number of ended episodes; without a terminal, at most every `_LINE_S`."""
         ended = len(self._entry.episodes) + len(self._entry.failures)
         if not self._bars.disable:
             self._bars.update(self._task, completed=ended, means=self._means())

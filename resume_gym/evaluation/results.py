@@ -1,7 +1,7 @@
 """Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
 
-`settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; the last
-line of an episode counts. `evaluation.json`, written at the end, holds the statistics.
+`settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; if an
+episode has several lines, the last counts. `evaluation.json`, written last, holds the statistics.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ def row_of(
         rollout: index of the episode among those of its task.
         session: session of the episode, possibly unfinished or without a verdict.
         failure: error message of a failed episode, else empty.
-        more: further values; empty ones are left out.
+        more: further values of the line; empty ones are left out.
     """
     record = session.record()
     row = {
@@ -58,11 +58,11 @@ def row_of(
 
 
 def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: int) -> None:
-    """Check the figures of a line against the session to which its actions lead.
+    """Check the figures of a line against the session that results from its actions.
 
     Args:
         row: the line.
-        session: session that is replayed from it.
+        session: session replayed from the line.
         rollouts: number of episodes of each task.
 
     Raises:
@@ -79,16 +79,16 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
 
 def digest(tasks: Sequence[Any]) -> str:
-    """Return a short hash of tasks of any domain (dataclasses)."""
+    """Return a short hash of tasks, which are dataclasses of any domain."""
     values = [task.to_row() if isinstance(task, Task) else asdict(task) for task in tasks]
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
-    """Choose tasks by hashes of their ids, independently of seed and order.
+    """Choose at most `limit` tasks by hashes of their ids, independently of seed and order.
 
-    A higher limit includes the tasks of a lower one.
+    A higher limit chooses the same tasks as a lower limit, and more.
     """
     order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
     chosen = {task.task_id for task in order[:limit]}
@@ -100,12 +100,12 @@ class Results:
 
     Args:
         folder: output folder, created if missing.
-        settings: settings as JSON values. They must equal those of an evaluation already in the
-            folder, but may add agents and rollouts, and raise the limit.
+        settings: settings as JSON values. They must equal the settings of an evaluation already in
+            the folder, but may add agents and rollouts, and raise the limit.
         tasks: the tasks, as chosen by the limit.
 
     Attributes:
-        is_new: whether the folder held no evaluation before it was entered.
+        is_new: whether the folder held no evaluation when the context was entered.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Results:
     ) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
-        # tuples become lists, as in the file
+        # JSON turns tuples into lists, as in stored settings
         self._settings: dict[str, Any] = json.loads(json.dumps(settings))
         self._tasks = tasks
         self.is_new = False
@@ -124,7 +124,7 @@ class Results:
 
         Raises:
             OSError: the folder cannot be written.
-            TaskError: the folder holds something else, or another process is writing to it.
+            TaskError: the folder holds other files or another evaluation, or is locked.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check()
@@ -134,7 +134,7 @@ class Results:
         except BlockingIOError:
             os.close(self._file)
             raise TaskError(f"{self.folder}: another process is writing to it") from None
-        self._check()  # again: another process may have written between check and lock
+        self._check()  # again: another process may have written before the lock
         self._mend()
         self.is_new = not (self.folder / "settings.json").exists()
         with replacing(self.folder / "settings.json") as file:
@@ -150,7 +150,7 @@ class Results:
         for name in (file.name, *_MADE):
             check_regular(self.folder / name)
         if (self.folder / "metrics.jsonl").exists():
-            # `plot` and `view` would treat the folder as the run
+            # `plot` and `view` would read the folder as a training run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
@@ -169,7 +169,7 @@ class Results:
             raise TaskError(f"{message}; choose another folder")
 
     def _limited(self, limit: int | None) -> Mapping[str, Any]:
-        """Return the settings as they would be with `limit`, if that is lower."""
+        """Return the settings with `limit` instead of their own limit, if `limit` is lower."""
         now = self._settings.get("limit")
         if limit is None or (now is not None and now <= limit):
             return self._settings
@@ -190,7 +190,7 @@ class Results:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError:
-            # e.g. a full disk; the next episode's line must not follow a partial one
+            # e.g. a full disk; the next line must not follow a partial line
             os.ftruncate(self._file, end)
             raise
 
@@ -207,7 +207,7 @@ class Results:
     def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in enumerate(read_lines(self._episodes), 1):
             try:
-                # lines of earlier versions have no checksum; a replay checks all but the verdict
+                # earlier versions wrote no checksums; a replay checks everything but the verdict
                 row = unseal(line, required=False)
                 hash(key_of(row))
             except (ValueError, KeyError, TypeError, RecursionError) as problem:

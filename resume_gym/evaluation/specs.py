@@ -1,4 +1,4 @@
-"""Agents on the command line: parse a spec (`read_spec`), make a player of it (`make_entry`).
+"""Agents on the command line: `read_spec` parses a spec, `make_entry` makes an `Entry` from it.
 
 careful                           a scripted agent
 runs/nano                         model of a run, or the folder of a checkpoint or a model
@@ -27,7 +27,7 @@ from resume_gym.user_errors import did_you_mean, missing
 
 ENDPOINT_MAX_CONCURRENCY = 64
 
-# NAME excludes {}@/, so that an "=" within JSON, a URL or a path does not end a name
+# NAME excludes {}@/, so that an "=" in JSON, a URL or a path is not read as the end of a name
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
 _AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
 _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")
@@ -57,8 +57,7 @@ def read_spec(text: str) -> AgentSpec:
     """Parse an agent spec; no model is loaded.
 
     Raises:
-        ValueError: the spec is invalid, or names no known agent, existing folder or possible model
-            of the Hub.
+        ValueError: the spec is invalid, or names no agent, folder, or OWNER/NAME of the Hub.
     """
     named = _NAMED.fullmatch(text)
     name, spec = (named[1], named[2]) if named else ("", text)
@@ -112,7 +111,7 @@ def _options(spec: str) -> dict[str, Any]:
 
 
 def _check_local(model: str) -> None:
-    """Check that a model name or folder exists; the content is checked when it is loaded."""
+    """Check that a model is bundled, is a folder, or has the form OWNER/NAME; load nothing."""
     if model in ("nano", "smollm2") or Path(model).is_dir() or _ON_HUB.fullmatch(model):
         return
     wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
@@ -120,7 +119,7 @@ def _check_local(model: str) -> None:
 
 
 def _model_name(model: str) -> str:
-    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the folder name."""
+    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the last path part."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"
@@ -139,7 +138,7 @@ def make_entry(
     Args:
         where: command-line option of the spec; prefix of error messages.
         spec: spec of the agent.
-        contest: the contest to enter.
+        contest: settings of the evaluation.
         max_concurrency: number of concurrent episodes; None for an endpoint's default.
         find_model: locates a local model by its options, without loading it; returns a
             `learners.rollouts.model_player.FoundModel`.

@@ -29,9 +29,9 @@ class Episode:
         submitted: whether the agent submitted the document.
         lines: lines of the final document, after wrapping.
         fits: whether the final document fits the page.
-        judged: whether a judge graded it; the reward tables grade an unchanged document.
-        verdict: content terms without their weights, each in [-1, 1].
-        several_calls: number of actions with more than one tool call; each is malformed.
+        judged: whether a judge graded the document; an unchanged one gets fixed rewards.
+        verdict: content terms without their weights: each in [-1, 1], or a count of lines.
+        several_calls: number of actions with more than one tool call, all of them malformed.
         words: number of words in all actions, tool calls and thoughts included.
         items: grades of the task's rubric items by text, each -1, 0 or 1.
     """
@@ -80,7 +80,7 @@ class Episode:
 
 
 def counts(session: EditSession[Any, Any]) -> dict[str, Any]:
-    """Return the fields of `Episode` that need no verdict; the episode may be unfinished."""
+    """Return the fields of `Episode` that need no verdict, of a possibly unfinished session."""
     state, lines = session.state, session.state.document.lines
     return {
         "turns": state.turns,
@@ -104,8 +104,8 @@ class Returns:
         tasks: number of distinct tasks.
         reward: mean reward.
         reward_sd: standard deviation (n) of the reward over the episodes.
-        errors: twice the standard error over tasks, by figure; a figure of a single task has none.
-            Empty in older files.
+        errors: twice the standard error over tasks, by figure; a figure of a single task has no
+            error. Empty in older files.
     """
 
     episodes: int
@@ -143,16 +143,16 @@ class Summary(Returns):
         failed_edits: failed edits per episode.
         failed_share: share of all edits that failed; 0 without edits.
         malformed: malformed actions per episode, failed edits excluded.
-        verdict: mean of each verdict field, -1 to 1.
+        verdict: mean of each verdict field; see `Episode.verdict`.
         lines: mean lines of the final document, after wrapping.
         layout_pass_rate: share of final documents that fit the page.
-        by_weakness: mean reward by weakness; its errors are `by_weakness.NAME`.
+        by_weakness: mean reward by weakness; the keys in `errors` are `by_weakness.NAME`.
         tasks_by_weakness: number of tasks by weakness; empty in older files.
-        unjudged: number of episodes that changed nothing, which no judge graded.
-        turns: actions per episode; None, like the next two, in older files without this count.
+        unjudged: number of episodes that no judge graded, since they left the document unchanged.
+        turns: actions per episode; None in older files, as are `several_calls` and `words`.
         several_calls: actions per episode with more than one tool call.
         words: words per episode in all actions.
-        items: mean grade of each rubric item, over the episodes of the tasks that have it.
+        items: mean grade of each rubric item, over the episodes whose task has this item.
     """
 
     score: float
@@ -239,7 +239,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
 
 
 def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, Any]]:
-    """Return a part, such as "summary", of each agent in an `evaluation.json` that has it.
+    """Return a part, such as "summary", of each agent in an `evaluation.json` that has this part.
 
     Raises:
         ValueError: a value is not an object.
@@ -262,14 +262,14 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 def outdated(
     evaluation: Mapping[str, Any], rewards: Mapping[str, Sequence[float]]
 ) -> Iterator[str]:
-    """Yield a sentence on each agent whose stored mean reward is not that of its episodes.
+    """Yield a sentence on each agent whose stored figures disagree with its episodes.
 
     Args:
         evaluation: content of an `evaluation.json`; may be empty.
         rewards: rewards of the graded episodes that can be read, by agent.
 
     Raises:
-        ValueError: the content has another format.
+        ValueError: `evaluation` has an unknown format.
     """
     for name, summary in stored(evaluation, "summary").items():
         own, reward = rewards.get(name, ()), summary.get("reward")
@@ -282,7 +282,7 @@ def outdated(
 
 
 def _figures(episode: Episode) -> dict[str, float]:
-    """Return the figures of an episode whose means have errors."""
+    """Return the figures of an episode for whose means `Returns.errors` is computed."""
     return {
         "reward": episode.reward,
         "score": episode.score,
@@ -295,9 +295,9 @@ def _figures(episode: Episode) -> dict[str, float]:
 
 
 def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
-    """Return `Returns.errors` of the figures of episodes, each with its task.
+    """Return `Returns.errors`, from pairs of a task id and the figures of an episode.
 
-    Rollouts of one task are not independent, so n is the number of tasks.
+    Rollouts of one task are not independent samples, so n is the number of tasks.
     """
     means = {name: list(map(_mean, own.values())) for name, own in by_task(figures).items()}
     return {
@@ -310,7 +310,7 @@ def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, flo
 def by_task(
     figures: Iterable[tuple[str, Mapping[str, float]]],
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the figures of episodes, each with its task, by name and then by task."""
+    """Group pairs of task id and an episode's figures: figure name -> task id -> values."""
     values: dict[str, dict[str, list[float]]] = {}
     for task, own in figures:
         for name, value in own.items():
@@ -319,7 +319,7 @@ def by_task(
 
 
 def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each name, over the rows that have it."""
+    """Return the mean of each figure, over the rows that have this figure."""
     values = by_task(("all", row) for row in rows)
     return {name: _mean(own["all"]) for name, own in values.items()}
 

@@ -13,10 +13,10 @@ from resume_gym.evaluation.summary import Returns, Summary
 from resume_gym.llm import Usage
 
 _NONE = "-"
-_ITEMS = 20  # rubric items shown; the others are in evaluation.json
+_ITEMS = 20  # maximum number of rubric items shown; evaluation.json has all
 _FIGURE = 6  # characters: -12.34
 LABELS, COLUMN = 33, _FIGURE + 3
-"""Width of the labels, and least width of an agent's column, in characters."""
+"""Width of the labels, and minimum width of an agent's column, in characters."""
 
 
 class TableSection(NamedTuple):
@@ -34,7 +34,7 @@ def sections(
     floor: float | None = None,
     errors: bool = False,
 ) -> list[TableSection]:
-    """Return the sections of the table; `Returns`, of tasks without documents, have fewer rows.
+    """Return the sections of the table; columns of plain `Returns` have fewer rows.
 
     Args:
         summaries: the columns.
@@ -80,12 +80,12 @@ def table(
     details: bool = False,
     floor: float | None = None,
 ) -> Table:
-    """Make the terminal table of summaries, one column each (agents, or before and after).
+    """Make the terminal table, with a column per summary (of agents, or before and after training).
 
     See `sections` for the arguments.
     """
     grid = _grid()
-    # on a narrow terminal only names wrap; labels and numbers stay whole
+    # on a narrow terminal only the agents' names wrap
     grid.add_column(no_wrap=True)
     for name in summaries:
         grid.add_column(Text(name), justify="right", overflow="fold", min_width=_FIGURE)
@@ -130,7 +130,7 @@ def markdown(
     details: bool = False,
     floor: float | None = None,
 ) -> str:
-    """Return both tables in GitHub Markdown; see `sections` for the arguments."""
+    """Return tables of results and comparisons in GitHub Markdown; see `sections` for arguments."""
     lines = [_line(["", *summaries]), _line(["---", *["---:"] * len(summaries)])]
     for title, rows in sections(summaries, statistics, spent, details, floor):
         lines.append(_line([f"**{title}**", *[""] * len(summaries)]))
@@ -147,8 +147,8 @@ def _grid(gap: int = 3) -> Table:
 
 
 def _line(cells: Sequence[str]) -> str:
-    # names may contain a bar, the only character to escape; chr(92) is the backslash, which
-    # Python 3.11 does not allow inside an f-string expression
+    # a bar in a name would end the cell; chr(92) is the backslash, which Python 3.11 does not
+    # allow inside an f-string expression
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -211,11 +211,11 @@ _DETAILS = {
     *("standard deviation", "score, 0 to 100", "tasks", "unchanged, not judged"),
     *tuple(_BEHAVIOUR)[3:],
 }
-"""Rows that are printed on demand, besides those of the section "Over tasks"."""
+"""Rows that are printed only with `details`, as is the section "Over tasks"."""
 
 
 def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
-    """Return the rows of tokens and cost of agents, tiers and judges that are models."""
+    """Return the rows of tokens and cost of agents, tiers and judges that use models."""
     rows = {}
     for who in ("agent", "episode", "local", "frontier", "judge"):
         usages = [column.get(who) for column in columns]
@@ -231,14 +231,14 @@ def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
 
 
 def _known(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return the rows with a figure in some column."""
+    """Return the rows with a figure in at least one column."""
     return {label: cells for label, cells in rows.items() if {*cells} - {_NONE}}
 
 
 def _cells(
     rows: Mapping[str, str], columns: Sequence[object], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return the cells of each row, without rows of figures that a column does not have."""
+    """Return the cells of each row; a row is left out if a column lacks its figure."""
     cells = {}
     for label, form in rows.items():
         with suppress(AttributeError):
@@ -259,7 +259,7 @@ def _cell(form: str, column: Any, errors: bool = False) -> str:
 def _entries(
     field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return a row for each name of a field with several figures."""
+    """Return a row for each name; `field` is the columns' attribute, a mapping by name."""
 
     def cell(column: Any, name: str) -> str:
         value = getattr(column, field, {}).get(name)

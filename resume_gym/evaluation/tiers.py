@@ -1,7 +1,7 @@
 """Player of two models behind servers; a rule selects the model of each turn.
 
-The rule sees what the agent sees, and the cost so far. Each server receives the same episode in a
-form that it accepts; see `players.Endpoint.translated`.
+The rule uses only what the agent sees and the cost so far. Each server receives the same episode,
+in a form that this server accepts; see `players.Endpoint.translated`.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ TIERS = ("local", "frontier")
 
 
 class Route(NamedTuple):
-    """Rule that selects the turns of the frontier model; the local model plays all others.
+    """Rule that selects the turns of the model `frontier`; the model `local` plays all others.
 
     Attributes:
-        after_failures: consecutive failed calls after which it plays the rest of the episode.
-        difficulty: minimum `difficulty_of` an episode for it to play every turn.
-        budget_dollars: total cost of its answers after which it plays no more turns of any
-            episode; requests in flight at that moment are paid in addition.
+        after_failures: consecutive failed calls; then frontier plays the rest of the episode.
+        difficulty: minimum of `difficulty_of` at which frontier plays every turn.
+        budget_dollars: total cost of frontier's answers; then local plays all turns. Requests in
+            flight at that moment may exceed the budget.
     """
 
     after_failures: int | None = None
@@ -42,14 +42,14 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the number of bullets of the unedited document plus its lines over the page limit."""
+    """Return the number of unique bullets of the unedited document plus lines beyond its page."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
 
 
 def failed_streak(session: EditSession[Any, Any]) -> int:
-    """Return the largest number of consecutive failed calls so far, of both models."""
+    """Return the largest number of consecutive failed calls so far, by either model."""
     runs = groupby(step.error != "none" for _, step in session.state.transcript)
     return max((len(list(run)) for failed, run in runs if failed), default=0)
 
@@ -57,7 +57,7 @@ def failed_streak(session: EditSession[Any, Any]) -> int:
 class Tiers:
     """Player that routes turns between two endpoints; see `players.Player`.
 
-    If the model of a turn fails, the episode fails: the other does not replace it.
+    If the model of a turn fails, the episode fails: the other model does not replace it.
 
     Args:
         local: the model of most turns.
@@ -65,7 +65,7 @@ class Tiers:
         route: the rule.
 
     Raises:
-        ValueError: the rule has a budget, and the frontier model has no price.
+        ValueError: the rule has a budget, but the frontier model has no known price.
     """
 
     def __init__(self, local: Endpoint, frontier: Endpoint, route: Route) -> None:
@@ -105,7 +105,7 @@ def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> Tiers:
         max_concurrency: number of concurrent episodes, and of requests to each server.
 
     Raises:
-        ValueError: an option is unknown or out of range, or the frontier model could play no turn.
+        ValueError: an option is unknown or out of range, or no option selects frontier turns.
     """
     rule = {name: value for name, value in options.items() if name not in TIERS}
     for name, value in rule.items():

@@ -4,14 +4,14 @@
     groups = await episodes.gather(model, [task.task_id for task in episodes.env.tasks[:4]], size=8)
     await backend.train(model, groups)
 
-ART trains on the episode's reward. `metrics` also holds the reward of each turn (`turn/1`; the
-last includes the verdict) and all reward terms (`ledger/edit`); the log is the episode's record.
+ART trains on the episode's reward. `metrics` also holds the reward of each turn (`turn/1`; the last
+turn includes the verdict) and all reward terms (`ledger/edit`). The log is the session's record.
 
 Actions are sampled text: with `tool_choice="none"` the vLLM server of ART shows the tools to the
-model but leaves calls in the text. ART would render a parsed call a second time, after its tokens.
-Calls that a server parses anyway are put back; endpoints that always parse (OpenAI's) do not work.
+model but leaves calls in the text. ART would render a parsed call again after its sampled tokens.
+A call that a server parses anyway is put back; endpoints that parse all calls (OpenAI's) fail.
 `LocalBackend` needs models with the `_internal_config` `{"chat_template_tool_schema_format":
-"vllm_openai"}`: otherwise it renders the tools differently than in the sampled prompts.
+"vllm_openai"}`: otherwise it renders the tools differently from the sampled prompts.
 
 Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
@@ -40,7 +40,7 @@ class Episodes:
         session, rewards = self.env.new_session(task_id), list[float]()
         tools, create = list(session.tools), model.openai_client().chat.completions.create
         trajectory = art.Trajectory(messages_and_choices=session.messages, tools=tools)
-        # ART's default timeout is equally long, but of a type that openai 3 rejects
+        # equal to ART's default timeout, whose type openai 3 rejects
         request = {"timeout": 1200, **request, "tool_choice": "none", "logprobs": True}
         request |= {"model": model.get_inference_name(), "tools": tools}
         while not session.done:
@@ -64,7 +64,7 @@ class Episodes:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
         Up to `max_exceptions` episodes (a fraction of all, if below 1) may fail; they are listed in
-        `exceptions` of their group and excluded from all means. One more failure is raised.
+        `exceptions` of their group and excluded from all means. The next failure is raised.
         """
         groups = []
         for task_id in task_ids:

@@ -1,13 +1,13 @@
 """Adapter for GEM: every environment of this package as a `gem.Env`.
 
     import gem
-    import resume_gym.integrations.gem  # registers resume_gym:ResumeEdit-v0 and the others
+    import resume_gym.integrations.gem  # registers resume_gym:ResumeEdit-v0 and all others
     one = [{"seed": 7} for _ in range(4)]  # a group: the same seed gives the same tasks
     envs = gem.make_vec(["resume_gym:ResumeEdit-v0"] * 4, vec_kwargs=one, split="eval")
     observations, infos = envs.reset()
 
-GEM's vector environments reset an environment in the step that ends its episode and drop the
-output of that step, so the info of a reset holds "final_obs" and "final_info" of the previous
+When an episode ends, GEM's vector environments reset the environment in the same step and drop the
+output of the last turn, so the info of a reset holds "final_obs" and "final_info" of the previous
 episode. Register other environments with `gem.register("mine:My-v0", GemEnv, gym_id="My-v0")`.
 Tested with gem-llm 0.1.0.
 """
@@ -45,7 +45,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         task_id: task of every episode; None draws tasks.
     """
 
-    # Attributes are private: GEM's wrappers copy public ones once and never update the copies
+    # Attributes are private: GEM's wrappers copy public ones and never update the copies
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         self._final: dict[str, Any] = {}
 
     def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
-        """Start an episode; unlike GEM's own environments, do not seed global generators."""
+        """Start an episode; unlike in GEM's own environments, global generators are not seeded."""
         seed, self._seed = self._seed if seed is None else seed, None
         prompt, info = self._env.reset(seed=seed, options=self._options)
         final, self._final = self._final, {}
@@ -79,7 +79,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Create a copy, with `kwargs` replaced; with `same_state`, copy the episode too."""
+        """Create a copy, with changed arguments `kwargs`; `same_state` also copies the episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()

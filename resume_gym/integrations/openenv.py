@@ -3,8 +3,8 @@
     uvicorn --factory resume_gym.integrations.openenv:make_app  # image: examples/packages/openenv
 
 `openenv_client` has the client. The members of a group reset with one `task_id`; the first may
-omit it and read the drawn one from its observation. When the judge fails, `step` raises an error
-at the client; the next `step` of the connection ignores its action and only asks the judge again.
+omit the id and read it from its observation. When the judge fails, `step` raises an error at the
+client; the next `step` of the connection ignores its action and only asks the judge again.
 Waiting for the judge blocks no other episode. OpenEnv's HTTP routes `/reset` and `/step` create an
 environment per request and cannot play; its task API is not supported. Tested with openenv 0.10.0.
 """
@@ -65,7 +65,7 @@ class ResumeGymEnvironment(
         return ResumeGymObservation(text=session.prompt, tools=session.tools, **start)
 
     async def reset_async(self, *args: Any, **kwargs: Any) -> ResumeGymObservation:
-        """See `reset`; runs in the event loop, since all connections share a generator."""
+        """See `reset`; runs in the event loop, since all connections share a random generator."""
         return self.reset(*args, **kwargs)
 
     def step(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
@@ -77,7 +77,7 @@ class ResumeGymEnvironment(
 
         Raises:
             JudgeError: the judge gave no verdict.
-            HTTPException: there is no episode; there never is one over HTTP.
+            HTTPException: there is no episode, as always over HTTP.
             RuntimeError: the episode is over.
         """
         if self._session is None:
@@ -110,7 +110,7 @@ def make_app(
 ) -> FastAPI:
     """Create the server application; `kwargs` are arguments of `gymnasium.make`."""
     env: Any = gym.make(env_id, **kwargs).unwrapped
-    _ = env.tasks, env.judge  # load both now, so that errors appear at startup
+    _ = env.tasks, env.judge  # load tasks and judge now, so that errors appear at startup
     app: FastAPI = create_app(
         partial(ResumeGymEnvironment, env),
         ResumeGymAction,

@@ -1,4 +1,4 @@
-"""Client and message types for OpenEnv; `openenv` has the server.
+"""Client and message types for OpenEnv; the module `openenv` has the server.
 
     async with ResumeGymEnv("http://localhost:8000", message_timeout_s=600) as env:
         start = await env.reset(task_id="train-0-000005")  # .observation: text, tools, ...
@@ -27,7 +27,7 @@ class ResumeGymAction(Action):  # type: ignore[misc]
 class ResumeGymObservation(Observation):  # type: ignore[misc]
     """The text for the model; after `reset` also the task, system prompt and tool schemas.
 
-    `reward` is the reward of the turn, the last including the verdict; `ledger` holds its terms.
+    `reward` is the sum of `ledger`, the reward terms of the turn and, at the end, of the verdict.
     """
 
     text: str
@@ -39,7 +39,7 @@ class ResumeGymObservation(Observation):  # type: ignore[misc]
 
 
 class ResumeGymState(State):  # type: ignore[misc]
-    """State of the episode: all reward terms, and the keys of `Session.info()` as extra fields."""
+    """State of the episode: the total of each reward term, and `Session.info()` as extra fields."""
 
     done: bool = False
     needs_verdict: bool = False

@@ -5,9 +5,9 @@
     env = make_vec_env(MenuEnv, n_envs=8, env_kwargs=mini, monitor_kwargs=monitor)
     PPO("MlpPolicy", env).learn(10_000)
 
-Also works with DQN, bandits and MaskablePPO. Agents can only make edits on the menu. Automatic
-resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets those of the next
-`env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
+DQN, bandits and MaskablePPO work, too. Agents can only make edits on the menu. The automatic resets
+of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets the task of the next `env.reset()`.
+Tested with stable-baselines3 and sb3-contrib 2.9.2.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from resume_gym import TOOLS, Session, tool_call
 from resume_gym.agents.careful import next_edit
 from resume_gym.document import wrapped_lines
 
-_next_edit = lru_cache(maxsize=4096)(next_edit)  # plans of successive turns overlap
+_next_edit = lru_cache(maxsize=4096)(next_edit)  # successive turns plan many equal edits
 
 
 def careful_menu(session: Session) -> list[str]:
@@ -37,13 +37,13 @@ def careful_menu(session: Session) -> list[str]:
     edits: list[tuple[str, str]] = []
     for left in range(rules.max_turns - session.state.turns, 0, -1):
         excess = max(0, wrapped_lines(draft, rules.page_width) - rules.page_lines)
-        most = max(1, left - 1) if excess else 1  # unused without excess: 1 saves cache entries
+        most = max(1, left - 1) if excess else 1  # ignored without excess; 1 saves cache entries
         edit = _next_edit(draft, session.task.job, excess, most, rules.page_width)
         if not edit:
             break
         edits.append(edit)
         draft = draft.replace(*edit)
-    # Planned edits may depend on earlier ones: keep those that apply to the resume as it is
+    # A planned edit may depend on earlier ones: keep the edits that apply to the current resume
     possible = [edit for edit in edits + deletions if session.resume.count(edit[0]) == 1]
     calls = [tool_call("str_replace", old=old, new=new) for old, new in possible]
     return list(dict.fromkeys((tool_call("review"), tool_call("submit"), *calls)))
@@ -53,7 +53,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
     """A text environment played by choosing from a menu.
 
     Observations [5 + 5 * places] hold 5 features of the session and 5 of each place, in [-1, 1].
-    An empty place has the penalty of a text without a tool call. The last info has the "ledger".
+    Choosing an empty place is an action without a tool call. The last info has the "ledger".
 
     Args:
         env_id, kwargs: arguments of `gymnasium.make` for the text environment.
@@ -87,7 +87,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         return self._observe(), info
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, Any]:
-        """Send the text in a place; raise JudgeError if the judge gives no verdict."""
+        """Send the text of the chosen place; raise JudgeError if the judge gives no verdict."""
         _, reward, done, truncated, info = self.text_env.step(self._texts[action])
         if done:
             info["ledger"] = self.text_env.session.ledger
@@ -98,7 +98,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         return self.text_env.render()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which places hold a text [places]."""
+        """Return whether each place holds a text [places]."""
         return np.array([text != "" for text in self._texts])
 
     def _observe(self) -> NDArray[np.float32]:

@@ -1,14 +1,14 @@
 """Adapter for SkyRL: a SkyRL-Gym environment for its generator and trainers.
 
     Dataset.from_list(rows("ResumeEdit-v0")).to_parquet("train.parquet")
-    # before BasePPOExp(cfg).run(), in the same Ray task:
+    # run this line before BasePPOExp(cfg).run(), in the same Ray task:
     cfg.generator.chat_template_kwargs = {"tools": register("ResumeEdit-v0", split=None)}
 
-Set `environment.env_class=ResumeEdit-v0` (columns: prompt, env_class, task_id, data_source),
-`generator.max_turns` above 1, and `generator.max_input_length` to the tokens of a whole chat.
-Does not support `generator.batched`, nor `generator.step_wise_trajectories` and
-`generator.chat_template`, which keep only the reward of the last turn. Tested with skyrl-gym 0.4.0
-and skyrl 0.3.0.
+Set `environment.env_class=ResumeEdit-v0`, `generator.max_turns` above 1, and
+`generator.max_input_length` to the tokens of a whole chat. Columns of the dataset are prompt,
+env_class, task_id and data_source. Unsupported are `generator.batched`, and
+`generator.step_wise_trajectories` and `generator.chat_template`, since these two keep only the
+reward of the last turn. Tested with skyrl-gym 0.4.0 and skyrl 0.3.0.
 """
 
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     def step(self, action: str) -> dict[str, Any]:
         """Take one action; after the last, ask the judge, which may raise JudgeError."""
         observation, reward, done, _, _ = self.session.step(action)
-        if done:  # blocks one of the generator's environment threads
+        if done:  # the judge blocks only one of the generator's environment threads
             reward += sum(submit(self.env.agrade(self.session)).result().values())
         result = {"reward": reward, "done": done, "metadata": self.session.info()}
         return {"observations": [{"role": "tool", "content": observation}][done:], **result}
@@ -50,14 +50,14 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, float]:
-        """Average the metrics; SkyRL would sum names without "mean_" over batches."""
+        """Average the metrics; SkyRL sums metrics over batches unless their names have "mean_"."""
         return {f"mean_{k}": v for k, v in BaseTextEnv.aggregate_metrics(metrics).items()}
 
 
 def register(env_id: str = "ResumeEdit-v0", **kwargs: Any) -> list[dict[str, Any]]:
     """Register `gymnasium.make(env_id, **kwargs)` with SkyRL-Gym; return its tool schemas.
 
-    Replaces an earlier registration of `env_id`.
+    An earlier registration of `env_id` is replaced.
     """
     env: Any = gym.make(env_id, **kwargs).unwrapped
     tools = [dict(tool) for tool in env.new_session().tools]

@@ -8,13 +8,13 @@
 
 An episode that exceeds `max_completion_length`, tool replies included, is truncated, and each
 remaining turn has the penalty of an empty action. `rollout` needs a model that writes Hermes tool
-calls; it plays episodes exactly as the environment does. TRL's tool loop needs a tokenizer with a
+calls, and plays episodes exactly as the environment does. TRL's tool loop needs a tokenizer with a
 `response_template`, and hides failures from the environment: a message without a call ends the
 episode, TRL itself answers calls that fit no tool, and each of several calls in a message is a
 turn. `reward` replays the conversation, so the first two failures have the usual penalties; but
 after a call that fits no tool, the agent does not learn that it lost a turn. In the tool loop,
-TRL's `log_completions` fails if no call of a batch has arguments. Tested with TRL 1.16.0,
-generation by transformers, in one process.
+TRL's `log_completions` fails if no call of a batch has arguments. Tested with TRL 1.16.0 in one
+process, with generation by transformers.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from datasets import Dataset
 from resume_gym import TOOLS, tool_call
 from resume_gym.tools import with_calls
 
-# TRL ends a tool loop early only if a reply exceeds the completion length; it drops that reply
+# TRL ends a tool loop early only if a reply exceeds the completion length, and drops that reply
 _NO_ROOM = "over " * 65_536
 
 
@@ -86,7 +86,7 @@ class Game:
         return Dataset.from_list(rows)
 
     def environment(self) -> Tools:
-        """Create an episode; for `environment_factory` and `max_completion_length` below 65,536.
+        """Create an episode, for `environment_factory`; needs `max_completion_length` < 65,536.
 
         Raises:
             ValueError: the environment's tools are not those of resumes, which `Tools` implements.
@@ -99,7 +99,7 @@ class Game:
         return Tools(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Play an episode for each prompt of `dataset`, as one batch; for `rollout_func`.
+        """Play an episode for each prompt, as one batch; for `rollout_func`.
 
         Raises:
             ValueError: a prompt is not from `dataset`.
@@ -121,7 +121,7 @@ class Game:
         prompt_ids = [chat.encode(text, add_special_tokens=False) for text in prompt_ids]
         running = list(range(len(prompts)))
         while running:
-            # Private, but no public method samples with the backend of the user's choice
+            # A private method, since no public one samples with the backend of the user's choice
             context = [prompt_ids[i] + ids[i] for i in running]
             turns, logps = trainer._generate_single_turn(context, None, {}, 1)
             playing, running = running, []
@@ -159,7 +159,7 @@ class Game:
     ) -> list[float]:
         """Return the episodes' rewards, with concurrent judge requests; for `reward_funcs`.
 
-        Logs the reward terms as metrics, and the rewards of the turns beside the completions.
+        Log the reward terms as metrics, and the rewards of the turns beside the completions.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -175,7 +175,7 @@ class Game:
         return [session.reward for session, _ in played]
 
     def _play(self, task_id: str, actions: Sequence[str]) -> tuple[Any, list[float]]:
-        """Replay actions, then empty ones to the end; return the session and turn rewards."""
+        """Replay actions, then send empty ones to the end; return the session and turn rewards."""
         session, texts, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
         while not session.done:
             rewards.append(session.step(next(texts)).reward)
@@ -183,8 +183,8 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """Return the chat template's tokens between two assistant turns, with a tool reply."""
-    # From a dummy chat: rendering the real one again could change its sampled tokens
+    """Return the tokens between two turns; unless `whole`, they begin with the turn's end token."""
+    # From a dummy chat: rendering the real chat again could change its sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in turns]
     text, turn = chat.apply_chat_template(messages, **options), f"answer{chat.eos_token}"

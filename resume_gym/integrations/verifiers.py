@@ -10,8 +10,8 @@ completions with the tool schemas from this process, without a sandbox or `uv`. 
 not pass the schemas to the model.
 
 An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score:
-its `ok` is false, and its reward of 0 is meaningless. Where the library parses calls itself (its
-train client), a malformed call arrives as no call, with the same penalty. Tested with 0.4.0.
+its `ok` is false, and its reward of 0 is meaningless. The library's train client parses calls
+itself and drops malformed calls; a turn without a call has the same penalty. Tested with 0.4.0.
 """
 
 import ssl
@@ -24,7 +24,7 @@ from verifiers.v1.dialects.chat import message_to_wire
 
 from resume_gym.tools import with_calls
 
-_TLS = ssl.create_default_context()  # takes 25 ms, too long for every turn
+_TLS = ssl.create_default_context()  # creation takes 25 ms, too long for every turn
 
 
 class TaskRow(vf.TaskData):  # type: ignore[misc]
@@ -35,7 +35,7 @@ class TaskRow(vf.TaskData):  # type: ignore[misc]
 
 
 class GymTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
-    """Configuration; `gym_id` and `gym_kwargs` are arguments of `gym.make`."""
+    """Configuration of the taskset; `gym_id` and `gym_kwargs` are arguments of `gym.make`."""
 
     gym_id: str = "ResumeEdit-v0"
     gym_kwargs: dict[str, Any] = {}  # noqa: RUF012
@@ -107,7 +107,7 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
                     segment = await chat.turn(replies(reply, step.observation))
             try:
                 rewards[-1] += sum((await gym_env.agrade(session)).values())
-            finally:  # the record allows grading later, after a judge's failure
+            finally:  # if the judge failed, the record can be graded later
                 trace.info |= {"rewards": rewards, "session": session.record()}
             for name, value in session.ledger.items():
                 trace.record_reward(name, value)

@@ -9,14 +9,16 @@ r"""Adapter for verl: a token-in, token-out agent loop.
         data.max_prompt_length=4096 data.max_response_length=8192 actor_rollout_ref.rollout.n=8 ...
 
 `external_lib` registers the loop in every worker, and the column `agent_name` selects it; no
-reward function and no option of `rollout.multi_turn` is needed. The two lengths, in tokens, limit
-the prompt with its tools and the whole episode. `reward_extra_info` holds the reward terms (for
-validation metrics and dumped rollouts), `turn_scores` the turn rewards; verl assigns their sum to
-the last token. A judge's failure raises an error: training stops with `trainer.use_v1=False`, and
-continues without the episode by default.
+reward function and no option of `rollout.multi_turn` is needed. `max_prompt_length` limits the
+tokens of the prompt with its tools, `max_response_length` those of all turns and tool replies.
+`reward_extra_info` holds the reward terms (for validation metrics and dumped rollouts),
+`turn_scores` the rewards of the turns; verl assigns the sum of rewards to the last token. A judge's
+failure raises an error: training continues without the episode, or stops with
+`trainer.use_v1=False`.
 
-Text only; no replay of expert routing. verl derives the tokens between turns from `model_type` in
-config.json; for an unknown type it warns and omits a newline. Tested with verl 0.9.1.
+Images and the replay of expert routing are not supported. verl derives the tokens between turns
+from `model_type` in config.json; for an unknown type it warns and omits a newline. Tested with verl
+0.9.1.
 """
 
 import json
@@ -61,7 +63,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         """Play and grade an episode; turns beyond the response length are empty actions.
 
         Raises:
-            ValueError: the prompt is too long; verl would truncate its start.
+            ValueError: the prompt is too long; verl would cut off its beginning.
             JudgeError: the judge gave no verdict.
         """
         env, task_id = _make(row["extra_info"]["env"]), row["extra_info"]["task_id"]
@@ -74,7 +76,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         mask, logprobs, rewards, sampled_turns = list[int](), list[float](), list[float](), 0
         extra = dict[str, Any]()
         while not session.done:
-            if len(mask) >= room:  # without these turns, truncation would avoid penalties
+            if len(mask) >= room:  # a truncated episode must not avoid the penalties of its turns
                 rewards.append(session.step("").reward)
                 continue
             with simple_timer("generate_sequences", timing):
@@ -82,7 +84,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
             sampled_turns += 1
-            # The first turn's fields, except for the latest policy version
+            # Keep the first turn's fields, but the latest policy version
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
             # Tokens beyond the limit are not trained on, so they must not earn a reward

@@ -1,7 +1,7 @@
 """Checks for authors of environments, judges and adapters; they need no test framework.
 
-Each check exercises an implementation and raises an AssertionError at the first contract that it
-breaks. The message names the contract, what it expects, and what came.
+Each check exercises an implementation and raises an AssertionError at the first broken contract.
+The message names the contract, the expectation, and the finding.
 
 - `check_env` checks an environment of any editing domain.
 - `check_judge` checks a judge of resumes.
@@ -13,8 +13,8 @@ breaks. The message names the contract, what it expects, and what came.
 >>> check_judge(make_judge("rubric"))
 >>> check_adapter(play_bare)
 
-A check finds broken contracts and does not measure quality: `resume-gym judge calibrate` measures
-how accurate a judge is, and `resume-gym judge attack` which policies deceive it.
+The checks do not measure quality: `resume-gym judge calibrate` measures how accurate a judge is,
+and `resume-gym judge attack` finds policies that deceive the judge.
 """
 
 from resume_gym.testing.adapters import Played, Script, check_adapter, play_bare

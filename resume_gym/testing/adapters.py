@@ -19,7 +19,7 @@ from resume_gym.tools import tool_call
 ENV = "ResumeEditMini-v0"
 """The environment of the scripts."""
 UNAVAILABLE = f"{__name__}:FailingJudge"
-"""Specification of a judge that always fails, for adapters in any process."""
+"""Specification of a judge that always fails; adapters can load it in any process."""
 
 _DOWN = "the judge is down"
 
@@ -81,7 +81,7 @@ def edits(task: Task, count: int) -> tuple[str, ...]:
 
 @cache
 def scripts() -> tuple[Script, ...]:
-    """Return scripts of single calls that a library's own parser can read as well."""
+    """Return scripts with one call per turn, which a library's own parser can read."""
     task, other = _tasks()
     review, submit = tool_call("review"), tool_call("submit")
     thought = f"<think>\nfirst look\n</think>\n\nI look at it.\n{review}"
@@ -135,15 +135,15 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
     """Check that an adapter plays episodes as the bare environment does.
 
     The contracts, on ten scripted episodes: task, rewards of the turns, total, final document and
-    ledger are equal to those of the environment; malformed calls cost the same; the agent is not
-    asked for an action after the end; a judge that fails raises an exception and gives no number.
+    ledger are equal to those of the environment, also after malformed calls; the agent is not asked
+    for an action after the end; if the judge fails, an exception is raised.
 
     Args:
         play: Plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
             judge of the given specification; only the model is replaced by the script. It raises
             an exception if the agent is asked for more actions than the script has.
         calls_only: Whether the library parses calls itself and passes only turns with exactly one
-            call to the environment. The malformed scripts are then skipped.
+            call to the environment. If so, the malformed scripts are skipped.
 
     Raises:
         AssertionError: A contract is broken.

@@ -46,15 +46,15 @@ def check_env(
 
     The contracts: Gymnasium's own checker passes without a warning; `reset` draws tasks by its
     seed alone, or takes the task of its options; tools have a description and a schema in JSON; a
-    malformed call raises nothing, changes nothing, and costs one turn and 0.25; episodes end by
-    `submit` or by the last turn and are never truncated; every observation, the terminal one
-    included, is the tool's reply; the same seed and actions give the same episode; the terms of
-    `info` sum to the reward of each step, and those of the ledger to the reward of the episode;
-    forks, snapshots and pickled copies are independent; records survive JSON and replay.
+    malformed call raises nothing, changes nothing, uses up a turn and has its penalty; episodes end
+    by `submit` or by the last turn and are never truncated; every observation, the terminal one
+    included, ends with turns left and edits; the same seed and actions give the same episode; the
+    terms of `info` sum to the reward of each step, and those of the ledger to the reward of the
+    episode; forks, snapshots and pickled copies are independent; records survive JSON and replay.
 
     Args:
-        env: A subclass of `EditEnv`, or an environment of such a class, which may be wrapped. It
-            is reset and played. Its judge, if there is one, is asked for two verdicts.
+        env: A subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
+            check resets and plays it, and asks its judge, if there is one, for two verdicts.
         edit: Function that returns an action which edits the document of a new session.
 
     Raises:
@@ -187,7 +187,7 @@ def _check_malformed(env: EditEnv) -> None:
     for seed in range(_RANDOM_EPISODES):
         env.reset(seed=seed)
         text = _session(env).text
-        turns = range(env.rules.max_turns - 1)  # without the last one, which may need a verdict
+        turns = range(env.rules.max_turns - 1)  # the last turn could need a verdict
         _play(env, [random_call(rng, rng.choice(tools), text) for _ in turns], seed)
 
 
@@ -212,12 +212,12 @@ def _check_ends(env: EditEnv) -> None:
 
 
 def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
-    """Compare two episodes; global random generators are not reseeded between them."""
+    """Compare two episodes; global random generators are not seeded between these episodes."""
     traces = []
     for _ in range(2):
         _play(env, actions)
         session = _session(env)
-        # the transcript has the steps before the verdict, which may come from a sampling judge
+        # the transcript excludes the verdict, which may come from a sampling judge
         steps = [step for _, step in session.state.transcript]
         traces.append({"prompt": session.prompt, "steps": steps, "document": session.text})
     for name, value in traces[0].items():
@@ -225,7 +225,7 @@ def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
 
 
 def _check_grade(env: EditEnv) -> None:
-    """Check the end of an edited episode, which has been played."""
+    """Check the end of the edited episode that has just been played."""
     session = _session(env)
     info, reward = session.info(), session.reward
     expect("info['edits'] after the action of `edit`", 1, info["edits"])

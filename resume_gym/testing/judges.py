@@ -39,15 +39,15 @@ def check_judge(
 ) -> None:
     """Check a judge of resumes.
 
-    The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; the
-    unedited resume gains nothing, and neither does an order to the judge, a hidden text, a pasted
-    job description or an empty resume; no text raises anything but a `JudgeError`; threads may call
-    the judge concurrently; the verdicts of a group come in order; a deterministic judge gives the
-    same verdict on the same texts, whatever it judged before.
+    The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; no field
+    has a grade above 0 for the unedited resume, an order to the judge, a hidden text, a pasted job
+    description or an empty resume; if the judge raises an error, it is a `JudgeError`; threads may
+    call the judge concurrently; a group of texts gets as many verdicts, in order; a deterministic
+    judge gives the same verdict on the same texts, whatever it judged before.
 
     Args:
-        judge: The judge; `make_judge` makes one from a specification. It is asked for 20
-            verdicts per task.
+        judge: The judge, which is asked for 20 verdicts per task; `make_judge` makes one from a
+            specification.
         tasks: Tasks whose revisions are judged; None selects three bundled tasks.
         deterministic: Whether the judge promises equal verdicts on equal texts.
 
@@ -95,7 +95,7 @@ def _ordinary(judge: Judge, task: Task, revised: str) -> Verdict:
 
 
 def _ask(judge: Judge, task: Task, revised: str, name: str) -> Verdict | JudgeError:
-    """Return the verdict, or the typed error that the judge raised."""
+    """Return the verdict, or the `JudgeError` that the judge raised."""
     where = f"{task.task_id}: {name}"
     try:
         verdict = judge.judge(task, revised)

@@ -60,7 +60,7 @@ def find_edit(session: AnySession) -> str:
 
 
 def random_call(rng: Random, tool: Schema, text: str) -> str:
-    """Return a call with texts of the document and of the schema, and sometimes with odd ones."""
+    """Return a call whose arguments are texts of the document or the schema, or odd texts."""
     name, parameters = tool["function"]["name"], tool["function"]["parameters"]
     properties = parameters["properties"]
     hints = [word for schema in properties.values() for word in _words(schema)]
@@ -98,13 +98,13 @@ def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
 
 
 def script(session: AnySession, edit: str) -> list[str]:
-    """Return the actions of an episode: show the document, no call, the edit, submit."""
+    """Return the actions of an episode: no call, then show the document, edit and submit."""
     shows = [
         tool["function"]["name"]
         for tool in session.tools
         if not tool["function"]["parameters"]["required"]
     ]
     shows = [name for name in shows if name not in {*session.editors, "submit"}]
-    # in three turns, the fewest that rules allow, there is no room to show the document
+    # three turns, the minimum that rules allow, leave no turn to show the document
     before = [NO_CALL, *map(tool_call, shows[:1])][: session.rules.max_turns - 2]
     return [*before, edit, SUBMIT]

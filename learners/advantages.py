@@ -66,13 +66,13 @@ def by_turn(
 ) -> tuple[list[list[float]], dict[str, float]]:
     """Return an advantage for each turn that credits a tool call with its own consequences.
 
-    The advantage of a turn is a weighted sum. Its tool block is the sum of the tool terms from this
-    turn to the end of the episode, minus the mean over the members of the group that reached this
-    turn. Every other block is the sum over the episode minus the group's mean, the same for all
-    turns. Each block is divided by its scale, a running root mean square over sampled tokens. An
-    edit call also gets its own reward minus the mean over the group's edit calls. Finally, the sum
-    is rescaled to the root mean square of the plain sum of the blocks, so that scales and weights
-    do not change the magnitude of updates.
+    An advantage is a weighted sum of blocks. For the block "tools", the tool terms from this turn
+    to the end of the episode are summed, minus the mean over the members of the group that reached
+    this turn. The terms of other blocks are summed over the episode, minus the group's mean. Each
+    block is divided by its scale, a running root mean square over sampled tokens. An edit call also
+    gets its own reward minus the mean over the group's edit calls. Finally, the weighted sum is
+    rescaled to the root mean square of the unscaled sum of blocks, so that scales and weights do
+    not change the magnitude of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].

@@ -85,15 +85,15 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         report.begin("train", step)
         # A = r - mean(r) over the rollouts of one task: the group's mean is the baseline, so there
         # is no critic. AIPO does not divide A by the standard deviation: the division would favour
-        # groups whose rewards hardly differ. With credit by turn, a tool call is credited with the
-        # tool rewards from its turn on, and with the rewards of the finished episode.
+        # groups whose rewards hardly differ. With `--credit turn`, r of a tool call is the sum of
+        # the tool rewards from its turn on and of the other rewards of the episode.
         advantages, trainer.state = credit(config, batch, trainer.state)
         # loss = -1/N sum over N tokens of stopgrad(p/q A) log p, with p of the trained policy and q
         # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are masked, so that a stale or
         # wrong log-probability cannot dominate. The whole batch gives one optimizer step.
         with rollouts.asleep():  # meanwhile, an engine on the trainer's GPU frees its memory
             trained = trainer.step(step, batch.samples(advantages))
-        # an alarm may take the run back to the weights of an earlier step, or end it
+        # an alarm may end the run, or take it back to the weights of an earlier step
         action = report.react(step, {**batch.metrics, **trained})
         if action.back is not None:
             trainer.roll_back(action.back)

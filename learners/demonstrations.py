@@ -205,11 +205,11 @@ def _words() -> list[str]:
 def renamed(task: Task, rng: Random) -> Task:
     """Return a task with words replaced consistently in resume, job, fixes and evidence.
 
-    A random share of the words is replaced: regular verb forms by verbs in the same form, others by
-    words of other resumes or by invented words. Half of the tasks with the weakness "too_long" keep
-    all words, since the words show which lines are superfluous. Each fix stays correct: words in
-    only one of its texts `old` and `new` are kept, except the first word of `old`. Both regular
-    forms of a verb count as one word.
+    A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
+    other words by words of other resumes or by invented words. Half of the tasks with the weakness
+    "too_long" keep all words, since the words show which lines are superfluous. Fixes stay correct:
+    a word that only `old` or only `new` contains is kept, except the first word of `old`. The forms
+    of a verb in -ed and -ing count as one word.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
@@ -275,9 +275,9 @@ def demonstrations(
 
     Several turns are drawn in each state of an episode, and the first of them is played. Additional
     draws cost little, because all draws share the tokens before the turn, and four of five tokens
-    of an episode are the environment's. Samples are in one group, since all episodes begin with the
-    same instructions. `Sample.advantages` are the token weights of `likelihood`: for a turn, the
-    number of times that it was drawn.
+    of an episode come from the environment. All samples are in one group, since all episodes begin
+    with the same instructions. `Sample.advantages` contains the token weights of `likelihood`: the
+    weight of a turn is the number of times that it was drawn.
 
     Args:
         chat: encodes conversations with the sessions' tools.
@@ -315,8 +315,8 @@ def demonstrations(
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
     """Yield samples that repeat short excerpts of each resume.
 
-    From these, a model with random weights learns to copy, which the quote of every edit needs. It
-    does not learn this from reviews, which repeat a resume only after hundreds of tokens.
+    From excerpts, a model with random weights learns to copy, which the quote of every edit needs.
+    Reviews do not teach copying, since they repeat a resume only after hundreds of tokens.
     """
     rng = Random(str(seed))
     for page in pages:

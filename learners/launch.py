@@ -96,7 +96,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
 
 
 def _run_or_explain(config: Config, train: Train) -> None:
-    """Run this process's part; turn an expected error into one line and an exit status."""
+    """Run the training of this process; turn an expected error into one line and an exit status."""
     resumes = f"; the same command resumes {config.runs / config.name}"
     try:
         _run(config, train)

@@ -79,7 +79,7 @@ def aipo(row: LossInput) -> LossOutput:
     counts = _lengths(row.sequences, zeros).clamp(min=1)
     means = (zeros.index_add(0, row.sequences, log_ratio) / counts).exp()
     wild = zeros.index_add(0, row.sequences, (ratio > ANY_RATIO).to(zeros.dtype)) > 0
-    # a nan ratio makes the mean of its rollout nan, and comparisons with nan are False
+    # written so that rollouts with a nan ratio are masked: comparisons with nan are False
     whole = ((means >= SEQUENCE_RATIO[0]) & (means <= SEQUENCE_RATIO[1]) & ~wild)[row.sequences]
     keep = whole & ~low & ~high
     loss = _policy_term(row.logprobs, ratio * row.advantages, keep) / row.total.tokens
@@ -191,7 +191,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
     log_ratio = _log_ratio(row)
     fixed = log_ratio.detach()
     finite = _finite(fixed)
-    # masked before `exp`: the gradient of an infinite ratio is nan, even if `where` discards it
+    # masked before `exp`: an infinite ratio has a nan gradient, even if `where` discards the ratio
     ratio = torch.where(finite, log_ratio, 0.0).exp()
     gain = torch.minimum(ratio * row.advantages, ratio.clamp(*PPO_CLIP) * row.advantages)
     loss = -(torch.where(finite, gain, 0.0) * weights).sum()

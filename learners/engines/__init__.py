@@ -107,7 +107,7 @@ class Engine(Protocol):
         """Free GPU memory for the trainer.
 
         Raises:
-            EngineError: a server did not free it within the timeout.
+            EngineError: a server did not free the memory within the timeout.
         """
         ...
 

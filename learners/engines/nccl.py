@@ -80,7 +80,7 @@ class NCCLSender:
 
 
 def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
-    """Return the result of `join`, which would hang if a server fails: then raise its error."""
+    """Return the result of `join`; raise a server's error early, since `join` would then hang."""
     joined: Future[_T] = Future()
 
     def run() -> None:

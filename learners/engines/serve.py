@@ -2,9 +2,9 @@
 
     python -P serve.py PARENT COMMAND...
 
-A killed server leaves its sockets on disk. It also leaves its child processes, which begin to watch
-their parent only after ten seconds. This supervisor removes both. It imports nothing from the
-project, so that it starts immediately.
+A killed server leaves its sockets on disk, and child processes that begin to watch their parent
+only after ten seconds. This supervisor removes the sockets and ends the processes. To start
+immediately, this file imports nothing from the project.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
 """In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
-Between turns, the engine parks a copy of the cache of each conversation. For a turn, it stacks the
-caches of a batch, feeds only the new tokens, and samples. Conversations that are equal so far, in
-their prompt or in later turns and replies, are fed once and share a cache. Unlike vLLM, the engine
-has no paged cache and no continuous batching: requests that arrive during a batch wait for its end.
+Between turns, the engine parks a copy of each conversation's cache. For a turn, the engine stacks
+the caches of a batch, feeds only the new tokens, and samples. Conversations that are equal so far,
+in their prompt or in later turns, are fed once and share a cache. Unlike vLLM, the engine has no
+paged cache and no continuous batching: requests that arrive during a batch wait for its end.
 """
 
 import asyncio
@@ -276,7 +276,7 @@ class TransformersEngine:
             ValueError: a conversation does not extend its tokens of the last turn.
         """
         device = self._policy.model.device
-        # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
+        # GPU for new tensors; none on CPUs, since a default device slows down every PyTorch call
         default = nullcontext() if device.type == "cpu" else device
         with default, self._policy.autocast():
             for key, ids, _ in requests:

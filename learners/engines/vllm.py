@@ -176,7 +176,7 @@ class VLLMEngine:
     def _abandon(self, urls: Sequence[str]) -> None:
         """End an update that a failure has left open, by sending an invalid one.
 
-        While an update is open, servers begin no other one.
+        Servers cannot begin an update while another one is open.
         """
         with contextlib.suppress(requests.RequestException):
             Control(urls, 0, _TRIED_S).update_weights({})
@@ -217,7 +217,7 @@ class VLLMEngine:
         if None in versions:
             raise requests.ConnectionError("a server does not answer")
         control = Control(self.urls, version, self._timeout_s, self._leave_group)
-        # a server that has just started belongs to no NCCL group, or to an old one
+        # a server that has just started does not belong to the current NCCL group
         if _UNTRAINED in versions:
             self._leave_group()
         if self._nccl is None:

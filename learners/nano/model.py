@@ -13,7 +13,7 @@ VOCABULARY = 4096
 
 
 def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE tokenizer from texts; it has the Hermes chat template."""
+    """Learn a byte-level BPE tokenizer from texts, and give it the Hermes chat template."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

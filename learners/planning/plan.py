@@ -1,9 +1,8 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`RunPlan` reads the model's config and tokenizer, but no weights. For a model that has not been
-downloaded, it reads only the config. The plan assumes turns of maximum length, so tokens, FLOPs,
-activations and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per
-GPU, is not included.
+`RunPlan` reads the config and the tokenizer of a downloaded model, only the config of other models,
+and never weights. The plan assumes turns of maximum length, so tokens, FLOPs, activations and times
+are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not included.
 """
 
 from dataclasses import replace
@@ -212,7 +211,7 @@ class RunPlan:
 
     @property
     def verdicts(self) -> Verdicts | None:
-        """Verdicts of the judge; None without one."""
+        """Verdicts of the judge; None without a judge."""
         training = self.config.steps * self.config.groups * self.config.group_size
         return Verdicts.of(self._work, training, evaluations(self.config) * self._held_out)
 
@@ -290,7 +289,7 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
     """Check that a machine has enough GPUs for its engines and `trainers` processes.
 
     Raises:
-        ConfigError: there are too few GPUs; a machine without any uses its CPU.
+        ConfigError: there are too few GPUs; a machine without GPUs trains on the CPU.
     """
     servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:

@@ -95,7 +95,7 @@ class Batch:
     def metrics(self) -> dict[str, float]:
         """Figures of the rollouts: rewards, behaviour, tokens, staleness, cost of the judge."""
         rollouts, usage = self.rollouts, self.judge_usage
-        # number of optimizer steps between the weights that sampled a token and the trained ones
+        # number of optimizer steps between the weights that sampled a token and the current weights
         ages = [self.step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]
         figures = {
             **self.summary.metrics(),

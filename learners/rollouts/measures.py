@@ -1,6 +1,6 @@
 """Measures of the texts that the episodes of a step wrote, for the alarms in `run/alarms.py`.
 
-They are computed from texts alone, without another forward pass of the model.
+All measures are computed from texts alone, without another forward pass of the model.
 """
 
 import math

@@ -171,8 +171,8 @@ class Orchestrator:
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
 
-        The episodes are stored as the evaluation after this step. They replace the episodes of an
-        unfinished evaluation, which other weights may have played.
+        The episodes are stored as the evaluation after this step. Episodes of an unfinished
+        evaluation are deleted, since other weights may have played them.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -307,7 +307,7 @@ class _Progress:
         members = self._members[rollout.group]
         if self._playing[rollout.group] or not any(r.session.needs_verdict for r in members):
             return []
-        # also members with a verdict from before a resumption: it depends on the whole group
+        # also members that an interrupted run has judged: a verdict depends on the whole group
         return [r for r in members if r.session.needs_verdict or r.session.verdict]
 
 

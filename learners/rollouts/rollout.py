@@ -196,7 +196,7 @@ async def play(
         if step.done:
             return
         # A turn that was cut off, or ended with another end token, lacks the template's end token.
-        # Add that as a token that was not sampled, so that it has no loss.
+        # The added end token counts as not sampled, so the loss leaves it out.
         if completion.ids[-1] != chat.end:
             rollout.append_observation([chat.end])
         rollout.append_observation(reply)

@@ -78,9 +78,9 @@ def _text(task: Start, observation: object) -> str:
 class TextSession:
     """An episode of a text environment.
 
-    The environment is created at the first step and closed at the last. It must be deterministic
-    given the seed and the actions. The prompt includes its optional attributes `system_prompt` and
-    `tools`, which are schemas in OpenAI format.
+    The environment is created at the first step and closed at the last. Its observations and
+    rewards must be determined by the seed and the actions. Its optional attributes `system_prompt`
+    and `tools` (schemas in OpenAI format) become part of the prompt.
 
     Args:
         task: environment and seed.

@@ -84,7 +84,7 @@ class Trajectories:
             planned: unplayed rollouts of this step.
             groups: numbers of all groups of this step, if `planned` lacks some of them.
             whole: whether all rollouts are played again if any is missing, since a smaller batch
-                would sample other tokens. Their attribute `before` then keeps earlier verdicts.
+                would sample other tokens; `Rollout.before` then keeps the earlier verdicts.
 
         Raises:
             ConfigError: the file belongs to another run or step.

@@ -1,11 +1,11 @@
 """TensorBoard, Weights & Biases and trackio as mirrors of the run folder.
 
-The run folder is complete without them. `logged.json` records what each logger has received, so
-that a resumed run, or a run that gets another logger halfway, continues without gaps.
+The run folder is complete without loggers. `logged.json` records what each logger has received, so
+that a resumed run, or a run to which a logger is added later, continues without gaps.
 
 A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the first
-attempt, so it receives every step immediately. W&B and trackio cannot, so they receive a step only
-when a checkpoint includes the step.
+attempt, so TensorBoard receives every step immediately. W&B and trackio cannot discard steps, so
+they receive a step only when a checkpoint includes the step.
 """
 
 import json

@@ -34,7 +34,7 @@ class Stopwatch:
         self._seconds: dict[str, float] = {}
 
     def begin(self, phase: str) -> None:
-        """Begin a phase, which ends the one before."""
+        """Begin a phase, and end the previous one."""
         now = time.monotonic()
         self._seconds[self._phase], self._phase, self._since = now - self._since, phase, now
 
@@ -145,7 +145,7 @@ class RunReport:
         return bool(self._work) and self._run.result("after") is not None
 
     def begin(self, phase: str, step: int) -> None:
-        """Begin a phase of a step, which ends the one before."""
+        """Begin a phase of a step, and end the previous phase."""
         self._clock.begin(phase)
         self._heart.now(phase, step)
 

@@ -1,8 +1,8 @@
 """Attention with shared prefixes for training and decoding, registered in transformers.
 
-Training: a packed row holds a prefix tree of each group. A node's position ids continue from its
-parent's, and it attends to its ancestors and to itself. The results are those of separate
-sequences, and each common prefix is computed once; see `packed_attention`.
+Training: a packed row holds a prefix tree of each group. A node's position ids continue from those
+of its parent, and its tokens attend to its ancestors and to itself. The results equal those of
+separate sequences, but each common prefix is computed once; see `packed_attention`.
 
 Decoding: conversations with the same prompt share its KV cache. Each row has a separate cache for
 later tokens, and a step reads the keys of a prompt once for all rows with this prompt.
@@ -115,9 +115,9 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: there is a mask, or not exactly one of `nodes` and `slot_mask`.
+        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask` is.
     """
-    # a mask from transformers would be wrong: it knows nothing of prefix trees
+    # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
         raise ValueError("expected either nodes or slot_mask, and no attention mask")
     if nodes is not None:

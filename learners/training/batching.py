@@ -98,8 +98,8 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: limit of a row.
-        rows: desired minimum number of rows, such as the number of ranks. It lowers the limit,
-            but not below the longest group, so there may be fewer rows.
+        rows: desired minimum number of rows, such as the number of ranks. It lowers the limit, but
+            not below the size of the largest group, so there may be fewer rows.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
@@ -152,7 +152,7 @@ def distribute(
     shares: list[list[PackedRow]] = [[] for _ in range(ranks)]
     costs = [0.0] * ranks
     for row in rows:
-        # a rank with `most` rows gets no more, even if its cost is the lowest
+        # ranks with `most` rows get no more, even if their total cost is the lowest
         free = (rank for rank in range(ranks) if len(shares[rank]) < most)
         rank = min(free, key=lambda rank: (costs[rank], len(shares[rank])))
         shares[rank].append(row)

@@ -2,8 +2,8 @@
 
 `checkpoints/step-000010/` is written under a temporary name in the same folder, synced to disk and
 renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
-the step, the SHA-256 of each file and a checksum shows whether a checkpoint is damaged. It does not
-show who wrote the checkpoint, so `only_data` guards the loading.
+the step, the SHA-256 of each file and a checksum shows whether a checkpoint is damaged. A manifest
+does not show who wrote a checkpoint, so checkpoints are loaded with `only_data`.
 """
 
 import hashlib

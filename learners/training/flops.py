@@ -174,8 +174,8 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
 def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     """Return the FLOPs of training on a packed row.
 
-    For each matrix product of the forward pass, the backward pass has two, or only one if the
-    product is with frozen weights. Adapters are too small to count.
+    For each matrix product of the forward pass, the backward pass has two products, but only one
+    for a product with frozen weights. Adapters are too small to count.
     """
     tokens, loss_tokens = len(batch.tokens), len(batch.targets)
     forward = forward_flops(sizes, tokens, pairs(batch.nodes), loss_tokens)
@@ -184,7 +184,7 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
 
 
 def find_gpu(name: str) -> GPU | None:
-    """Return the figures of a GPU, or None for an unknown one.
+    """Return the figures of a GPU, or None for an unknown GPU.
 
     Args:
         name: name from `torch.cuda.get_device_name`, such as "NVIDIA H100 80GB HBM3".
@@ -239,8 +239,8 @@ def training_bytes(
 def _layer_elements(sizes: Sizes) -> int:
     """Return the number of values that a layer stores for each token.
 
-    Norms compute in fp32: each stores its input in fp32, counted as two bf16 values, and the
-    normalised input. The output of a norm is stored by the matrix product that follows.
+    A norm computes in fp32. It stores its input in fp32, counted as two bf16 values, and the
+    normalised input. The matrix product after a norm stores the norm's output.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size
     norms = 2 * (2 + 1 + 1) * sizes.width + (2 + 1) * (query + key) * sizes.qk_norm

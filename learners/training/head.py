@@ -1,7 +1,7 @@
 """Language-model head with chunked log-probabilities, to save memory.
 
-The logits [tokens, vocabulary] are by far the largest tensor of a training step. They are computed
-in chunks in the forward pass, and again in the backward pass, instead of being stored.
+The logits [tokens, vocabulary] are by far the largest tensor of a training step. Chunks of logits
+are computed in the forward pass, and again in the backward pass, instead of being stored.
 """
 
 from typing import Any
@@ -18,8 +18,8 @@ CHUNK = 1024
 class ChunkedHead(nn.Linear):
     """Output layer of a causal LM that computes logits, or log-probabilities of targets.
 
-    It shares the weight of the linear layer that it replaces, so tied embeddings stay tied and
-    parameter names do not change.
+    The head shares the weight of the linear layer that it replaces, so tied embeddings stay tied
+    and parameter names do not change.
 
     Raises:
         ConfigError: the linear layer has a bias.

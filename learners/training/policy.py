@@ -82,7 +82,7 @@ def compile_parts(model: PreTrainedModel) -> None:
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):
-            # compile one function per class: `module.compile()` would compile one per layer
+            # one compiled function per class; `module.compile()` would compile every layer
             if kind not in compiled:
                 compiled[kind] = torch.compile(kind.forward, dynamic=True)
             module.forward = MethodType(compiled[kind], module)

@@ -82,7 +82,7 @@ def launch(procs: int, command: Sequence[str]) -> int:
         command: the script and its arguments.
 
     Returns:
-        Exit status: 0, or that of the first process that failed, which ends the others.
+        Exit status: 0, or that of the first process that failed; torchrun then ends the others.
     """
     from torch.distributed.run import main
 
@@ -117,8 +117,8 @@ def die_with_parent(parent: int | None = None) -> None:
 def start(reserved: int = 0) -> None:
     """Select the device and join the process group, if a launcher has started this process.
 
-    Unless the user has configured PyTorch's allocator, its segments become expandable. The
-    allocator reads this setting when CUDA is initialised, which the selection of a device does.
+    Unless the user has configured PyTorch's allocator, the segments of its memory are expandable.
+    The allocator reads this setting when the selection of a device initialises CUDA.
 
     Args:
         reserved: number of GPUs of each machine, from the first, that are reserved for engines.
@@ -144,7 +144,7 @@ def end(status: int = 0) -> None:
     """Leave the process group and exit; return if there is no group.
 
     Args:
-        status: exit status. If it is 0, wait for all ranks first.
+        status: exit status. With status 0, wait for all ranks first.
     """
     if not dist.is_initialized():
         return

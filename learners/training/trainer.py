@@ -68,7 +68,7 @@ class Trainer:
         """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
 
         Raises:
-            CheckpointError: the checkpoint cannot be loaded, or contains anything but data.
+            CheckpointError: the checkpoint cannot be loaded, or contains more than plain data.
         """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
@@ -192,7 +192,7 @@ class Trainer:
 
 
 def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: int) -> float:
-    """Return the learning rate of a step, from 1 to `steps`; it is never zero.
+    """Return the learning rate of a step, from 1 to `steps`, which is never zero.
 
     Args:
         step: number of the step.

@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend, with PyTorch's AdamW: DeepSpeed compiles its own at startup."""
+"""DeepSpeed ZeRO-3 backend, with PyTorch's AdamW, since DeepSpeed's must be compiled at startup."""
 
 import logging
 import math

@@ -127,7 +127,7 @@ class FSDP2Backend(LocalBackend):
     def _state(self) -> StateDict:
         if not self._optimizer.state:  # before the first step, or after steps that were skipped
             get_state_dict(self._policy, self._optimizer)
-            # `get_state_dict` took a step with zero gradients to create the state: do not count it
+            # `get_state_dict` created the state by a step with zero gradients: reset its count
             for state in self._optimizer.state.values():
                 state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)

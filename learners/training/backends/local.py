@@ -60,8 +60,8 @@ class LocalBackend:
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch.
 
-        If all advantages are zero, because the rewards in each group are equal, the update is
-        skipped, since it would change the weights by momentum alone; metrics are still computed.
+        If all advantages are zero, because the rewards in each group are equal, only metrics are
+        computed. The update is skipped, since momentum alone would change the weights.
 
         Args:
             batches: rows of the global batch, the same on all ranks.

@@ -8,12 +8,12 @@ from torch import Tensor
 from resume_gym.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
-"""Parts of the reward that `by_turn` scales separately; "craft" is the rest."""
+"""Parts of the reward that `by_turn` scales separately; "craft" has the terms of no other part."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weight of each block. "call" compares an edit call with the other edit calls of the group."""
+"""Weight of each block, and of "call", the comparison of an edit call with those of its group."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""Minimum scale, one step of the reward tables, so that small differences are not amplified."""
+"""Minimum scale: rewards are multiples of 0.25, and smaller differences are not amplified."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ def standardised(rewards: Tensor, groups: Tensor) -> Tensor:
         Advantages [b], exactly zero in a group of equal rewards.
     """
     same = groups[:, None] == groups
-    # not sd > 0: rounding of the mean can make the sd of equal rewards positive
+    # `sd > 0` is no test for this: rounding can make the sd of equal rewards positive
     varied = (same & (rewards[:, None] != rewards)).any(1)
     counts = same.sum(1)
     centred = mean_centred(rewards, groups)
@@ -64,15 +64,15 @@ def by_turn(
     tokens: Sequence[Sequence[int]],
     scales: Mapping[str, float],
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return an advantage for each turn, which credits a tool call with its own consequences.
+    """Return an advantage for each turn that credits a tool call with its own consequences.
 
-    Tool terms are summed from this turn to the end of the episode, and compared with the mean over
-    the members of the group that reached this turn. Other blocks are summed over the episode and
-    compared with the group's mean, on all turns. Each block is divided by its scale, a running root
-    mean square over sampled tokens. An edit call is also compared with the group's other edit
-    calls. This comparison alone would reduce failures, but also the number of edits, since an
-    additional edit would earn nothing. The weighted sum is rescaled to the root mean square of the
-    unscaled blocks, so the learning rate keeps its meaning.
+    An advantage is a weighted sum of blocks. For the block "tools", the tool terms from this turn
+    to the end of the episode are summed, minus the mean over the members of the group that reached
+    this turn. The terms of other blocks are summed over the episode, minus the group's mean. Each
+    block is divided by its scale, a running root mean square over sampled tokens. An edit call also
+    gets its own reward minus the mean over the group's edit calls. Finally, the weighted sum is
+    rescaled to the root mean square of the unscaled sum of blocks, so that scales and weights do
+    not change the magnitude of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].

@@ -1,17 +1,17 @@
 """AIPO: train a language-model agent from rewards, with rollouts that may lag behind the weights.
 
     python learners/aipo.py                      # the bundled nano policy, two CPU cores
-    python learners/aipo.py --config nano_vllm   # the same, sampled by vLLM while it trains
+    python learners/aipo.py --config nano_vllm   # the same policy, sampled by vLLM during training
     python learners/aipo.py --config smollm2     # a real pretrained model, same loop
     python learners/aipo.py --backend fsdp2 --trainer-procs 2     # or deepspeed
     python learners/aipo.py --config qwen3_14b_4xh200 --dry-run   # memory and time, estimated
     python learners/aipo.py --help
 
 `resume-gym train` and `python -m learners.aipo` do the same. Results are in runs/NAME; the same
-command resumes an interrupted run. On several machines, start this file with torchrun and its
-rendezvous flags on each.
+command resumes an interrupted run. To use several machines, start this file with torchrun and its
+rendezvous flags on each machine.
 
-This file is the algorithm; AIPO is from LlamaRL, arXiv 2505.24034. It has no critic, no reference
+This file is the algorithm, AIPO from LlamaRL (arXiv 2505.24034). AIPO has no critic, no reference
 model and no second pass over a batch. Processes, servers and error messages are in `launch.py`, the
 losses in `losses.py`, sampling in `rollouts/`, batching and backends in `training/`.
 """
@@ -45,10 +45,10 @@ from resume_gym.judges import JudgeError
 
 
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
-    """Train to the last step, or until a goal is reached or a budget used up.
+    """Train to the last step, or until a goal is reached or a budget is used up.
 
-    Every rank runs this loop with the same values. Rank 0 alone samples and writes files; its
-    batches and its errors reach the others through `rollouts`.
+    Every rank runs this loop with the same values. Rank 0 alone samples and writes files; the other
+    ranks receive its batches and its errors through `rollouts`.
 
     Args:
         config: settings of the run.
@@ -63,7 +63,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
     report.start(done)
     rollouts.publish(done)
     before = evaluation("before", done, rollouts, report)
-    # the latest evaluation that was due may have been interrupted
+    # a resumed run repeats its latest evaluation if that was interrupted
     evaluate_if_due(config, done - done % (config.eval_every or 1), rollouts, report)
 
     for step in range(done + 1, config.steps + 1):
@@ -74,7 +74,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
                 break
             report.begin("rollout", step)
             # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
-            # for that: every token carries the log-probability with which it was sampled.
+            # for this lag: every token carries the log-probability with which it was sampled.
             batch = rollouts.batch(step, report.dropped)
             if config.colocated:  # the engine must not sleep while it plays an evaluation
                 report.evaluations(rollouts.evaluations(wait=True))
@@ -83,28 +83,28 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             raise
 
         report.begin("train", step)
-        # A = r - mean(r) over the rollouts of one task: the group is the baseline, so there is no
-        # critic. AIPO does not divide by the standard deviation, which would favour groups whose
-        # rewards hardly differ. With credit by turn, a tool call is credited with the rewards of
-        # tools from this turn on, and with the end of the episode.
+        # A = r - mean(r) over the rollouts of one task: the group's mean is the baseline, so there
+        # is no critic. AIPO does not divide A by the standard deviation: the division would favour
+        # groups whose rewards hardly differ. With `--credit turn`, r of a tool call is the sum of
+        # the tool rewards from its turn on and of the other rewards of the episode.
         advantages, trainer.state = credit(config, batch, trainer.state)
         # loss = -1/N sum over N tokens of stopgrad(p/q A) log p, with p of the trained policy and q
-        # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are dropped, so that a stale or
-        # wrong log-probability cannot dominate. One optimizer step on the whole batch.
-        with rollouts.asleep():  # an engine on the trainer's GPU frees its memory meanwhile
+        # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are masked, so that a stale or
+        # wrong log-probability cannot dominate. The whole batch gives one optimizer step.
+        with rollouts.asleep():  # meanwhile, an engine on the trainer's GPU frees its memory
             trained = trainer.step(step, batch.samples(advantages))
-        # an alarm may take the run back to the weights of an earlier step, or end it
+        # an alarm may end the run, or take it back to the weights of an earlier step
         action = report.react(step, {**batch.metrics, **trained})
         if action.back is not None:
             trainer.roll_back(action.back)
 
         report.begin("publish", step)
-        # Episodes that are being played continue with the new weights.
+        # Unfinished episodes continue with the new weights.
         probe = rollouts.publish(step)
 
         metrics = {**batch.metrics, **trained, "probe": probe}
         report.step(step, metrics, batch.response_tokens, action)
-        # evaluated steps are saved, because the best one is kept
+        # evaluated steps are saved, because the checkpoint with the best evaluation is kept
         saved = due(config.save_every, step) or due(config.eval_every, step)
         if saved or step == config.steps or action.back is not None or action.stop:
             trainer.save(step)
@@ -133,7 +133,7 @@ def credit(
 
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
-    """Return the results on held-out tasks, which are played once and then read from the folder."""
+    """Return the results on held-out tasks: read from the run's folder, or else played now."""
     if (recorded := report.result(when)) is not None:
         return recorded
     report.begin(when, step)
@@ -145,7 +145,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport)
 def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
     """Start the evaluation that is due after a step, unless an earlier process has finished it.
 
-    `evaluation` plays those before the first step and after the last one.
+    `evaluation` plays the evaluations before the first step and after the last step.
     """
     if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
         report.begin("evaluate", step)
@@ -153,7 +153,7 @@ def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: 
 
 
 def due(every: int, step: int) -> bool:
-    """Return whether an action that is done every `every` steps, never if 0, is due."""
+    """Return whether an action is due that is repeated every `every` steps; 0 means never."""
     return every > 0 and step % every == 0
 
 

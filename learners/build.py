@@ -1,4 +1,4 @@
-"""Builders of a run's parts, which receive the values of the configuration."""
+"""Functions that build the parts of a run from its configuration."""
 
 import re
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ def make_curriculum(config: Config, work: Workload) -> Curriculum:
 def make_distant_orchestrator(
     config: Config, urls: Sequence[str], trajectories: Trajectories, note: Note
 ) -> tuple[Orchestrator, VLLMEngine]:
-    """Create an orchestrator and its engine, for a separate process."""
+    """Create an orchestrator and its engine, for the rollout process of `BackgroundSampler`."""
     engine = make_vllm_engine(config, urls)
     return make_orchestrator(config, make_workload(config), engine, trajectories, note), engine
 

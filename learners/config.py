@@ -38,8 +38,8 @@ _MACHINES = {
     "qwen3_14b_vllm_judge": "4 x NVIDIA H200",
     "two_nodes": "2 x 8 x NVIDIA H200",
 }
-"""Hardware of the presets that need GPUs, for which `--dry-run` plans."""
-# name in help and usage errors, however the job was started
+"""Machines that `--dry-run` assumes for presets that need GPUs."""
+# name of the program in help and usage errors, however it was started
 _COMMAND = "resume-gym train"
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
@@ -70,19 +70,19 @@ class Config:
             the environment's default.
         seed: random seed.
         steps: number of optimizer steps.
-        goal: end the run when this holds in two evaluations in a row, such as
+        goal: end the run when this condition holds in two evaluations in a row, such as
             "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for none.
-        budget: end the run after the step that exceeds this, such as
+        budget: end the run after the step that exceeds one of these limits, such as
             "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for none.
         groups: tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
-        replace_equal: replace groups of equal rewards, which have no gradient, by groups of other
-            tasks, once.
+        replace_equal: replace groups whose rewards are equal, so that they give no gradient, by
+            groups of other tasks, once per step.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
-        learning_rate: learning rate of the optimizer, the highest of a schedule. The default suits
+        learning_rate: learning rate of the optimizer, the maximum of a schedule. The default suits
             the nano policy; pretrained models need about 1e-5, and their adapters 1e-4.
-        learning_rate_schedule: constant, or linear or cosine to decay to zero at the last step.
+        learning_rate_schedule: constant, or linear or cosine to decay to zero after the last step.
         warmup_steps: number of first steps in which the learning rate rises linearly.
         max_grad_norm: maximum gradient norm.
         weight_decay: weight decay of AdamW.
@@ -93,8 +93,8 @@ class Config:
         engine_procs: vllm servers to start on each machine.
         engine_gpus: GPUs per server; servers get a machine's first GPUs, trainers the rest.
         colocated: alternate sampling and training on the same GPUs; the engine sleeps in training.
-        max_staleness: maximum age of the weights that sampled a token when it is trained on, in
-            optimizer steps; 0 alternates sampling and training.
+        max_staleness: maximum age, in optimizer steps, of the weights that sampled a token when
+            training uses the token; 0 alternates sampling and training.
         timeout_s: timeout in seconds, retries included, of one completion, verdict or weight
             update; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, the others mean-centred ones.
@@ -120,10 +120,10 @@ class Config:
         on_collapse: what an alarm of a collapse does: note it in the journal; warn in the terminal,
             too; rollback to the last healthy checkpoint at half the learning rate; or stop.
         on_hack: what an alarm of reward hacking does: warn, drop episodes that show the hack from
-            the batches while it lasts, or stop.
+            the batches while the alarm holds, or stop.
         second_judge: judge, given like `judge`, that grades a sample of final documents but never
             affects rewards; empty for none.
-        second_judge_every: steps between the samples of second_judge.
+        second_judge_every: steps between two samples that second_judge grades.
         threads: CPU threads; 0 for all cores.
         heartbeat_s: seconds between heartbeats, which write heartbeat.json, and print a line if no
             other line was printed since; 0 for none.
@@ -243,7 +243,7 @@ class Config:
 _IMPORTS = "names a module to import"
 _VLLM, _FSDP2 = ("engine", ("vllm",)), ("backend", ("fsdp2",))
 _SHARDED = ("backend", ("fsdp2", "deepspeed"))
-# settings that have an effect only with some values of another setting
+# settings that have an effect only with these values of another setting
 _ONLY_WITH: Mapping[str, tuple[str, Sequence[str]]] = {
     **dict.fromkeys(("engine_urls", "engine_procs", "engine_gpus", "colocated"), _VLLM),
     **dict.fromkeys(("trainer_procs", "offload"), _SHARDED),
@@ -257,7 +257,7 @@ _TYPES: Mapping[str, Any] = {
 _SCHEMA = create_model(
     "ConfigSchema", __config__=ConfigDict(strict=True, allow_inf_nan=False), **_TYPES
 )
-# by pydantic's error type; pydantic's own messages for these are unclear
+# replacements for pydantic's own messages, which are unclear, by pydantic's error type
 _EXPECTED = {
     "bool_type": "true or false",
     "greater_than": "more than {gt:g}",
@@ -316,20 +316,20 @@ def parse(
     examples: Sequence[str],
     more: type | None = None,
 ) -> tuple[Config, dict[str, Any]]:
-    """Parse the command line of a program whose options are those of a configuration, and more.
+    """Parse the command line of a program with an option for each field of `Config` and of `more`.
 
     Args:
         argv: arguments.
         default: settings without `--config`.
         prog: name of the program.
-        about: its description in the help.
+        about: description of the program in the help.
         examples: example arguments, without `resume-gym`.
-        more: a dataclass whose fields are options, too.
+        more: a dataclass whose fields are additional options.
 
     Returns:
         The configuration, and the values of the fields of `more`, not validated.
     """
-    # TOML has underscores in names
+    # accept underscores in flags, as in the names of a TOML file
     argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
     try:
         config = _first(argv).config
@@ -342,7 +342,7 @@ def parse(
         parser.add_argument(
             "--config", metavar="FILE.toml", help=f"settings: a TOML file, or a preset: {presets}"
         )
-        if not more:  # the estimate is of reinforcement learning
+        if not more:  # the dry run estimates reinforcement learning only
             parser.add_argument(
                 "--dry-run",
                 nargs="?",
@@ -367,12 +367,12 @@ def parse(
 
 
 def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
-    """Add a flag for each field of a dataclass; those that are not given get no value.
+    """Add a flag for each field of a dataclass; flags that are not given get no value.
 
     Args:
         parser: receives the flags.
         kind: the dataclass, whose docstring describes the fields.
-        base: an instance with the defaults; by default those of the class.
+        base: an instance with the defaults; None for the defaults of the class.
     """
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", re.MULTILINE)
     told = {name: " ".join(text.removesuffix(".").split()) for name, text in entries}
@@ -401,9 +401,9 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if the file alone names a module, a key or a remote server.
+    """Raise a ConfigError if the file, and no flag, names a module, a key or a remote server.
 
-    A run that was started here is trusted.
+    The files of presets and of runs that were started on this machine are trusted.
     """
     if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
         return
@@ -424,16 +424,16 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 
 
 def dry_run(argv: Sequence[str]) -> str | None:
-    """Return the machine of `--dry-run`, "here" for this one, or None without the flag.
+    """Return the machine of `--dry-run`, "here" for this machine, or None without the flag.
 
-    Without a value, it is the preset's machine if the preset needs GPUs, otherwise this one.
+    The flag without a value means the machine of a preset that needs GPUs, otherwise "here".
     """
     given = _first(argv)
     return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run
 
 
 def _first(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the flags that are not settings; the other defaults depend on them."""
+    """Parse `--config`, which determines the defaults of the other flags, and `--dry-run`."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", nargs="?")
     parser.add_argument("--dry-run", "--dry_run", nargs="?", const="")

@@ -1,8 +1,8 @@
 """Demonstrations for imitation: the turns of a scripted editor as training samples.
 
-The editor first applies the task's own fixes that add no figures, from top to bottom and with short
-quotes, and then the edits of the careful agent. Habits add faults for reinforcement learning to
-correct. Words of many pages are replaced, so that a policy cannot memorise the pages.
+The editor first applies the fixes of the task that add no figures, from top to bottom, and then the
+edits of the careful agent. `Habits` add faults, which reinforcement learning corrects later.
+`renamed` replaces words of most resumes, so that a policy cannot memorise them.
 """
 
 import re
@@ -31,7 +31,7 @@ class Habits(NamedTuple):
     Attributes:
         review: probability of a review in the first turn.
         misquote: probability of an edit that quotes only a bullet's marker, and so fails.
-        invent: probability of an edit that adds an invented figure.
+        invent: probability of an edit that adds a figure without evidence.
         submit: probability of submitting in the last turn, and when nothing is left to edit.
     """
 
@@ -42,15 +42,15 @@ class Habits(NamedTuple):
 
 
 EXPERT = Habits()
-"""No faults."""
+"""The editor without faults."""
 HASTY = Habits(review=0.95, misquote=0.22, invent=0.25, submit=0.4)
-"""The faults of the published run's base model: it quotes too little, invents, does not submit."""
+"""The editor from which the base model of the published run learned faults to correct."""
 
 SLIPS = 0.15
-"""Share of the played turns that contain a slip, after which policies have to continue."""
+"""Share of the played turns that contain an error, so that policies learn to continue after one."""
 _INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
 _EXCERPT = 64  # maximum in tokens; with up to 400, copying took much longer to learn
-_EXCERPTS = 8  # of a page
+_EXCERPTS = 8  # per resume
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
 Act = Callable[[Any, Random], str]
@@ -71,26 +71,26 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
         return tool_call("review")
     old, new = edit
     if rng.random() < habits.misquote:
-        old = "- "  # a fixed quote: a temperature below 1 makes one of many quotes rarer
+        old = "- "  # one quote: a low temperature would make each of several quotes rarer
     return tool_call("str_replace", old=old, new=new)
 
 
 def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return the task's first fix on the page, else an edit of the careful agent, else None."""
+    """Return the topmost applicable fix of the task, else an edit of the careful agent, or None."""
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
         for fix in task.fixes
-        # a fix that extends a line leaves `old` in the text
+        # a fix that extends a line leaves `old` in the text, so check for `new`, too
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
-        # small models do not look up figures in other lines, but learn to invent them
+        # shown a figure from another line, small models learn to invent figures
         and not _figures(fix.new) - _figures(fix.old)
         and _is_in_order(fix.old, fix.new)
     ]
     if ready:
-        # from top to bottom: in a random order, a repeated edit hardly raises the loss
+        # from top to bottom: in a random order, repeating an edit would hardly raise the loss
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
@@ -103,7 +103,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
 def _is_in_order(old: str, new: str) -> bool:
     """Return whether the words of `new` after the first occur in `old` in this order.
 
-    Small models leave words out and find a verb's form, but garble a sentence that they rearrange.
+    Small models can omit words and change a verb's form, but they garble rearranged sentences.
     """
     before, after = (_WORD.findall(text.lower()) for text in (old, new))
     left = iter(before)
@@ -115,10 +115,10 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Return the same edit with a short quote that occurs once and has the words that differ.
+    """Shorten the quote of an edit to the words that differ, extended until it occurs once.
 
-    A quote begins with the space before it, as tokens of byte-level BPE do. It then has the same
-    tokens as the page, which a model can copy.
+    A quote includes the space before its first word, if there is one, as tokens of byte-level BPE
+    do. The quote then has the same tokens as the resume, so a model can copy them.
 
     >>> shortened("- Cut the costs", "- Cut the costs", "- Cut the costs by 5%")
     (' costs', ' costs by 5%')
@@ -152,7 +152,7 @@ def _invented(session: Session, rng: Random) -> tuple[str, str] | None:
     return next(((head, f"{head}, {figure},") for head in unique), None)
 
 
-# Other pages
+# Variations of resumes
 
 _KEPT = frozenset(
     word
@@ -176,10 +176,10 @@ _STEMS = sorted(
 
 
 def shorter(task: Task, rng: Random) -> Task:
-    """Return a task with few lines other than those of its fixes, and with part of its job.
+    """Return a task with few lines besides those of its fixes, and with part of its job posting.
 
-    Most tokens of a page have nothing to do with its edits, so short pages show more edits for the
-    same computation. A page that is too long stays as it is.
+    Most tokens of a resume have nothing to do with its edits, so short resumes show more edits for
+    the same computation. A resume whose weakness is its length is returned unchanged.
     """
     if task.weakness == "too_long":
         return task
@@ -196,7 +196,7 @@ def shorter(task: Task, rng: Random) -> Task:
 
 @cache
 def _words() -> list[str]:
-    """Return the words of many pages."""
+    """Return the words with which `renamed` replaces others, from 200 resumes."""
     tasks = (generate_task(0, index, "train", "mini") for index in range(200))
     found = {word.lower() for task in tasks for word in _WORD.findall(task.resume)}
     return sorted(word for word in found - _KEPT if not _INFLECTED.fullmatch(word))
@@ -205,19 +205,20 @@ def _words() -> list[str]:
 def renamed(task: Task, rng: Random) -> Task:
     """Return a task with words replaced consistently in resume, job, fixes and evidence.
 
-    A random share of the words is replaced: verbs by verbs in the same form, other words by words
-    of other pages or by invented words. Half of the resumes that are too long keep all words,
-    which show what is superfluous. Each fix stays correct, since words in only one of its two
-    texts are kept, except the first word that it quotes and two regular forms of one verb.
+    A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
+    other words by words of other resumes or by invented words. Half of the tasks with the weakness
+    "too_long" keep all words, since the words show which lines are superfluous. Fixes stay correct:
+    a word that only `old` or only `new` contains is kept, except the first word of `old`. The forms
+    of a verb in -ed and -ing count as one word.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
-        # a policy would memorise the first word of quotes if it never varied
+        # the first word is replaced, since a policy would memorise first words of quotes
         first = {_key(word) for word in _WORD.findall(fix.old)[:1]}
         kept |= {word for word, _ in (old ^ new) - first} if fix.new else set()
     share = rng.random()
-    if task.weakness == "too_long":  # its words say which lines are superfluous
+    if task.weakness == "too_long":
         share = max(0.0, 2 * share - 1)
     texts = [task.resume, task.job, *(fix.new for fix in task.fixes)]
     names: dict[tuple[str, bool], str] = {}
@@ -253,7 +254,7 @@ def renamed(task: Task, rng: Random) -> Task:
 
 
 def _key(word: str) -> tuple[str, bool]:
-    """Return the stem of a verb's regular form, or a whole word, and whether it is a stem."""
+    """Return (stem, True) for a word in -ing or -ed, and (word, False) for other words."""
     found = _INFLECTED.fullmatch(word.lower())
     return (found[1], True) if found else (word.lower(), False)
 
@@ -272,10 +273,11 @@ def demonstrations(
 ) -> Iterator[list[Sample]]:
     """Yield samples of an editor's turns, a list for each episode.
 
-    Several turns are drawn in each state of an episode, and one of them is played. Further draws
-    cost little, because they share the page, and four of five tokens of an episode are the
-    environment's. Samples are in one group, since all episodes begin with the same instructions.
-    Advantages are the weights of `likelihood`; that of a turn is its number of draws.
+    Several turns are drawn in each state of an episode, and the first of them is played. Additional
+    draws cost little, because all draws share the tokens before the turn, and four of five tokens
+    of an episode come from the environment. All samples are in one group, since all episodes begin
+    with the same instructions. `Sample.advantages` contains the token weights of `likelihood`: the
+    weight of a turn is the number of times that it was drawn.
 
     Args:
         chat: encodes conversations with the sessions' tools.
@@ -283,9 +285,9 @@ def demonstrations(
         act: the editor.
         each: draws from a state.
         seed: seed of the editor's draws.
-        replies: weight of the tokens of the environment's replies, as a share of `each`. A review
-            repeats the page of the prompt, so a new model learns from it to copy.
-        hint: returns a text that is appended to an observation.
+        replies: weight of the tokens of the environment's replies, as a share of `each`. The reply
+            to `review` repeats the resume, so its tokens train copying from the prompt.
+        hint: returns a text that is appended to each observation.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -300,7 +302,7 @@ def demonstrations(
                 weights += [float(draws)] * len(turn)
                 sampled, zeros = [one > 0 for one in weights], [0.0] * len(weights)
                 samples.append(Sample(0, prompt, before + turn, sampled, zeros, weights))
-                weights = [0.0] * len(before)  # the reply counts once
+                weights = [0.0] * len(before)  # only the first sample trains on the reply
             text = next(iter(drawn))
             if rng.random() < SLIPS:
                 text = _spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
@@ -311,10 +313,10 @@ def demonstrations(
 
 
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
-    """Yield samples that repeat short excerpts of each page.
+    """Yield samples that repeat short excerpts of each resume.
 
-    A model with random weights learns to copy from these, and edits begin with a copy. It does not
-    learn copying from reviews, which repeat a page only after hundreds of tokens.
+    From excerpts, a model with random weights learns to copy, which the quote of every edit needs.
+    Reviews do not teach copying, since they repeat a resume only after hundreds of tokens.
     """
     rng = Random(str(seed))
     for page in pages:
@@ -333,7 +335,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 
 
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return a call with a sampler's slip: an earlier call, a truncated one, or another word."""
+    """Return a call with an error: replaced by an earlier call, truncated, or with a wrong word."""
     kind = rng.randrange(3)
     if kind == 0 and before:
         return rng.choice(before)

@@ -61,7 +61,7 @@ def conditions(text: str, what: str) -> tuple[Condition, ...]:
 
 
 def check_names(wanted: Sequence[Condition], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError if a condition names an unknown figure; its message lists the known."""
+    """Raise a ConfigError that lists the known figures if a condition names an unknown one."""
     for name in (one.name for one in wanted if one.name not in known):
         near = did_you_mean(name, known)
         raise ConfigError(f"{what}: expected one of {', '.join(known)}; got {name!r}{near}")
@@ -124,14 +124,14 @@ def ended(
     rows: Sequence[Mapping[str, float]],
     evaluations: Sequence[Mapping[str, Any]],
 ) -> End | None:
-    """Return why a run ends, or None unless a goal or a budget ends it.
+    """Return the reason if a goal or a budget ends a run, otherwise None.
 
     Args:
         goal: conditions that must all hold in two evaluations in a row.
-        limits: the budget, used up when one of them no longer holds before the last step.
+        limits: conditions of the budget, which is used up if one fails before the last step.
         steps: number of steps of the run.
-        rows: metrics of its steps, oldest first.
-        evaluations: evaluations on held-out tasks, in any order.
+        rows: metrics of the steps so far, oldest first.
+        evaluations: evaluations on held-out tasks so far, in any order.
     """
     by_step = sorted(evaluations, key=itemgetter("step"))
     for first, second in pairwise(by_step) if goal else ():

@@ -5,9 +5,9 @@ r"""Imitation: a supervised warm start of any model on demonstrations of a scrip
         --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model
 
-The settings of `aipo.py --help` are flags here, too. The same command resumes. In the last part of
-the time, the editor has faults for reinforcement learning to correct. The model plays held-out
-tasks before and after this part, which separates its skill from its habits.
+The settings of `aipo.py --help` are flags here, too. The same command resumes an interrupted run.
+In the last part of the time, the editor has faults, which reinforcement learning corrects later.
+The model plays held-out tasks before and after this part, to show the effect of the faults.
 """
 
 import asyncio
@@ -88,10 +88,10 @@ DEFAULTS = Config(
 )
 SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
-_AHEAD = 8  # rows that each worker makes ahead
-_BUFFER = 64  # rows that repeated rows are shuffled among
+_AHEAD = 8  # rows that each worker makes in advance
+_BUFFER = 64  # rows in the shuffle buffer
 _WARMUP = 20  # optimizer steps
-_TASKS = 1000  # per optimizer step, at most
+_TASKS = 1000  # maximum per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
 _CHECKED = 16  # episodes whose log-probabilities are compared
 
@@ -103,11 +103,11 @@ class Dose:
     Attributes:
         minutes: training time in minutes, without evaluations.
         drill: share of the time, at its start, in which a new model learns to copy.
-        short: share of the time, from the start and drill included, in which pages are short.
+        short: share of the time, from the start and drill included, in which resumes are short.
         habits: share of the time, at its end, in which the editor has faults.
-        draws: turns that are drawn from each state; an editor without faults has only one.
-        replies: weight of a token of a reply, relative to a turn that is always drawn.
-        repeats: number of times that each demonstration is seen.
+        draws: turns that are drawn from each state; 1 while the editor has no faults.
+        replies: weight of a token of a tool reply; a turn that every draw yields has weight 1.
+        repeats: number of times that each demonstration is used for training.
         workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
         rows: packed rows per optimizer step.
     """
@@ -129,8 +129,8 @@ class Phase(NamedTuple):
     Attributes:
         title: name of the phase.
         habits: habits of the editor; None for drills instead of demonstrations.
-        short: whether pages are short.
-        until: share of the time at which it ends.
+        short: whether resumes are short.
+        until: share of the time at which the phase ends.
     """
 
     title: str
@@ -147,7 +147,7 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
         config: model, environment, seed and limit of a row.
         phase: what is demonstrated.
         start: number of optimizer steps done, which determines the tasks.
-        worker: number of the worker; each makes every `workers`-th task.
+        worker: number of the worker; each worker uses every `workers`-th task.
     """
     work = make_workload(config)
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
@@ -162,7 +162,7 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     else:
         sessions = (Session(task, work.rules) for task in strange)
         editor = partial(act, habits=phase.habits)
-        draws = 1 if phase.habits == EXPERT else dose.draws  # its turns are deterministic
+        draws = 1 if phase.habits == EXPERT else dose.draws  # an expert's turns are deterministic
         episodes = demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
     row: list[Sample] = []
     for episode in episodes:
@@ -186,7 +186,7 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
     """Make rows, repeat and shuffle them; the workers end with the context.
 
-    It begins when the first row is there: the start of the workers is not training time.
+    The context begins when the first row is ready: the start of workers is not training time.
     """
     context = multiprocessing.get_context("spawn")  # a fork of threads that hold locks may hang
     queues = [context.Queue(_AHEAD) for _ in range(dose.workers)]
@@ -208,7 +208,7 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
 
 
 def shuffled(items: Iterable[T], repeats: int, size: int, rng: Random) -> Iterator[T]:
-    """Yield each item several times, in random order among `size` others."""
+    """Yield each item of an endless iterable `repeats` times, shuffled in a buffer of `size`."""
     buffer: list[T] = []
     for item in items:
         buffer += [item] * repeats
@@ -228,8 +228,8 @@ def imitate(
 ) -> None:
     """Train until the training time reaches `until`, in seconds, and save.
 
-    `trainer.state` counts phases, seconds, steps and tokens; the learning rate depends on the
-    seconds.
+    `trainer.state` counts phases, seconds, steps and tokens. After a warm-up, the learning rate
+    falls linearly with the seconds.
     """
     state = {"seconds": 0.0, "steps": 0, "tokens": 0, **trainer.state, "phases": phase}
     told = saved = began = time.monotonic()
@@ -264,7 +264,7 @@ def imitate(
 
 
 def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> Returns:
-    """Play the held-out tasks, and check that training computes the probabilities of sampling.
+    """Play the held-out tasks, and check that training computes the same probabilities as sampling.
 
     Raises:
         EngineError: the log-probabilities differ by more than rounding.
@@ -298,7 +298,7 @@ def new_model(seed: int, folder: Path) -> None:
     groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, act, 4, seed)
     ids = (group[0].prompt + group[-1].response for group in groups)
     tokenizer = make_tokenizer(str(bytes_only.decode(one)) for one in ids)
-    model = make_model(tokenizer).bfloat16()  # as it is exported; training uses float32
+    model = make_model(tokenizer).bfloat16()  # the exported dtype; training uses float32
 
     def write(path: Path) -> None:
         model.save_pretrained(path)
@@ -312,7 +312,7 @@ def run(dose: Dose, config: Config) -> None:
 
     Raises:
         ConfigError: a setting is not supported.
-        EngineError: training computes other log-probabilities than sampling.
+        EngineError: training and sampling compute different log-probabilities.
     """
     if config.env not in VARIANTS:
         raise ConfigError(f"env: expected {' or '.join(VARIANTS)}, got {config.env!r}")
@@ -347,7 +347,7 @@ def run(dose: Dose, config: Config) -> None:
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until, number)
         key = phase.title, dose.minutes
-        # also a phase for which a slow machine had no time, or whose evaluation was interrupted
+        # true also for a phase without any step, and for one whose evaluation was interrupted
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")
@@ -356,7 +356,7 @@ def run(dose: Dose, config: Config) -> None:
             with evaluations.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps({**row, **summary.metrics()})}\n")
     trainer.export(folder / "model", replace=True)
-    # `resume-gym eval` samples the model as this configuration says
+    # `resume-gym eval` samples the model with these settings
     write_text(folder / "config.toml", to_toml(config))
     print(f"the model is in {folder / 'model'}")
 

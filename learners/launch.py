@@ -96,7 +96,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
 
 
 def _run_or_explain(config: Config, train: Train) -> None:
-    """Run this process's part; turn an expected error into one line and an exit status."""
+    """Run the training of this process; turn an expected error into one line and an exit status."""
     resumes = f"; the same command resumes {config.runs / config.name}"
     try:
         _run(config, train)
@@ -148,7 +148,7 @@ def _run(config: Config, train: Train) -> None:
         count = config.engine_procs if config.starts_servers else 0
         starting = serving(server_settings(config), count, folder.logs, folder.note)
         servers = opened.enter_context(starting)
-        if config.colocated:  # while a server starts, it measures the free memory of its GPU
+        if config.colocated:  # a starting server measures the free memory of its GPU
             for server in servers:
                 server.ready()
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
@@ -156,7 +156,7 @@ def _run(config: Config, train: Train) -> None:
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
                 say(f"warning: {sentence}", error=True)
-        ranks.barrier()  # reading large checkpoints takes longer than a collective may
+        ranks.barrier()  # reading large checkpoints takes longer than a collective's timeout
         trainer = make_trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
@@ -164,7 +164,7 @@ def _run(config: Config, train: Train) -> None:
             status = train(config, trainer, rollouts, report)
         rollouts.close()
     if status:
-        ranks.barrier()  # the launcher ends the others when the first one exits
+        ranks.barrier()  # when one process exits, the launcher ends the others
         raise SystemExit(status)
 
 
@@ -175,13 +175,13 @@ def _servers(judge: Judge | None) -> list[str]:
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that evaluations have the goal's figures, and that the judge has a price for a budget.
+    """Check that evaluations have the goal's figures; a budget in dollars needs a judge's price.
 
     Raises:
         ConfigError: a figure or the price is missing.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
-    if work.judge:  # without a judge, a session is a separate environment, which is slow to open
+    if work.judge:  # without one, a session opens a separate environment, which is slow
         session: Any = work.session(work.held_out[0])
         names += [f"verdict_{name}" for name in session.weights]
     check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
@@ -199,7 +199,7 @@ def _make_rollouts(
     servers: Sequence[Server],
     urls: Sequence[str],
 ) -> RolloutSource:
-    # servers hold weights in the precision of the run, the transformers engine in fp32
+    # vLLM holds weights in the precision of the run, the transformers engine holds them in fp32
     dtype = getattr(torch, config.precision if config.engine == "vllm" else "float32")
     make = partial(
         RolloutSource, trainer, config.temperature, config.precision, dtype, config.colocated
@@ -212,7 +212,7 @@ def _make_rollouts(
         sampler = BackgroundSampler(build, config.steps, config.max_staleness, folder.note)
         return make(LeadRank(work, engine, sampler, servers, folder.note))
     policy, copied = trainer.policy, config.backend != "local"
-    if copied:  # sharded weights cannot sample
+    if copied:  # the engine cannot sample from sharded weights
         model = models.load(config.model, ranks.device())
         policy = Policy(model, config.temperature, config.precision)
     local = TransformersEngine(policy, copied)

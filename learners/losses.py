@@ -79,7 +79,7 @@ def aipo(row: LossInput) -> LossOutput:
     counts = _lengths(row.sequences, zeros).clamp(min=1)
     means = (zeros.index_add(0, row.sequences, log_ratio) / counts).exp()
     wild = zeros.index_add(0, row.sequences, (ratio > ANY_RATIO).to(zeros.dtype)) > 0
-    # a nan ratio makes the mean of its rollout nan, and comparisons with nan are False
+    # written so that rollouts with a nan ratio are masked: comparisons with nan are False
     whole = ((means >= SEQUENCE_RATIO[0]) & (means <= SEQUENCE_RATIO[1]) & ~wild)[row.sequences]
     keep = whole & ~low & ~high
     loss = _policy_term(row.logprobs, ratio * row.advantages, keep) / row.total.tokens
@@ -99,7 +99,7 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but mask a token only if its advantage would move it further.
+    """Return the loss of `ipo`, but mask a token only if the update would increase the difference.
 
     A token is masked if its probability rose by more than 0.2 and A > 0, or fell by more than 0.2
     and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
@@ -131,7 +131,7 @@ def dr_grpo(row: LossInput) -> LossOutput:
 def likelihood(row: LossInput) -> LossOutput:
     """Return the negative log-likelihood with a weight for each token, for imitation.
 
-    -sum of advantages * logp / total.tokens, without a sampler's log-probabilities.
+    -sum of advantages * logp / total.tokens; the sampler's log-probabilities are ignored.
     """
     loss = -(row.advantages * row.logprobs).sum() / row.total.tokens
     agreed = torch.zeros_like(_wide(row.logprobs.detach()))
@@ -191,7 +191,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
     log_ratio = _log_ratio(row)
     fixed = log_ratio.detach()
     finite = _finite(fixed)
-    # masked before `exp`: the gradient of an infinite ratio is nan, even if `where` discards it
+    # masked before `exp`: an infinite ratio has a nan gradient, even if `where` discards the ratio
     ratio = torch.where(finite, log_ratio, 0.0).exp()
     gain = torch.minimum(ratio * row.advantages, ratio.clamp(*PPO_CLIP) * row.advantages)
     loss = -(torch.where(finite, gain, 0.0) * weights).sum()
@@ -204,7 +204,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
 def _watched(
     log_ratio: Tensor, keep: Tensor, counted: Mapping[str, Tensor] | None = None
 ) -> dict[str, float]:
-    """Return the metrics of `Loss`, and the number of tokens in each mask of `counted`."""
+    """Return the metrics of `LossOutput`, and the number of tokens in each mask of `counted`."""
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {
         "masked": (~keep).sum(),

@@ -1,4 +1,4 @@
-"""Interface of engines, which sample tokens and do not know about episodes, tools or text."""
+"""Interface of engines, which sample tokens and know nothing of episodes, tools or text."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class EngineError(Exception):
 
 
 class RefusedError(EngineError):
-    """An engine rejected a conversation, but may continue others."""
+    """An engine rejected a conversation, but may continue other conversations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Sampling:
         max_tokens: limit of one completion in tokens, end token included.
         stops: ids of the end tokens.
         seed: non-negative integers that identify this turn of this episode. An engine with
-            reproducible random numbers uses the same ones for the same seed, in any batch.
+            reproducible random numbers uses the same numbers for the same seed, in any batch.
     """
 
     temperature: float
@@ -99,7 +99,7 @@ class Engine(Protocol):
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return one completion from each server, to compare log-probabilities with the trainer.
 
-        Empty for an engine in the trainer's process: training compares all of its tokens.
+        An engine in the trainer's process returns none: every training step compares its tokens.
         """
         ...
 
@@ -107,7 +107,7 @@ class Engine(Protocol):
         """Free GPU memory for the trainer.
 
         Raises:
-            EngineError: a server did not do so, restarts included.
+            EngineError: a server did not free the memory within the timeout.
         """
         ...
 

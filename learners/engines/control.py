@@ -15,13 +15,13 @@ Json = Mapping[str, Any]
 class Control:
     """Client of the servers' endpoints for weight updates; calls all servers concurrently.
 
-    It has the interface that vLLM's weight senders expect of their client.
+    The class has the interface that vLLM's weight senders expect of their client.
 
     Args:
         urls: addresses of the servers.
         version: version of the weights.
         timeout_s: timeout of a call in seconds.
-        on_failure: called as soon as a call fails, while others may still be waiting.
+        on_failure: called as soon as a call fails, while other calls may still be waiting.
 
     Attributes:
         failure: future that receives the error of the first call that fails.
@@ -55,7 +55,7 @@ class Control:
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
         except requests.RequestException as error:
-            # the sender and the other servers would wait in NCCL for the server that has failed
+            # otherwise, the sender and the other servers would wait in NCCL for the failed server
             with contextlib.suppress(InvalidStateError):  # another call failed first
                 self.failure.set_exception(error)
             self._on_failure()
@@ -71,7 +71,7 @@ class Control:
     def init_weight_transfer_engine(self, init_info: dict[str, object]) -> None:
         """Let the servers join the sender's group, each with a separate range of ranks.
 
-        They first leave their previous group, which would keep its memory.
+        The servers first leave their previous group, which would otherwise keep its memory.
         """
         self.post("shutdown_weight_transfer_engine")
         infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)

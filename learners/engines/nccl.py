@@ -80,7 +80,7 @@ class NCCLSender:
 
 
 def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
-    """Return the result of `join`, or raise the error of a server, which `join` would wait for."""
+    """Return the result of `join`; raise a server's error early, since `join` would then hang."""
     joined: Future[_T] = Future()
 
     def run() -> None:
@@ -90,7 +90,7 @@ def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
         except BaseException as error:
             joined.set_exception(error)
 
-    # a daemon, since NCCL has no timeout here
+    # a daemon thread, which does not keep the process alive: NCCL has no timeout here
     threading.Thread(target=run, daemon=True).start()
     next(as_completed((joined, failure))).result()
     return joined.result()

@@ -1,10 +1,10 @@
-"""Supervise a vLLM server: end all its processes when it exits or when PARENT does.
+"""Supervise a vLLM server: end all its processes when the server or PARENT exits.
 
     python -P serve.py PARENT COMMAND...
 
-The child processes of a killed server survive it, since they begin to watch their parent only after
-ten seconds, and its sockets stay on disk. This supervisor cleans up both. It imports nothing from
-the project, so that it starts immediately.
+A killed server leaves its sockets on disk, and child processes that begin to watch their parent
+only after ten seconds. This supervisor removes the sockets and ends the processes. To start
+immediately, this file imports nothing from the project.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ def main(parent: int, command: list[str]) -> int:
         )
         signal.signal(signal.SIGTERM, stop)
         die_with_parent(signal.SIGTERM)
-        if os.getppid() != parent:  # exited before `die_with_parent`
+        if os.getppid() != parent:  # the parent exited before `die_with_parent`
             server.kill()
         status = server.wait()
         end_group()

@@ -33,9 +33,9 @@ GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
 _STEADY_S = 600.0
 """Uptime in seconds after which the count of restarts is reset."""
 _END_S = 5.0
-# interval of process checks, interval of health checks, and time for which the latter may fail
+# interval of process checks, interval of health checks, and time for which health checks may fail
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# not `python -m`, with which each process of vLLM spends seconds on importing the server
+# not `python -m`: with it, each process of vLLM spends seconds on importing the server
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -63,9 +63,9 @@ class ServerSettings:
 
 
 class Server:
-    """A vLLM server process; `ready` waits until it answers.
+    """A vLLM server process; `ready` waits until the server answers.
 
-    A thread restarts it after a crash, at the same address, with the weights of the model's folder.
+    A thread restarts a crashed server at the same address, with the weights of the model's folder.
 
     Args:
         settings: settings of the server.
@@ -95,7 +95,7 @@ class Server:
         self._answered = self._checked = 0.0
         self._process = self._spawn()
         # The kernel sends a parent-death signal when the thread that started the child exits, so
-        # this thread, which starts servers again, runs until `close`.
+        # the thread that restarts the server runs until `close`.
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -140,7 +140,7 @@ class Server:
                 self._answered = time.monotonic()
                 return False
         except requests.Timeout:
-            return False  # busy; if it hangs, completions fail by their timeout
+            return False  # a busy server; if it hangs, completions time out
         except requests.RequestException:
             pass
         return 0 < self._answered < now - _UNHEALTHY_S
@@ -188,7 +188,7 @@ class Server:
 def serving(
     settings: ServerSettings, count: int, logs: Path, note: Callable[[str], object]
 ) -> Iterator[list[Server]]:
-    """Start this machine's engine servers in its first process, and stop them at the end.
+    """Start the engine servers in the first process of a machine, and stop them at the end.
 
     Args:
         settings: settings of the servers.
@@ -219,7 +219,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         "dtype": settings.precision,
         "seed": settings.seed + 1000 * ranks.rank() + number,  # servers sample differently
         "weight-transfer-config": json.dumps({"backend": transfer(settings.colocated)}),
-        # log-probabilities at the temperature, without sampling defaults from the model's folder
+        # log-probabilities after temperature scaling; no sampling defaults from the model's folder
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
         "generation-config": "vllm",
@@ -231,7 +231,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         options["gpu-memory-utilization"] = COLOCATED_SHARE if settings.colocated else GPU_SHARE
         switches += ["enable-sleep-mode"] if settings.colocated else []
     else:
-        # without compilation, which takes longer than a whole run of a small model
+        # eager, since compilation takes longer than a whole run of a small model
         memory = psutil.virtual_memory().total
         options |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
         options["distributed-executor-backend"] = "uni"
@@ -243,12 +243,12 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
 
 
 def transfer(colocated: bool) -> str:
-    """Return the weight transfer backend of the servers; NCCL needs a separate GPU at each end."""
+    """Return the weight transfer backend of the servers; NCCL needs GPUs without a trainer."""
     return "nccl" if torch.cuda.is_available() and not colocated else SHARED_MEMORY
 
 
 def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
-    """Return the environment of a server: this process's, without variables for trainers."""
+    """Return the environment of a server: that of this process without variables for trainers."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -273,8 +273,8 @@ def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
             # otherwise vLLM replaces the executor "uni" by a worker process, with which a server
             # takes 1.5 times as long to start and samples no faster
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "TORCH_COMPILE_DISABLE": "1",  # the first request would wait for it
-            # cores are shared with the trainer: idle threads must sleep, not spin
+            "TORCH_COMPILE_DISABLE": "1",  # the first request would wait for compilation
+            # servers share cores with the trainer, so idle threads must sleep, not spin
             "OMP_WAIT_POLICY": "PASSIVE",
             "GOMP_SPINCOUNT": "0",
         }
@@ -295,7 +295,7 @@ def kv_cache_bytes(memory_bytes: int) -> int:
 
 
 def _require_libnuma() -> None:
-    """Fail early if libnuma is missing: each of six starts would fail after half a minute."""
+    """Fail early if libnuma is missing: vLLM would fail six times, after half a minute each."""
     if sys.platform == "linux" and not torch.cuda.is_available():
         try:
             ctypes.CDLL("libnuma.so.1")
@@ -305,7 +305,7 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' key from the environment; if it has none, put a random one there."""
+    """Return the servers' key from the environment; if none is there, put a random one there."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 
@@ -320,7 +320,7 @@ def own_address(urls: Iterable[str]) -> str:
     """Return the IPv4 address of this machine under which servers reach it.
 
     Args:
-        urls: addresses of the servers. The result is loopback only if all are on this machine.
+        urls: addresses of the servers. If all servers are on this machine, the result is loopback.
     """
     addresses = []
     for url in urls:

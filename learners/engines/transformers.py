@@ -1,9 +1,9 @@
 """In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
-Between turns, the cache of each conversation is parked. A turn stacks the caches of a batch, feeds
-only the new tokens, and samples. Conversations that are equal so far, in their prompt or in later
-turns and replies, are fed once and share a cache. Unlike vLLM, the engine has no paged cache and no
-continuous batching: requests that arrive during a batch wait for its end.
+Between turns, the engine parks a copy of each conversation's cache. For a turn, the engine stacks
+the caches of a batch, feeds only the new tokens, and samples. Conversations that are equal so far,
+in their prompt or in later turns, are fed once and share a cache. Unlike vLLM, the engine has no
+paged cache and no continuous batching: requests that arrive during a batch wait for its end.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from learners.training.policy import Policy
 
 _FEED_TOKENS = 8192  # limit of a prefill batch, padding included
 _GROW = 128  # tokens by which the cache's capacity grows
-_COMPACT_BELOW = 0.75  # share of unfinished rows
+_COMPACT_BELOW = 0.75  # share of unfinished rows below which finished rows are removed
 
 
 class _RaggedLayer(CacheLayerMixin):
@@ -35,7 +35,7 @@ class _RaggedLayer(CacheLayerMixin):
 
     Attributes:
         starts: length of each row [rows].
-        longest: maximum of `starts`, on the CPU, since reading it from a GPU would wait.
+        longest: maximum of `starts`, as a Python number: reading it from a GPU would block.
     """
 
     starts: Tensor
@@ -56,7 +56,7 @@ class _RaggedLayer(CacheLayerMixin):
         """Write new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape
         end = self.longest + q
-        # grows in steps, since `torch.cat` copies the whole cache
+        # the cache grows in steps, since `torch.cat` copies all of it
         if end > self.keys.shape[2]:
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
@@ -113,7 +113,7 @@ class _Ragged:
             layer.starts, layer.longest = starts, longest
         hidden = policy.hidden(
             padded,
-            # positions count the prompt, whose keys are in a cache of their own
+            # positions include the shared prompt, whose keys are in a separate cache
             slots if shared is None else slots + shared.lengths[shared.prompt_of, None],
             slot_mask=mask[:, None],
             shared=shared,
@@ -154,8 +154,8 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
     Returns:
         Token ids [n].
     """
-    # Not torch.multinomial, whose random numbers depend on the batch: here each row has its own. In
-    # fp64, since fp32 sums over a large vocabulary would shift the probabilities of late tokens.
+    # Not torch.multinomial: its random numbers depend on the batch, but here each row has its own.
+    # In fp64, since fp32 sums over a large vocabulary would shift probabilities of late tokens.
     sums = logprobs.exp().cumsum(1, dtype=torch.float64)
     # normalised, so that the last value is exactly 1 and exceeds every number despite rounding
     return torch.searchsorted(sums / sums[:, -1:], numbers[:, None], right=True)[:, 0]
@@ -182,7 +182,7 @@ class _Parked(NamedTuple):
         ids: token ids in the caches.
         shared: KV cache of a prefix that other conversations may share, as the same object,
             [layers, 2, key heads, tokens, head size].
-        own: KV cache of the tokens after it.
+        own: KV cache of the tokens after the shared prefix.
     """
 
     ids: list[int]
@@ -195,8 +195,8 @@ class TransformersEngine:
 
     Args:
         policy: the policy to sample from.
-        copied: whether its weights are a copy, filled by `load_weights`; otherwise they are the
-            trainer's, which training changes in place.
+        copied: whether the policy's weights are a copy, filled by `load_weights`; otherwise they
+            are the trainer's weights, which training changes in place.
     """
 
     max_concurrency = 128
@@ -219,7 +219,7 @@ class TransformersEngine:
         return await future
 
     def _collect(self, before: int) -> None:
-        """Sample all requests, once a pass of the event loop adds no more."""
+        """Sample all waiting requests, once a pass of the event loop has added none."""
         if len(self._waiting) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
             return
@@ -228,7 +228,7 @@ class TransformersEngine:
         try:
             for future, completion in zip(futures, self.sample(requests), strict=True):
                 future.set_result(completion)
-        except Exception as error:  # every caller must get it, or it would wait forever
+        except Exception as error:  # a caller that did not get the error would wait forever
             for future in futures:
                 if not future.done():
                     future.set_exception(error)
@@ -276,7 +276,7 @@ class TransformersEngine:
             ValueError: a conversation does not extend its tokens of the last turn.
         """
         device = self._policy.model.device
-        # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
+        # GPU for new tensors; none on CPUs, since a default device slows down every PyTorch call
         default = nullcontext() if device.type == "cpu" else device
         with default, self._policy.autocast():
             for key, ids, _ in requests:
@@ -303,8 +303,7 @@ class TransformersEngine:
         for _, alike in groupby(missing, lambda one: bool(one[1].ids)):
             rest = list(alike)
             while rest:
-                # the longest is the last
-                size = max(1, _FEED_TOKENS // len(rest[-1][0]))
+                size = max(1, _FEED_TOKENS // len(rest[-1][0]))  # the last one is the longest
                 rest, batch = rest[:-size], rest[-size:]
                 self._extend(batch)
 
@@ -317,9 +316,9 @@ class TransformersEngine:
         users = Counter(id(one.shared) for one in self._parked.values())
         for row, (tokens, before, keys) in enumerate(batch):
             own, prefix = cache.park(row), before.shared
-            # All keys have the same object as prefix, by which `Shared` recognises it. Extending a
-            # prefix saves copies of the new part, but copies the prefix if others still need the
-            # old one.
+            # All keys get the same prefix object: `Shared` finds equal prefixes by identity. Adding
+            # the new part to the prefix stores it once instead of per key, but needs a copy of the
+            # prefix if other conversations still use the old one.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory
@@ -330,7 +329,7 @@ class TransformersEngine:
     def _empty(self) -> "_Parked":
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        # under autocast keys are fp32, but attention converts them to bf16: cache the result
+        # under autocast, keys are fp32 until attention converts them to bf16: cache them in bf16
         dtype = getattr(torch, self._policy.precision)
         shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
         empty = torch.zeros(shape, dtype=dtype)
@@ -341,7 +340,7 @@ class TransformersEngine:
         # drawn before the first step, so a token's random number does not depend on other requests
         numbers = [noise(request.sampling.seed, longest) for request in requests]
         completions = [Completion([], [], []) for _ in requests]
-        rows = list(range(len(requests)))  # which request each row of the cache continues
+        rows = list(range(len(requests)))  # index of the request that each cache row continues
         parked = [self._parked[request.key] for request in requests]
         cache = _Ragged([turn.own for turn in parked], [turn.shared for turn in parked])
         new = [request.ids[-1:] for request in requests]  # the caches hold all tokens before it

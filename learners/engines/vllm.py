@@ -1,9 +1,8 @@
 """Engine that samples from vLLM servers over HTTP, with token ids as input and output.
 
-A conversation is assigned to the server with the fewest conversations and stays there, to reuse
-its prefix cache. Requests to a server that dies are retried, with the same tokens, on any
-available server. During a weight update all servers pause; completions in progress continue with
-the new weights.
+A conversation is assigned to the server with the fewest conversations and stays there, to reuse its
+prefix cache. Requests to a server that dies are retried, with the same tokens, on any available
+server. Servers pause during a weight update; unfinished completions continue with the new weights.
 
 Requests have no seed: samples depend on a server's batches anyway, and vLLM's CPU build crashes on
 a seeded request with chunked prefill.
@@ -89,7 +88,7 @@ class VLLMEngine:
                 "temperature": sampling.temperature,
                 "max_tokens": sampling.max_tokens,
                 "stop_token_ids": sorted(sampling.stops),
-                "ignore_eos": True,  # the end tokens are those above
+                "ignore_eos": True,  # only `stop_token_ids` are end tokens
                 "logprobs": 0,
                 "detokenize": False,
             },
@@ -109,7 +108,7 @@ class VLLMEngine:
         raise EngineError(f"no completion within {self._timeout_s:.0f} s; {problem}")
 
     async def _ask(self, url: str, request: Mapping[str, object]) -> Mapping[str, Any]:
-        if self._session is None:  # opened here, since it belongs to the running event loop
+        if self._session is None:  # not opened earlier: a session belongs to one event loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -131,7 +130,7 @@ class VLLMEngine:
         return self._assigned[key]
 
     def _load(self, url: str) -> tuple[bool, int]:
-        """Return a sort key: servers that failed recently come last, then by conversations."""
+        """Return a sort key: recently failed servers last, servers with few conversations first."""
         failed = time.monotonic() - self._failures.get(url, -math.inf) < _COOL_S
         return failed, self._conversations[url]
 
@@ -142,9 +141,9 @@ class VLLMEngine:
             self._conversations[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return one completion from each server; needs a new event loop, see `leave`."""
+        """Return one completion from each server; call it in a new event loop, see `leave`."""
         keys = range(-len(self.urls), 0)
-        try:  # assigned to the least busy servers, so one to each
+        try:  # each key is assigned to the least busy server, so each server gets one
             return await asyncio.gather(*(self.generate(key, ids, sampling) for key in keys))
         finally:
             for key in keys:
@@ -160,7 +159,7 @@ class VLLMEngine:
         deadline = time.monotonic() + self._timeout_s
         reason, tried = "", False
         while behind := self.behind(version):
-            # at least one try: asking for the versions alone can take longer than the timeout
+            # try at least once: reading the versions alone can take longer than the timeout
             if tried and time.monotonic() > deadline:
                 urls = " and ".join(behind)
                 raise EngineError(f"{urls} did not take weights {version}{reason}")
@@ -171,13 +170,13 @@ class VLLMEngine:
                 reason = f": {error}"
                 self._abandon(behind)
                 time.sleep(_RETRY_S)
-            except (OSError, RuntimeError) as error:  # of this process: a retry would not help
+            except (OSError, RuntimeError) as error:  # in this process: a retry would not help
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
-        """End an update that a failure has left open; until then, servers begin no other update.
+        """End an update that a failure has left open, by sending an invalid one.
 
-        An invalid update ends it.
+        Servers cannot begin an update while another one is open.
         """
         with contextlib.suppress(requests.RequestException):
             Control(urls, 0, _TRIED_S).update_weights({})
@@ -198,13 +197,12 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
-        """Yield the weights in the servers' dtype; `close` gathers those that were not taken.
+        """Yield the weights in the servers' dtype; `close` gathers and discards the remaining ones.
 
         All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
-        waiting for the next one.
+        waiting for the next tensor.
         """
-        # in a generator, so that `source`, which starts the gathering, is called only when the
-        # first tensor is needed
+        # `source` starts the gathering, so this generator calls it when the first tensor is needed
         weights = iter(source())
         try:
             for name, tensor in weights:
@@ -219,7 +217,7 @@ class VLLMEngine:
         if None in versions:
             raise requests.ConnectionError("a server does not answer")
         control = Control(self.urls, version, self._timeout_s, self._leave_group)
-        # a server that has just started belongs to no NCCL group, or to an old one
+        # a server that has just started does not belong to the current NCCL group
         if _UNTRAINED in versions:
             self._leave_group()
         if self._nccl is None:
@@ -228,11 +226,11 @@ class VLLMEngine:
             try:
                 self._nccl.send(control, weights)
             except BaseException:
-                self._leave_group()  # a group with an unfinished collective is of no further use
+                self._leave_group()  # a group with an unfinished collective cannot be used again
                 raise
 
     def _leave_group(self) -> None:
-        """Leave the NCCL group, from any thread; a transfer that is under way fails."""
+        """Leave the NCCL group, from any thread; a transfer in progress fails."""
         sender, self._nccl = self._nccl, None
         if sender is not None:
             sender.close()
@@ -240,7 +238,7 @@ class VLLMEngine:
     def _hold(self, source: Weights) -> None:
         """Write the weights to anonymous files in memory, which servers read through /proc.
 
-        The kernel frees them when this process exits, even after a crash.
+        The kernel frees the files when this process exits, even after a crash.
         """
         self._drop()
         with contextlib.closing(self._converted(source)) as weights:
@@ -277,7 +275,7 @@ class VLLMEngine:
             time.sleep(_RETRY_S)
 
     async def leave(self) -> None:
-        """Close the HTTP session, in the event loop in which `generate` has opened it."""
+        """Close the HTTP session; call this in the event loop in which `generate` has run."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -289,11 +287,11 @@ class VLLMEngine:
 
 
 class _NotReadyError(Exception):
-    """A server did not answer, but may do so later."""
+    """A server did not complete a request, but may do so later."""
 
 
 def unreachable(urls: Iterable[str]) -> list[str]:
-    """Return the addresses that refuse a connection; slow servers are not among them."""
+    """Return the addresses that refuse a connection, without those of slow servers."""
     refused = []
     for url in urls:
         parts = urlsplit(url)
@@ -303,12 +301,12 @@ def unreachable(urls: Iterable[str]) -> list[str]:
         except ConnectionRefusedError:
             refused.append(url)
         except OSError:
-            continue  # a timeout or an unknown name, which may pass
+            continue  # a timeout or an unknown name, which may be temporary
     return refused
 
 
 def _version(url: str) -> str | None:
-    """Return the version of a server's weights, or None if it does not answer."""
+    """Return the version of a server's weights, or None if the request fails."""
     try:
         answer = requests.get(f"{url}/weight_info", headers=headers(), timeout=_TRIED_S)
         _check_key(url, answer.status_code)

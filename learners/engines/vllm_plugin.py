@@ -1,7 +1,7 @@
 """vLLM plugin: parent-death signals, a weight transfer backend without NCCL, and access by key.
 
-vLLM calls `register` of every installed plugin in all its processes. It has no effect in servers
-that were not started by a run.
+vLLM calls `register` of every installed plugin in all its processes. This plugin has no effect in
+servers that no run has started.
 """
 
 import multiprocessing
@@ -28,7 +28,7 @@ def register() -> None:
     if OWNED not in os.environ:
         return
     parent = multiprocessing.parent_process()
-    if parent is not None:  # engine and workers would survive a killed server
+    if parent is not None:  # otherwise, engine and workers would survive a killed server
         die_with_parent(parent.pid)
     from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 
@@ -56,7 +56,7 @@ class KeyRequired:
         if known or scope["type"] == "lifespan" or scope["path"] == "/health":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})  # servers answer it with status 403
+            await send({"type": "websocket.close"})  # ASGI servers send status 403 for it
         else:
             empty = [(b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 401, "headers": empty})

@@ -52,8 +52,7 @@ class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
     def finish_weight_update(self) -> None:
         """Return the layers to their state for inference."""
         finalize_layerwise_reload(self.model, self.model_config)
-        # on CPUs, a head tied to the embedding uses a packed copy of the weight, which vLLM does
-        # not update
+        # vLLM does not update the packed copy of the weight that a tied head uses on CPUs
         for module in self.model.modules():
             if isinstance(module, VocabParallelEmbedding) and hasattr(module, "cpu_linear"):
                 module.quant_method.process_weights_after_loading(module)

@@ -1,1 +1,1 @@
-"""The bundled nano policy, and the plain model that `imitation.py` starts a new one from."""
+"""The bundled nano policy, and the random model from which `imitation.py` starts a new policy."""

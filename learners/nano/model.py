@@ -13,7 +13,7 @@ VOCABULARY = 4096
 
 
 def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE tokenizer from texts; it has the Hermes chat template."""
+    """Learn a byte-level BPE tokenizer from texts, and give it the Hermes chat template."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -26,7 +26,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
             show_progress=False,
         ),
     )
-    # part of the text that the environment reads, so not special
+    # the environment reads these tags in the decoded text, so they are not special tokens
     tokenizer.add_tokens(list(SPECIAL[3:]))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -38,7 +38,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """Return a random model; head size 64, which every engine supports."""
+    """Return a model with random weights; every engine supports its head size, 64."""
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
@@ -56,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             pad_token_id=0,
         )
     )
-    # each layer begins as the identity; default weights would drown the embeddings
+    # each layer begins as the identity; with default weights, its output would hide the embeddings
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)

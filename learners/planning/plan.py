@@ -1,9 +1,8 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`RunPlan` reads the model's config and tokenizer, but no weights. Of a model that has not been
-downloaded, it reads only the config. It assumes turns of maximum length, so tokens, FLOPs,
-activations and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per
-GPU, is not included.
+`RunPlan` reads the config and the tokenizer of a downloaded model, only the config of other models,
+and never weights. The plan assumes turns of maximum length, so tokens, FLOPs, activations and times
+are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not included.
 """
 
 from dataclasses import replace
@@ -24,8 +23,8 @@ from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.45, 0.7
-"""Assumed shares of a GPU's peak that training reaches, and of its bandwidth that decoding does."""
-_TOKEN_S = 0.005  # scheduling and kernel launches of one token, however small the model
+"""Assumed shares: of a GPU's peak in training, and of its memory bandwidth in decoding."""
+_TOKEN_S = 0.005  # minimum time of one token, for scheduling and kernel launches
 _TASKS = 32  # tasks whose prompts are tokenized
 
 
@@ -34,12 +33,12 @@ class Step(NamedTuple):
 
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
-        response: tokens of an episode's replies.
+        response: tokens that the policy samples in an episode.
         rollout: length of the longest episode, in tokens.
         row: length of the longest packed row, in tokens.
-        tokens: number of training tokens, each group's prompt counted once.
+        tokens: number of training tokens; a prefix that rollouts share counts once.
         operations: FLOPs of all ranks.
-        seconds: time of the rank with the most work; None if the peak is unknown.
+        seconds: time of the rank with the most work; None if the GPU's peak is unknown.
     """
 
     prompt: int
@@ -95,7 +94,7 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
-        counted: whether the model's tokenizer counted tokens; otherwise estimated from characters.
+        counted: whether the model's tokenizer counted the tokens; otherwise they are estimated.
         memory: memory on the device of each trainer, in bytes.
         host: bytes that each trainer keeps in CPU memory: offloaded tensors, and copies while it
             writes a checkpoint.
@@ -113,7 +112,7 @@ class RunPlan:
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
         self.counted = models.is_here(config.model)
-        # the nano policy's chat template writes what Qwen3's does
+        # the nano policy's chat template renders the same text as Qwen3's
         with without_keys():
             self._work = make_workload(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
@@ -132,7 +131,7 @@ class RunPlan:
         self._check_memory()
 
     def _check_processes(self) -> int:
-        """Check the numbers of GPUs and processes; return that of all training processes."""
+        """Check the numbers of GPUs and processes; return the number of all training processes."""
         config, machine = self.config, self.machine
         check_gpus(config, len(machine.gpus), config.trainer_procs)
         world = config.trainer_procs * machine.number
@@ -166,7 +165,7 @@ class RunPlan:
         read = ids if self.counted else map(work.chat.read, ids)
         prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
         prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-        # the members of a group nearly always begin with the same turn, `review`, and share it
+        # the members of a group nearly always share their first turn, a call of `review`
         first, rest = config.max_tokens, response - config.max_tokens
         columns = [True] * response, *([0.0] * response,) * 2
         samples = [
@@ -212,7 +211,7 @@ class RunPlan:
 
     @property
     def verdicts(self) -> Verdicts | None:
-        """Verdicts of the judge; None without one."""
+        """Verdicts of the judge; None without a judge."""
         training = self.config.steps * self.config.groups * self.config.group_size
         return Verdicts.of(self._work, training, evaluations(self.config) * self._held_out)
 
@@ -232,7 +231,7 @@ class RunPlan:
         def sampling(episodes: int) -> float:
             share = -(-episodes // (config.engine_procs * machine.number))
             rounds = -(-share // max(1, served.tokens // (prompt + response)))
-            # a token of a batch reads the weights once, and the cache of each episode
+            # a decoding step reads the weights once, and the cache of each episode
             read = served.weights + share / rounds * (prompt + response / 2) * served.cache
             return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * gpu.bandwidth))
 
@@ -250,7 +249,7 @@ class RunPlan:
             less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
             needed = self.memory.total + self.copy
             _fits("a trainer's memory", needed, size, f" ({name})", f"; {less}")
-            # while the engine samples, a trainer has neither gradients nor activations
+            # while the engine samples, a trainer holds no gradients and no activations
             if config.colocated and served:
                 rest = self.memory.weights + self.memory.optimizer
                 beside = size - served.device
@@ -290,7 +289,7 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
     """Check that a machine has enough GPUs for its engines and `trainers` processes.
 
     Raises:
-        ConfigError: there are too few GPUs; a machine without any uses its CPU.
+        ConfigError: there are too few GPUs; a machine without GPUs trains on the CPU.
     """
     servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:

@@ -1,4 +1,4 @@
-"""Requests and cost of a run's judge, for `--dry-run`. No model is asked, and no key is needed."""
+"""Estimated requests and cost of a run's judge, for `--dry-run`; sends no request, needs no key."""
 
 from statistics import fmean
 from typing import NamedTuple
@@ -14,7 +14,7 @@ CHARACTERS = 3.6
 """Estimated characters per token, used without a tokenizer.
 
 SmolLM2's tokenizer has 3.5 to 3.9 on the prompts of real tasks; larger vocabularies have more."""
-# an answer with eight changes, and one with ten and a claim, in the lengths that the prompts allow
+# estimates for eight changes, and for ten changes and a claim, at the lengths that prompts allow
 _ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # tasks whose prompts are measured
 
@@ -26,9 +26,9 @@ class Verdicts(NamedTuple):
         judge: name of the judge.
         training: verdicts on training episodes.
         held_out: verdicts in all evaluations.
-        requests: requests per verdict; 0 if no model is asked, None if unknown.
-        model: model that is asked; empty without one.
-        url: address of the judge's server; empty for that of a provider.
+        requests: requests per verdict; 0 if the judge uses no model, None if unknown.
+        model: model that the judge uses; empty if it uses none.
+        url: address of the judge's own server; empty if a provider runs the model.
         read: tokens per verdict in the prompts, estimated from their characters.
         dollars: cost of a verdict by list prices; None if unknown.
     """
@@ -59,7 +59,7 @@ class Verdicts(NamedTuple):
             votes, (asked,) = votes * asked.votes, asked.parts
         if not isinstance(asked, ModelJudge):
             return own._replace(requests=None if isinstance(judge, AsyncJudge) else 0)
-        # a revision is about as long as its original
+        # the original as the revision, which is about as long
         sent = [asked.prompts(task, task.resume) for task in work.tasks[:_TASKS]]
         sizes = [sum(len(one.system) + len(one.user) for one in prompts) for prompts in sent]
         read = round(votes * fmean(sizes) / CHARACTERS)

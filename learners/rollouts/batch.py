@@ -24,12 +24,12 @@ class Batch:
         rollouts: rollouts of all groups that were not dropped, group by group.
         summary: figures of `rollouts`.
         dropped_episodes: number of episodes without tokens or verdict, or with an environment that
-            failed; not in `rollouts`.
+            failed; they are not in `rollouts`.
         dropped_groups: number of groups with too few episodes.
-        lag_s: maximum delay of the event loop in seconds, while they were played.
+        lag_s: maximum delay of the event loop in seconds, while the episodes were played.
         judge_usage: usage of a model judge since the process started; None for other judges.
         replaced: groups of equal rewards that were replaced by other groups.
-        level: highest level of the tasks; None without a ladder.
+        level: highest difficulty of the tasks; None without `LadderCurriculum`.
         measures: measures of the written texts; see `measures`.
     """
 
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def rewards(self) -> Tensor:
-        """Return (sum of rewards) of each rollout [n]."""
+        """Sum of the rewards of each rollout [n]."""
         return torch.tensor([rollout.session.reward for rollout in self.rollouts])
 
     @property
@@ -95,7 +95,7 @@ class Batch:
     def metrics(self) -> dict[str, float]:
         """Figures of the rollouts: rewards, behaviour, tokens, staleness, cost of the judge."""
         rollouts, usage = self.rollouts, self.judge_usage
-        # how many optimizer steps the sampling weights are behind the trained ones
+        # number of optimizer steps between the weights that sampled a token and the current weights
         ages = [self.step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]
         figures = {
             **self.summary.metrics(),

@@ -18,9 +18,9 @@ class Drawn(NamedTuple):
     """Tasks and seed of a step.
 
     Attributes:
-        tasks: the tasks of its groups, then those of spare groups.
-        seed: seed of its episodes.
-        level: highest level of the tasks; None without a ladder.
+        tasks: the tasks of the step's groups, then those of its spare groups.
+        seed: seed of the step's episodes.
+        level: highest difficulty of the tasks; None without `LadderCurriculum`.
     """
 
     tasks: list[Any]
@@ -30,13 +30,13 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of the tasks of each step, without replacement if there are enough.
+    """Sampler of each step's tasks; with fewer groups than tasks, only spare groups repeat a task.
 
     Attributes:
         seed: random seed of the run.
         groups: tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
-        spare: number of spare groups, which may replace others.
+        spare: number of spare groups, which can replace groups of equal rewards.
     """
 
     seed: int
@@ -52,8 +52,8 @@ class Curriculum:
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
-        Both depend only on the run's seed and the step. The tasks of a ladder also depend on
-        results that were final when the step began. A resumed run therefore draws the same.
+        Both depend only on the run's seed and the step. The tasks of `LadderCurriculum` also depend
+        on results that were final when the step began. A resumed run draws the same tasks.
         """
         rng = np.random.default_rng([self.seed, step])
         chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
@@ -64,12 +64,12 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class LadderCurriculum(Curriculum):
-    """Generator of new tasks, whose levels follow the rewards; see `synthesis.ladder`.
+    """Generator of new tasks, whose difficulty follows the rewards; see `synthesis.ladder`.
 
     Attributes:
         size: size of the tasks, "full" or "mini".
-        sequence: seed of the sequence of tasks, of which none is played twice.
-        lag: number of optimizer steps by which the sampling weights may be behind.
+        sequence: seed of the sequence of tasks; no task is played twice.
+        lag: maximum age of the sampling weights, in optimizer steps.
         highest: highest reward of an episode.
     """
 

@@ -18,7 +18,7 @@ _LAG_S = 0.02
 
 
 class Faults:
-    """Log of events with their causes, and of the traceback of each fault of a user's code once."""
+    """Log of events with their causes; the traceback of a fault in a user's code is logged once."""
 
     def __init__(self, note: Note) -> None:
         self._note = note

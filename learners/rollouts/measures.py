@@ -1,6 +1,6 @@
 """Measures of the texts that the episodes of a step wrote, for the alarms in `run/alarms.py`.
 
-They are computed from texts alone, without another pass of the model.
+All measures are computed from texts alone, without another forward pass of the model.
 """
 
 import math
@@ -16,8 +16,8 @@ from resume_gym.tools import Toolbox, ToolCall
 
 _WORD = re.compile(r"[^\W\d_]+")
 _PHRASE = 3  # words
-_SMOOTHING = 0.1  # of a word's count in the model of a group
-_TASKS = 4  # answers to fewer tasks have much in common with any policy
+_SMOOTHING = 0.1  # added to each count of a group's word distribution
+_TASKS = 4  # minimum number: answers to fewer tasks are similar under any policy
 # words of praise or grading, or addressed to a grader
 _ADDRESSED = re.compile(
     r"\b(?:judges?|graders?|evaluators?"
@@ -34,10 +34,10 @@ class _Edited(NamedTuple):
 
     Attributes:
         group: number of the group, whose episodes have the same task.
-        calls: its valid tool calls, reviews excluded.
+        calls: the episode's valid tool calls, reviews excluded.
         written: lines of the final document that the original lacks.
         lost: lines of the original that the final document lacks.
-        moved: whether the lines that both have changed their order.
+        moved: whether the lines that both documents contain have another order.
         session: the episode.
     """
 
@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Upper bound of the number of edits that the final document shows."""
+        """Upper bound of the number of edits that are visible in the final document."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -76,18 +76,19 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
     Returns:
         Comparisons of tasks, left out with fewer than four tasks:
 
-        equal_answers: share of the episodes that made the same calls as most others.
+        equal_answers: share of the episodes that made the commonest sequence of calls.
         prompt_information: mutual information of task and answer, divided by its maximum; see
             `information`.
         opener_share: share of the written lines that begin with the commonest word.
-        phrase_share: share of the tasks for which an episode wrote the commonest phrase of three
-            words, where the original lacks it.
+        phrase_share: share of the tasks for which an episode wrote the commonest new phrase: three
+            words in a row that the original does not contain.
 
-        Others:
+        Measures of single episodes:
 
-        word_drift: share of the written words that are neither on the page nor in `reference`.
-        growth: words of the written lines per word of the lost ones.
-        churn: share of the successful edits that no line of the final document shows.
+        word_drift: mean share of an episode's written words that are neither in its prompt nor in
+            `reference`; missing in the first step.
+        growth: words of the written lines per word of the lost lines.
+        churn: share of the successful edits that leave no trace in the final document.
         addressed_share: share of the episodes that wrote words addressed to a grader.
         safe_harbour: share of the episodes that only deleted one line and submitted.
         moved_share: share of the episodes that changed the order of lines.
@@ -141,10 +142,10 @@ def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
 def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
     """Return the mutual information of answers and tasks, from 0 to 1.
 
-    RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], where the policy's
-    probabilities need a forward pass for each pair of answer and task. Here, p(z|x_j) is a smoothed
-    word distribution of the other answers to x_j. The result is divided by its maximum, the
-    logarithm of the number of tasks.
+    RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], with the policy's
+    probabilities, which need a forward pass for each pair of answer z and task x_j. Here, p(z|x_j)
+    is a smoothed word distribution of the other answers to x_j. The result is divided by its
+    maximum, the logarithm of the number of tasks.
 
     Args:
         answers: counts of the words of each answer [n].
@@ -273,4 +274,4 @@ HACKS: Mapping[str, Callable[[Sequence[_Edited]], Callable[[_Edited], bool]]] = 
     "safe harbour": lambda played: _is_harboured,
     "moved lines": lambda played: lambda one: one.moved,
 }
-"""Detectors of episodes that show a hack, by alarm; `growth` has none."""
+"""Detectors of episodes that show a hack, by alarm; the alarm "growth" has no detector."""

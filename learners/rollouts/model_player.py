@@ -41,11 +41,11 @@ OPTIONS = (
 )
 """Fields of `Config` that control sampling."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
-# settings of a run that apply to its model; others have their defaults
+# settings of a run that apply to its model; all other settings have their defaults
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
 _MAX_TOKENS = 512  # of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
-_GUIDED_TOKENS = 16  # between two checks for the end of a guided turn's call
+_GUIDED_TOKENS = 16  # sampled between two checks for the end of a guided call
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class FoundModel:
         trained, weights = _found(str(options["model"]))
         if settings.get("engine") == "vllm" and weights:
             raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
-        # inherit the run's engine settings, unless the options select the other engine
+        # inherit the run's engine settings, unless the options select another engine
         if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
             settings = {name: getattr(trained, name) for name in names} | settings
@@ -110,7 +110,8 @@ class FoundModel:
         """Load the model.
 
         Raises:
-            ModelError: the vLLM servers do not start.
+            ConfigError: no server runs at an address of `engine_urls`.
+            ModelError: the vLLM servers do not start, or do not load the weights.
             TemplateError: the chat template is not supported.
         """
         return ModelPlayer(self, tools)
@@ -219,7 +220,7 @@ class ModelPlayer:
                 servers = started.enter_context(start)
                 for server in servers:
                     server.ready()
-                # kept if a server does not start, as the error message refers to it
+                # if a server does not start, the logs are kept: the error message refers to them
                 self._open.callback(shutil.rmtree, logs)
                 self._open.push(started.pop_all())
         except EngineError as problem:
@@ -245,7 +246,7 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play with a demonstration; open each call, and end it with its JSON object."""
+        """Play with a demonstration in the prompt; begin each call, and end it after its JSON."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         ids = chat.prompt(guide(session.system_prompt), session.prompt)
         while not session.done:
@@ -262,7 +263,7 @@ class ModelPlayer:
                 call = find_call(chat.read(said))
             turn = said if said[-1] == chat.end else [*said, chat.end]
             if call is not None:
-                # text after the call is left out of the history, since the model would continue it
+                # leave text after the call out of the history: the model would imitate such text
                 end = next(n for n in range(len(said) + 1) if find_call(chat.read(said[:n])))
                 turn = [*said[:end], *chat.write(CLOSING)]
                 if turn[: len(said)] != said:

@@ -1,7 +1,7 @@
 """Orchestrator: plays, grades and stores thousands of concurrent episodes in one asyncio loop.
 
-A step waits for all its episodes, since dropping slow ones would bias training towards short ones.
-The caller limits staleness by when it starts the episodes of a step.
+A step waits for all its episodes: to drop slow ones would bias training towards short episodes.
+The caller limits staleness by the time at which it requests the episodes of a step.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Orchestrator:
         sampling: sampling parameters; each turn has its own seed.
         timeout_s: timeout of a verdict in seconds, retries included.
         engine: samples tokens.
-        trajectories: storage of rollouts, from which a resumed run restores those of steps; None
+        trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
             stores nothing.
         note: called with a sentence on dropped and waiting episodes.
 
@@ -80,7 +80,7 @@ class Orchestrator:
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._judge: Any = work.judge  # None where no session needs a verdict
-        # such judges are slow and may fail, so rollouts are stored before they are graded
+        # async judges are slow and may fail, so rollouts are stored before they are graded
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
         self._words: Mapping[str, int] | None = None
@@ -131,7 +131,7 @@ class Orchestrator:
         )
 
     async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
-        """Return the measures of the second judge if it is due, from the first step on."""
+        """Return the measures of the second judge if this is one of its steps, else none."""
         judge, every = self._work.second_judge, self._work.second_judge_every
         if judge is None or (step - 1) % every:
             return {}
@@ -139,7 +139,7 @@ class Orchestrator:
         return await second_judge.compare(rollouts, judge, *limits, self._faults)
 
     def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
-        """Count the words of the stored first step; return no words in that step."""
+        """Count the words that the first step's episodes wrote; return none in the first step."""
         toolbox = getattr(rollouts[0].session, "toolbox", None)
         if self._words is None and self._trajectories and toolbox and step > 1:
             records = self._trajectories.graded(1)
@@ -171,8 +171,8 @@ class Orchestrator:
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
 
-        The episodes are stored as the evaluation after this step. They replace those of an
-        unfinished evaluation, which may be from other weights.
+        The episodes are stored as the evaluation after this step. Episodes of an unfinished
+        evaluation are deleted, since other weights may have played them.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -261,7 +261,7 @@ class Orchestrator:
         errors = await grade(sessions, self._judge, self._timeout_s, self._threads)
         for rollout, error in zip(rollouts, errors, strict=True):
             if error is None or not self._judge_waits:
-                # without a verdict, it is graded when the run is resumed
+                # a rollout that is stored without a verdict is graded when the run is resumed
                 progress.store(rollout)
             if error is not None:
                 self._drop(rollout, error)
@@ -286,7 +286,7 @@ class _Progress:
     """Progress of played episodes, which are judged by group or one by one.
 
     Attributes:
-        store: stores a finished rollout, and again with its verdict.
+        store: stores a finished rollout; called again when the rollout has a verdict.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class _Progress:
         members = self._members[rollout.group]
         if self._playing[rollout.group] or not any(r.session.needs_verdict for r in members):
             return []
-        # includes verdicts from before the run was resumed: they depend on the whole group
+        # also members that an interrupted run has judged: a verdict depends on the whole group
         return [r for r in members if r.session.needs_verdict or r.session.verdict]
 
 

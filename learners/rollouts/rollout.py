@@ -1,4 +1,4 @@
-"""Rollouts: episodes played by an engine and recorded as tokens, without retokenisation.
+"""Rollouts: episodes that an engine plays and that are recorded as tokens, never retokenised.
 
 `play` alternates between engine and session; grading and scheduling are up to the orchestrator.
 """
@@ -21,7 +21,7 @@ NOT_SAMPLED = -1
 
 
 class EpisodeError(Exception):
-    """An environment raised an exception, the cause, or returned a malformed value."""
+    """An environment raised an exception, which is the cause, or returned a malformed value."""
 
 
 class PlayableSession(Protocol):
@@ -37,7 +37,7 @@ class PlayableSession(Protocol):
         reward: reward so far.
         ledgers: reward terms of each turn, by name; all of them sum to `reward`.
         done: whether the episode is over.
-        needs_verdict: whether it is over, and only a judge can complete its reward.
+        needs_verdict: whether the episode is over and its reward lacks a judge's verdict.
         verdict: verdict of the judge, or None.
     """
 
@@ -109,7 +109,7 @@ class Rollout:
         self.versions += [NOT_SAMPLED] * len(ids)
 
     def recall(self) -> None:
-        """Reuse the verdict of the interrupted run on the same text: a new one may cost money."""
+        """Reuse an interrupted run's verdict on the same text: a new verdict may cost money."""
         session, before = self.session, self.before
         if before and before.verdict and session.needs_verdict and session.text == before.text:
             session.grade(before.verdict)
@@ -195,8 +195,8 @@ async def play(
             reply = () if step.done else chat.reply(step.observation)
         if step.done:
             return
-        # a turn that was cut off, or ended with another end token, lacks the template's;
-        # it is added as not sampled, so the loss leaves it out
+        # A turn that was cut off, or ended with another end token, lacks the template's end token.
+        # The added end token counts as not sampled, so the loss leaves it out.
         if completion.ids[-1] != chat.end:
             rollout.append_observation([chat.end])
         rollout.append_observation(reply)

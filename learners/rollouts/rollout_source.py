@@ -2,7 +2,7 @@
 
 Rank 0 samples, grades and talks to the engine; the other ranks receive batches and errors from it.
 While rank 0 waits for episodes, an engine that was restarted may need the weights again. Gathering
-them is a collective operation, so the waiting ranks take part in it.
+the weights is a collective operation, so the waiting ranks take part in it.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from learners.training.trainer import Trainer
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
-"""Mean difference of engine and trainer log-probabilities that rounding can explain, at most, at
-temperature 1; noise of the logits is divided by the temperature."""
+"""Maximum mean difference of engine and trainer log-probabilities that rounding explains, at
+temperature 1. Other temperatures divide the logits, and so their rounding errors."""
 _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
@@ -91,21 +91,21 @@ class RolloutSource:
 
         Raises:
             EngineError: the engine returned no tokens.
-            JudgeError: no group received enough verdicts.
+            JudgeError, EpisodeError: every group has too few graded episodes.
             RunStopped: no episode is left.
         """
         batch: Batch = self._from_rank_0(lambda: self._lead.sampler.batch(step).without(dropped))
         return batch
 
     def publish(self, version: int) -> float:
-        """Load the trainer's weights into the engine, and check that it samples with them.
+        """Load the trainer's weights into the engine, and check that the engine samples with them.
 
         Args:
             version: number of optimizer steps of the weights.
 
         Returns:
             Mean absolute difference in log-probability between engine and trainer on a few sampled
-            tokens; 0 for an in-process engine, since training compares all of its tokens.
+            tokens; 0 for an in-process engine, since every training step compares its tokens.
 
         Raises:
             EngineError: the engine did not load the weights, or the difference is too large.
@@ -147,7 +147,7 @@ class RolloutSource:
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """Free the engine's GPU memory for the trainer, where they share a GPU.
+        """Free the engine's GPU memory for the trainer, if both share a GPU.
 
         The engine sleeps before any rank trains, and wakes up when all ranks have freed memory.
 
@@ -172,8 +172,8 @@ class RolloutSource:
     def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
         """Return on every rank what rank 0 produces, or raise its error.
 
-        `produce` may gather weights any number of times; the other ranks take part until rank 0
-        announces the result.
+        `produce` may gather weights any number of times; the other ranks take part in this until
+        rank 0 announces the result.
         """
         if ranks.rank() == 0:
             try:
@@ -190,7 +190,7 @@ class RolloutSource:
                 raise error
             if finished:
                 return value
-            # rank 0 gathers weights: take part, and discard them
+            # rank 0 gathers weights: take part in the collectives, and discard the weights
             deque(self._trainer.iter_weights(self._dtype), maxlen=0)
 
     def _weights(self) -> Iterable[tuple[str, Tensor]]:

@@ -33,7 +33,7 @@ class InProcessSampler:
     """Sampler that plays in this process while the caller waits.
 
     Attributes:
-        idle: called repeatedly while the caller waits for another process.
+        idle: not called here; `BackgroundSampler` calls it repeatedly while it waits.
     """
 
     def __init__(self, orchestrator: Orchestrator) -> None:
@@ -47,11 +47,11 @@ class InProcessSampler:
         return self._runner.run(self._orchestrator.batch(step))
 
     def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks."""
+        """Play the held-out tasks."""
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, result) pairs that ended since the last call, or wait for all."""
+        """Return (step, result) of each evaluation since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -99,19 +99,19 @@ class BackgroundSampler:
         return self._batches.pop(step)
 
     def evaluate(self, step: int) -> None:
-        """See `InProcessSampler`."""
+        """Start to play the held-out tasks."""
         self._playing += 1
         self._tell("evaluate", step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """See `InProcessSampler`."""
+        """Return (step, result) of each evaluation that has ended; `wait` waits for all of them."""
         while self._playing and (wait or self._pipe.poll()):
             self._listen()
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """See `InProcessSampler`."""
+        """Let the process play the steps for which weights of this version are new enough."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
@@ -184,7 +184,7 @@ class _Service:
         self._out.put_nowait(("note", sentence))
 
     async def serve(self) -> None:
-        """Run until the trainer sends "stop"; send it the first error, which it raises."""
+        """Run until the trainer sends "stop"; send the first error, which the trainer raises."""
         loop = asyncio.get_running_loop()
         background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:

@@ -56,4 +56,4 @@ def _range(session: Any) -> float:
     """Return the difference between the best and the worst verdict, in reward."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
-    return float(min(fields, greatest - least))  # the bounds of line counts are too wide
+    return float(min(fields, greatest - least))  # `verdict_limit` of line counts is far too high

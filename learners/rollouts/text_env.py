@@ -71,16 +71,16 @@ def _text(task: Start, observation: object) -> str:
     if not isinstance(observation, str):
         kind = type(observation).__name__
         raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
-    observation.encode()  # a ValueError for lone surrogates, which no tokenizer takes
+    observation.encode()  # raises a ValueError for lone surrogates, which no tokenizer accepts
     return observation
 
 
 class TextSession:
     """An episode of a text environment.
 
-    The environment is created at the first step and closed at the last. It must be deterministic
-    given the seed and the actions. Its optional attributes `system_prompt` and `tools` (schemas in
-    OpenAI format) are shown to the model.
+    The environment is created at the first step and closed at the last. Its observations and
+    rewards must be determined by the seed and the actions. Its optional attributes `system_prompt`
+    and `tools` (schemas in OpenAI format) become part of the prompt.
 
     Args:
         task: environment and seed.

@@ -1,12 +1,12 @@
 """Append-only tokenisation of chats, so that training sees exactly the sampled tokens.
 
 A conversation is a growing list of token ids: the prompt, rendered once with the chat template;
-the sampled tokens, unchanged; and between them the tool replies, rendered separately. The history
-is never rendered or tokenised again. If the template opens a thought, or fills one, at the start of
-a turn, these tokens belong to the prompt of the turn.
+the sampled tokens, unchanged; and between turns the tool replies, rendered separately. The history
+is never rendered or tokenised again. If the template begins a turn with an open or empty thinking
+block, the tokens of the block belong to the prompt of the turn.
 
 Texts of the environment never become added tokens, such as an end token: a string that would become
-one is split, and its parts are encoded separately.
+an added token is split, and its parts are encoded separately.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ class ChatTokens:
     Attributes:
         end: id of the token that ends an assistant turn in the template.
         ends: ids of all tokens that end a sampled turn.
-        reply: returns the token ids between two assistant turns, for a tool reply.
+        reply: function that returns the token ids between two assistant turns, given a tool reply.
 
     Raises:
         TemplateError: the template fails, or appending a reply would change the preceding text.
@@ -100,8 +100,8 @@ class ChatTokens:
     def _frame(self) -> tuple[str, str]:
         """Return the template's text before and after a reply that follows an assistant turn.
 
-        Some templates add or remove the thought of an earlier turn. The text between turns must not
-        depend on that.
+        Some templates add or remove the thinking block of an earlier turn. The text between turns
+        must not depend on that.
         """
         question = self._render([_USER])
         base = commonprefix([question, self._render([_USER], opened=False)])  # noqa: RUF071
@@ -195,7 +195,7 @@ class ChatTokens:
     def write(self, text: str) -> list[int]:
         """Encode an assistant turn that was not sampled, with its end token.
 
-        It may contain added tokens that are not special, such as tags of thoughts and calls.
+        The text may contain added tokens that are not special, such as <think> and <tool_call>.
         """
         return [*self._encode(self._cut(text, self._special)), self.end]
 
@@ -210,21 +210,21 @@ class ChatTokens:
             getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None
         )
         if normalizer is not None:
-            # a normalizer can make such strings, for example from full-width characters
+            # normalizers can produce added tokens, for example from full-width characters
             normal = normalizer.normalize_str(text)
             if len(starts.findall(normal)) > len(starts.findall(text)):
                 text = normal
         return starts.sub(rf"\g<0>{_CUT}", text)
 
     def _encode(self, text: str) -> list[int]:
-        # with special tokens, a tokenizer could add BOS to every piece
+        # no special tokens, since a tokenizer could add BOS to every piece
         pieces = text.split(_CUT)
         encoded = (self._tokenizer.encode(piece, add_special_tokens=False) for piece in pieces)
         return [token for piece in encoded for token in piece]
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the first character of each string that is not white space."""
+    """Return a pattern for the first character of each string of at least two, not all spaces."""
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 

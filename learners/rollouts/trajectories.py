@@ -82,9 +82,9 @@ class Trajectories:
         Args:
             step: number of the step.
             planned: unplayed rollouts of this step.
-            groups: numbers of all groups of this step, if not all are planned yet.
-            whole: whether all are played again if any is missing. Log-probabilities depend on the
-                batch, so a smaller one would sample other tokens. Verdicts are kept in `before`.
+            groups: numbers of all groups of this step, if `planned` lacks some of them.
+            whole: whether all rollouts are played again if any is missing, since a smaller batch
+                would sample other tokens; `Rollout.before` then keeps the earlier verdicts.
 
         Raises:
             ConfigError: the file belongs to another run or step.
@@ -103,7 +103,7 @@ class Trajectories:
             return planned.restored(record) if record else planned
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
-        except Exception as error:  # its environment fails, perhaps only now
+        except Exception as error:  # the rollout's environment fails, perhaps only this time
             task, kind = planned.session.task.task_id, type(error).__name__
             self._note(f"An episode of {task} is played again: {kind}: {error}")
             return planned

@@ -29,12 +29,12 @@ class Workload:
         rules: limits of an episode.
         tasks: training tasks.
         held_out: evaluation tasks.
-        judge: judge of final documents; None if the step rewards are the whole reward.
+        judge: judge of final documents; None if the reward consists of the step rewards only.
         chat: encoder and decoder of conversations.
         session_type: class of the sessions.
         summary_type: class of the summaries of finished sessions.
-        second_judge: judge of samples, see `second_judge.compare`; None for no samples.
-        second_judge_every: steps between samples.
+        second_judge: judge of a sample of documents, see `second_judge.compare`; None for no judge.
+        second_judge_every: steps between two samples.
     """
 
     rules: Rules
@@ -67,7 +67,7 @@ class Workload:
             model: name or folder of the model, for its tokenizer.
             eval_tasks: maximum number of held-out tasks.
             second_judge: name or JSON of the second judge; empty for none.
-            second_judge_every: steps between its samples.
+            second_judge_every: steps between two samples for the second judge.
 
         Raises:
             ConfigError: the judge is unknown, or the environment or the model's chat template is
@@ -122,7 +122,7 @@ class Workload:
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Return the floor agent's results on the held-out tasks; None if they are not resumes.
+        """Return the floor agent's results on the held-out tasks; None if tasks are not resumes.
 
         Raises:
             JudgeError: the judge returned no verdict.

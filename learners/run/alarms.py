@@ -1,11 +1,10 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
 A rule compares the mean of the last three steps with that of the first three, so it reports a fault
-within three steps. A second, extreme limit applies whatever the first steps were. The metrics are
+within three steps. An extreme value raises the alarm whatever the first steps were. The metrics are
 those of `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
-Rules ignore the steps that a rollback undoes, and steps whose tokens were sampled by weights from
-before it.
+Rules ignore the steps that a rollback undoes, and later steps with tokens from undone weights.
 """
 
 import math
@@ -18,17 +17,17 @@ from learners.run.folder import Metrics
 from learners.training.checkpoint import ROLLBACK_STEPS
 
 SPAN = 3
-"""Steps whose mean is compared."""
+"""Number of steps in each of the two means that a rule compares."""
 WINDOW = ROLLBACK_STEPS
-"""Steps per running mean of the reward, which is noisier than shares."""
+"""Number of steps in running means of reward and gap, which are noisier than other metrics."""
 REWARD_DROP = 1.0
 """Minimum drop of the mean reward below its best that counts as a collapse."""
 REWARD_ERRORS = 5.0
-"""Minimum of that drop in standard errors; 1 in 150 runs of 50 steps reaches it by noise."""
+"""Minimum of the same drop in standard errors; noise reaches it in 1 of 150 runs of 50 steps."""
 GAP_LIMIT = 0.015
 """Maximum acceptable mean absolute difference of sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
-"""Gaps of judge and second judge that warn and that may stop the run, as shares of the range."""
+"""Gaps between judge and second judge that warn, and that count as a hack; shares of the range."""
 ROLLBACKS = 3
 """Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
@@ -89,14 +88,14 @@ def _rises(limit: float, by: float, most: float) -> Callable[[float, float], boo
 
     Args:
         limit: value that the metric must exceed.
-        by: rise above the start that it must exceed, too.
+        by: margin by which the metric must also exceed its mean over the first steps.
         most: value above which an alarm needs no rise.
     """
     return lambda now, start: now > most or (now > limit and now - start > by)
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a rule for a metric below `least`, or below a share of a start above `from_`."""
+    """Return a rule: now < least, or now < to * start if start > from_ (means, see `_Rule`)."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -206,7 +205,7 @@ def react(
 ) -> Action:
     """Return the reaction to the alarms that begin with the last step.
 
-    It depends only on the arguments, so a resumed run reacts in the same way.
+    The reaction depends only on the arguments, so a resumed run reacts in the same way.
 
     Args:
         history: metrics of all steps so far, oldest first.
@@ -234,8 +233,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # the weights before the first bad step played some of its episodes, so they may be bad, too;
-    # those that a rollback restored are known to be healthy
+    # The weights before the first bad step played some of its episodes, so they may be bad, too.
+    # Weights that a rollback restored are known to be healthy.
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -266,15 +265,15 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 
 
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
-    """Return the rows that no rollback has undone, and the steps whose checkpoints are undone.
+    """Return the rows that rules consider, and the steps whose checkpoints are undone.
 
-    A rollback in the last row is ignored: it is the reaction to the alarms of that row.
+    A rollback in the last row has no effect here: it is the reaction to the alarms of that row.
     """
     rows, undone, last = list(history), set[int](), -1
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # the last condition is on the oldest weights that sampled tokens of the step
+    # the last condition compares the oldest weights that sampled tokens of the step
     return [
         row
         for row in rows
@@ -315,9 +314,9 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
-    """Return the rise of the judge's lead over the second judge, in means of `SPAN`.
+    """Return the judge's mean lead in the last `SPAN` samples minus that in the first `SPAN`.
 
-    Means are needed, since single measurements of an honest run differ by 0.1.
+    Means are needed: without any hacking, single leads differ by 0.1.
     """
     leads = [row[_LEAD] for row in rows if _LEAD in row]
     # rounded, so that a gap equal to a limit reaches it
@@ -334,7 +333,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics]) -> list[str]:
-    """Return the metrics below half of their best, if at least three have fallen so far."""
+    """Return the metrics whose mean is below half of its best; none if fewer than three are."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -349,14 +348,14 @@ def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
-    # full windows that share no step with the last one
+    # the best of the full windows that share no step with the last window
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # the difference of neighbours has twice the variance of a step, and hides a slow trend
+    # differences of neighbours have twice the variance of a step, and cancel a slow trend
     noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
     error = noise * math.sqrt(2 / WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None
 
 
 def _running_means(values: Sequence[float], window: int) -> list[float]:
-    """Return the mean of the last `window` values, or of all if fewer, at each position."""
+    """Return at each position the mean of the last `window` values, or of all values so far."""
     return [fmean(values[max(0, i - window + 1) : i + 1]) for i in range(len(values))]

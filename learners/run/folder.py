@@ -36,7 +36,7 @@ TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
 
-# settings that may change on resume: they affect where, how fast and how long a run computes, and
+# settings that may change on resume: they affect where, how fast and how long a run computes, but
 # not the result of a step
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
@@ -83,10 +83,10 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from writing the folder; the kernel unlocks it if this one dies.
+        """Keep other processes from writing the folder; the kernel unlocks it if this process dies.
 
         Raises:
-            ConfigError: another process writes it, or `lock` is no regular file.
+            ConfigError: another process holds the lock, or `lock` is no regular file.
         """
         with os.fdopen(open_to_append(self.path / "lock"), "a+", encoding="utf-8") as file:
             try:
@@ -103,14 +103,14 @@ class RunFolder:
             yield
 
     def configure(self, config: Config) -> bool:
-        """Write the configuration, or check it against that of the run to resume.
+        """Check the configuration against that of the run to resume, if any, and write it.
 
         Returns:
             Whether the run is new.
 
         Raises:
-            ConfigError: a setting that affects the result has changed. `steps` may increase, unless
-                the learning rate decays over them.
+            ConfigError: a setting that affects the result has changed. `steps` may increase if the
+                learning rate is constant.
         """
         file = self.path / "config.toml"
         if file.exists() and not file.stat().st_size:
@@ -164,7 +164,7 @@ class RunFolder:
         """Return the metrics of all steps, oldest first.
 
         Raises:
-            ConfigError: a value or a step is invalid, although its line is whole.
+            ConfigError: a value or a step is invalid, although the checksum of its line is correct.
         """
         return _parse_lines(self._metrics)[0]
 
@@ -200,7 +200,7 @@ class RunFolder:
         write_text(self.path / f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
 
     def set_aside(self, step: int) -> None:
-        """Rename `after.json` after its last step, because the run continues."""
+        """Rename `after.json` to `after-STEP.json`, because the run continues."""
         file = self.path / "after.json"
         if file.exists():
             file.rename(self.path / f"after-{step:06d}.json")
@@ -218,7 +218,7 @@ class RunFolder:
         return ended(self.goal(), limits, config.steps, self.metrics(), self.evaluations())
 
     def begun(self, done: int) -> range:
-        """Return the steps after `done` that have begun, as far as files show."""
+        """Return the steps after `done` that have metrics or stored episodes."""
         last = max((int(row["step"]) for row in self.metrics()), default=0)
         return range(done + 1, last + 1 + self.trajectories.path(last + 1).exists())
 
@@ -231,10 +231,10 @@ class RunFolder:
         return f"{saved}; {numbered(again)} will be repeated" if again else saved
 
     def totals(self) -> dict[str, float]:
-        """Return the time and the judge's cost so far, also of steps that will be repeated."""
+        """Return the time and the judge's cost so far, including steps that will be repeated."""
         last = (self.metrics() or [{}])[-1]
         totals = {name: last.get(name, 0.0) for name in TOTALS}
-        # newer than the last step, and includes truncated steps
+        # the heartbeat is newer than the last step, and includes steps that `truncate` removed
         with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
             beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
@@ -251,7 +251,7 @@ class RunFolder:
         """Remove metrics and evaluations of later steps; their trajectories are kept.
 
         Returns:
-            Sentences about damaged lines, which are removed too, and about missing steps.
+            Sentences about damaged lines, which are also removed, and about missing steps.
         """
         told = []
         for file in (self._metrics, self._evaluations):
@@ -281,7 +281,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a value is invalid; the dataclass does not check them."""
+    """Raise a ValueError if a value is invalid, which the dataclass does not check."""
     for one in fields(result):
         value = getattr(result, one.name)
         if isinstance(value, Mapping) != ("Mapping" in str(one.type)):
@@ -293,7 +293,7 @@ def _check_result(result: Returns) -> None:
 def _append_line(file: Path, row: Mapping[str, object]) -> None:
     with os.fdopen(open_to_append(file), "a", encoding="utf-8") as lines:
         lines.write(seal(row) + "\n")
-    # to disk at once: a checkpoint that survives a power cut must not be without its metrics
+    # synced now, so that after a power cut no checkpoint is newer than the metrics
     sync(file)
     sync(file.parent)
 
@@ -313,7 +313,7 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
             rows[check_step(row.get("step"), rows)] = row
             for name, value in row.items():
                 check_figures(value, name)
-            if not is_finite(reward := row.get("reward", 0)):  # steps are compared by it
+            if not is_finite(reward := row.get("reward", 0)):  # needed to find the best step
                 raise ValueError(f"reward: expected a number, got {reward!r:.40}")
         except ValueError as error:
             raise ConfigError(f"{file} is damaged: {error}; restore it") from None

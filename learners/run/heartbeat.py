@@ -20,7 +20,7 @@ from resume_gym.command_line import complain
 from resume_gym.terminal import Terminal
 
 _END_S = 5.0
-"""Time in seconds to close loggers and servers after Ctrl-C; a run loses nothing without it."""
+"""Time in seconds to close loggers and servers after Ctrl-C, before the process is killed."""
 _IDLE = {"now": "", "next": ""}
 _PHASES: Mapping[str, tuple[str, str]] = {
     "start": ("starting", "playing held-out tasks"),
@@ -38,16 +38,16 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 class Heartbeat:
     """Thread that writes `heartbeat.json`, prints a line if no other is due, and handles Ctrl-C.
 
-    A long computation does not delay it. The first Ctrl-C prints what is saved, and ends the run
-    within `_END_S` seconds. The second one ends it at once.
+    Long computations do not delay the thread. The first Ctrl-C prints what is saved, and ends the
+    run within `_END_S` seconds. A second Ctrl-C ends the run immediately.
 
     | key | content |
     |---|---|
     | `state` | "running", "ended", "interrupted" or "stopped" |
-    | `why` | reason for the state; empty while it runs |
-    | `end` | "steps", "goal" or "budget"; empty before an end |
+    | `why` | reason for the state; empty for "running" |
+    | `end` | "steps", "goal" or "budget" for "ended"; otherwise empty |
     | `now`, `since`, `next` | current phase, its start, and the next phase |
-    | `step`, `steps` | number of the current step, and of all |
+    | `step`, `steps` | the current step, and the number of all steps |
     | `at`, `every_s` | time and interval of writing |
     | `totals` | time and judge's cost of all processes of the run so far |
     | `process`, `host` | process that writes the file, and its machine |
@@ -58,7 +58,7 @@ class Heartbeat:
         every_s: seconds between two heartbeats; 0 for none before the end.
 
     Attributes:
-        console: terminal for output other than lines.
+        console: terminal for output other than the lines of `say`.
     """
 
     def __init__(self, run: RunFolder, steps: int, every_s: float) -> None:
@@ -77,7 +77,7 @@ class Heartbeat:
         self._totals = dict(self._earlier)
         self._write()
         self._wake.setblocking(False)
-        # Python notifies this thread of a signal at once, the main thread only between operations
+        # a signal wakes the heartbeat thread immediately, the main thread only between operations
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self
@@ -86,13 +86,13 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(error, KeyboardInterrupt) and self._answered.wait(_END_S):
-            # the thread goes on, since Python waits for an engine's batch in another thread
+            # the thread keeps running, to kill the process if Python waits for an engine's batch
             raise SystemExit(INTERRUPTED) from None
         signal.set_wakeup_fd(-1)
         self._wake.close()
         self._thread.join()
         self._woken.close()
-        with suppress(OSError):  # such as a full disk, which may be the error itself
+        with suppress(OSError):  # such as a full disk, which may also be why the run ends
             if isinstance(error, Exception):
                 why = " ".join(str(error).split()) or type(error).__name__
                 self._status = {"state": "stopped", "why": why, "end": ""}
@@ -115,7 +115,7 @@ class Heartbeat:
         )
 
     def totals(self, metrics: Metrics) -> dict[str, float]:
-        """Return the time and the judge's cost of the run so far, given those of this process."""
+        """Return the time and the judge's cost of the run, given the metrics of this process."""
         own = {name: metrics[name] for name in TOTALS if name in metrics}
         own["seconds_total"] = time.monotonic() - self._began
         totals = {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}

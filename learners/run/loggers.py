@@ -1,11 +1,11 @@
 """TensorBoard, Weights & Biases and trackio as mirrors of the run folder.
 
-The run folder is complete without them. `logged.json` records what each logger has received, so
-that a resumed run, or a run that gets another logger halfway, continues without gaps.
+The run folder is complete without loggers. `logged.json` records what each logger has received, so
+that a resumed run, or a run to which a logger is added later, continues without gaps.
 
 A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the first
-attempt, so it receives every step at once. W&B and trackio cannot, so they receive a step when a
-checkpoint includes it.
+attempt, so TensorBoard receives every step immediately. W&B and trackio cannot discard steps, so
+they receive a step only when a checkpoint includes the step.
 """
 
 import json
@@ -36,7 +36,7 @@ Write = Callable[[Rows], None]
 Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
 Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
-"""Opens a logger, given the name of the run in it and the first missing step."""
+"""Opens a logger, given settings, run folder, the logger's name of the run, first missing step."""
 
 
 @contextmanager
@@ -109,7 +109,7 @@ LOGGERS: Mapping[str, Open] = {
     "trackio": _trackio,
 }
 REWINDING = frozenset({"tensorboard"})
-"""Loggers that discard the first missing step and later ones when they are opened."""
+"""Loggers that discard the first missing step and all later steps when they are opened."""
 
 
 class Loggers:
@@ -193,9 +193,9 @@ class Loggers:
 
 
 def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; none if it is damaged, or of another version.
+    """Return the entries of `logged.json`; none if the file is damaged, or of another version.
 
-    Without its entry, a logger receives all steps again, in a new run.
+    A logger without an entry receives all steps again, as a new run.
     """
     try:
         entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

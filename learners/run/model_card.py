@@ -122,7 +122,7 @@ def _versions(config: Config) -> dict[str, str]:
 
 
 def _commit(folder: Path) -> list[str]:
-    """Return "(commit HASH)", with "-dirty" after changes, if this is a checkout of Git."""
+    """Return "(commit HASH)", with "-dirty" after changes; nothing outside a Git checkout."""
     if not (folder / ".git").exists():
         return []
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
@@ -134,7 +134,7 @@ def _commit(folder: Path) -> list[str]:
 
 
 def hours(metrics: Sequence[Metrics]) -> float:
-    """Return the time of all steps in hours, including those before the run was resumed."""
+    """Return the time of all steps in hours, including steps before the run was resumed."""
     return sum(step.get(f"seconds_{phase}", 0.0) for step in metrics for phase in PHASES) / 3600
 
 

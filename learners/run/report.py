@@ -34,7 +34,7 @@ class Stopwatch:
         self._seconds: dict[str, float] = {}
 
     def begin(self, phase: str) -> None:
-        """Begin a phase, which ends the one before."""
+        """Begin a phase, and end the previous one."""
         now = time.monotonic()
         self._seconds[self._phase], self._phase, self._since = now - self._since, phase, now
 
@@ -44,7 +44,7 @@ class Stopwatch:
 
 
 class RunReport:
-    """Writer of the run's folder and of its progress on rank 0; it does nothing on other ranks.
+    """Writer of the run's folder and of its progress on rank 0; other ranks write nothing.
 
     Args:
         run: folder of the run.
@@ -58,7 +58,7 @@ class RunReport:
         title: title of the picture.
         write_facts: writes and returns the facts of the run, given `work`.
         open_loggers: opens the loggers, given the number of steps done.
-        dashboard: draws metrics, evaluations and the floor into a file.
+        dashboard: draws metrics, evaluations and the floor agent's results into a file.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RunReport:
 
         Raises:
             ConfigError: a logger cannot be opened, or the held-out result before training is lost.
-            RunStopped: an alarm has ended the run at the last step, and the settings are the same.
+            RunStopped: an alarm stopped the run after step `done`, and the settings still say so.
         """
         if stop := ranks.broadcast(self._start(done) if self._work else ""):
             raise RunStopped(stop)
@@ -106,7 +106,7 @@ class RunReport:
         """Prepare the folder, and return why the run has ended."""
         assert self._work
         run, steps = self._run, self._steps
-        if done and run.result("before") is None:  # trained weights cannot replace it
+        if done and run.result("before") is None:  # trained weights cannot reproduce it
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another name"
             )
@@ -135,17 +135,17 @@ class RunReport:
         return f"step {done}: {stop}" if stop else ""
 
     def ended(self) -> End | None:
-        """Return why the run ends before its last step, on every rank; None if it goes on."""
+        """Return why the run ends before its last step, on every rank; None if it continues."""
         end: End | None = ranks.broadcast(self._run.ended() if self._work else None)
         return end
 
     @property
     def finished(self) -> bool:
-        """Whether the result after training is in the folder; rank 0 alone knows."""
+        """Whether the result after training is in the folder; False except on rank 0."""
         return bool(self._work) and self._run.result("after") is not None
 
     def begin(self, phase: str, step: int) -> None:
-        """Begin a phase of a step, which ends the one before."""
+        """Begin a phase of a step, and end the previous phase."""
         self._clock.begin(phase)
         self._heart.now(phase, step)
 
@@ -158,7 +158,7 @@ class RunReport:
         return result
 
     def write_result(self, when: str, step: int, evaluation: HeldOutResult) -> Returns:
-        """Keep the held-out figures "before" or "after" training."""
+        """Store the held-out figures "before" or "after" training."""
         if self._work:
             self._record(step, evaluation)
             self._run.write_result(when, evaluation.summary)
@@ -167,7 +167,7 @@ class RunReport:
 
     @property
     def dropped(self) -> list[str]:
-        """Hacks whose episodes the next batch leaves out, known on rank 0."""
+        """Hacks whose episodes the next batch leaves out; empty except on rank 0."""
         if not self._work or self._on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]
@@ -184,13 +184,13 @@ class RunReport:
         return react(history, self._on_collapse, self._on_hack, saved)
 
     def step(self, step: int, metrics: Metrics, tokens: int, action: Action) -> None:
-        """Record the metrics of a step, milestones that it reaches, and what its alarms cause.
+        """Record the metrics of a step, its milestones, and the reaction to its alarms.
 
         Args:
-            step: its number.
-            metrics: its metrics, without those of time.
-            tokens: tokens after the prompts.
-            action: reaction to its alarms.
+            step: number of the step.
+            metrics: metrics of the step, without those of time.
+            tokens: number of tokens after the prompts in the batch.
+            action: reaction to the alarms of the step.
         """
         self.begin("save", step)
         if not self._work:
@@ -216,7 +216,7 @@ class RunReport:
         return step in ended
 
     def evaluations(self, ended: Sequence[tuple[int, HeldOutResult]]) -> None:
-        """Record evaluations, and keep the checkpoint of the best."""
+        """Record evaluations, and mark the checkpoint of the best one."""
         if not self._work:
             return
         for step, evaluation in ended:
@@ -224,7 +224,7 @@ class RunReport:
         self._tell(self._loggers.update())
 
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
-        if self.evaluated(step):  # by a process that ended before it wrote the result
+        if self.evaluated(step):  # recorded by a process that ended before it wrote the result
             return
         run, (summary, versions, dropped) = self._run, evaluation
         counts = {"step": step, "versions": versions, "dropped_episodes": dropped}

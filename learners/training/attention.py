@@ -1,14 +1,14 @@
 """Attention with shared prefixes for training and decoding, registered in transformers.
 
-Training: a packed row holds a prefix tree of each group. A node's position ids continue from its
-parent's, and it attends to its ancestors and to itself. The results are those of separate
-sequences, and each common prefix is computed once; see `packed_attention`.
+Training: a packed row holds a prefix tree of each group. A node's position ids continue from those
+of its parent, and its tokens attend to its ancestors and to itself. The results equal those of
+separate sequences, but each common prefix is computed once; see `packed_attention`.
 
 Decoding: conversations with the same prompt share its KV cache. Each row has a separate cache for
-later tokens, and a step reads the keys of a prompt once for all its rows.
+later tokens, and a step reads the keys of a prompt once for all rows with this prompt.
 
-The implementation is registered without a mask function, so that transformers builds no mask: its
-mask would take the position resets for packed sequences and hide the prompts.
+The implementation is registered without a mask function, so that transformers builds no mask:
+transformers would take position resets for the starts of separate sequences, and hide the prompts.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Shared(NamedTuple):
     @classmethod
     def of(cls, caches: Sequence[Tensor]) -> "Shared":
         """Stack the rows' prompt caches, [layers, 2, key heads, tokens, size]; each object once."""
-        # by identity: rows of a group were prefilled together and hold the same object
+        # compared by identity: rows that were prefilled together hold the same object
         index: dict[int, int] = {}
         unique: list[Tensor] = []
         for cache in caches:
@@ -54,7 +54,7 @@ class Shared(NamedTuple):
                 unique.append(cache)
         lengths = torch.tensor([cache.shape[3] for cache in unique])
         layers, _, heads, _, size = unique[0].shape
-        # keys and values first, so that each of the two is contiguous for the matrix products
+        # the dimension of keys and values comes first, so that both are contiguous for products
         stacked = unique[0].new_zeros(2, layers, len(unique), heads, int(lengths.max()), size)
         for i, cache in enumerate(unique):
             stacked[:, :, i, :, : cache.shape[3]] = cache.transpose(0, 1)
@@ -81,7 +81,7 @@ def _members(prompt_of: Tensor, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
         place.append(len(rows[prompt]))
         rows[prompt].append(row)
     longest = max(map(len, rows))
-    # padded with a valid row: its results are computed, and dropped by `by_row`
+    # padded with row 0, a valid row; `by_row` drops the results of the padding
     members = torch.tensor([indices + [0] * (longest - len(indices)) for indices in rows])
     return prompt_of, members, torch.tensor(place)
 
@@ -115,9 +115,9 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: there is a mask, or not exactly one of `nodes` and `slot_mask`.
+        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask` is.
     """
-    # transformers' own masks do not know groups; such a mask would be wrong here
+    # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
         raise ValueError("expected either nodes or slot_mask, and no attention mask")
     if nodes is not None:
@@ -131,7 +131,7 @@ def attention(
             prompt = prompt_keys, prompt_values, shared
             return _decode(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
         # With several tokens per row, as for tool replies, each row gets a copy of its prompt. This
-        # happens once a turn, so the copies are not worth a second path with a softmax merge.
+        # happens once a turn, so code that merges two softmaxes without a copy is not worth it.
         key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
         value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
         visible = shared.visible()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
@@ -153,7 +153,7 @@ def _decode(
 ) -> Tensor:
     """Attend with one query per row, to the shared prompt and to the row's own keys.
 
-    Reading keys dominates the cost, so all rows of a prompt are multiplied in one matrix product.
+    Reading keys dominates the cost, so one matrix product covers all rows with the same prompt.
     """
     rows, heads, _, size = query.shape
     prompts, key_heads = prompt_keys.shape[:2]

@@ -44,7 +44,7 @@ class Sample:
 
     @property
     def turns(self) -> list[int]:
-        """Number of tokens of each turn: a run of sampled tokens."""
+        """Number of tokens of each turn, which is a run of sampled tokens."""
         return [len(list(run)) for own, run in groupby(self.sampled) if own]
 
     def credited(self, advantages: Sequence[float]) -> "Sample":
@@ -92,23 +92,23 @@ class PackedRow:
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
-    A longer group is split, and each part computes its shared prefixes again. A longer rollout gets
-    a separate row. Every rollout is in exactly one row.
+    A group with more tokens is split, and each part computes its shared prefixes again. A rollout
+    with more tokens gets a separate row. Every rollout is in exactly one row.
 
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: limit of a row.
-        rows: desired minimum number of rows, such as the number of ranks. It lowers the limit,
-            but not below the longest group, so there may be fewer.
+        rows: desired minimum number of rows, such as the number of ranks. It lowers the limit, but
+            not below the size of the largest group, so there may be fewer rows.
     """
     groups = _groups(samples)
-    # below `max_tokens` if there would be too few rows to keep every rank busy
+    # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
     sizes = [_split(members, None)[0][0] for members in groups]
     limit = min(max_tokens, max([-(-sum(sizes) // rows), *sizes]))
     parts = [part for members in groups for part in _split(members, limit)]
     packed: list[list[list[Sample]]] = []
     room: list[int] = []
-    # the largest first, since small parts fill the gaps that they leave
+    # the largest parts first, since small parts fit into the room that large ones leave
     for size, part in sorted(parts, key=itemgetter(0), reverse=True):
         fit = next((i for i, free in enumerate(room) if size <= free), None)
         if fit is None:
@@ -152,7 +152,7 @@ def distribute(
     shares: list[list[PackedRow]] = [[] for _ in range(ranks)]
     costs = [0.0] * ranks
     for row in rows:
-        # a full rank gets no more rows, however cheap its rows are: equal counts come first
+        # ranks with `most` rows get no more, even if their total cost is the lowest
         free = (rank for rank in range(ranks) if len(shares[rank]) < most)
         rank = min(free, key=lambda rank: (costs[rank], len(shares[rank])))
         shares[rank].append(row)
@@ -173,10 +173,10 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into parts whose prefix trees have at most `limit` tokens, with their sizes."""
+    """Split a group into (tokens of the prefix tree, part); a tree has at most `limit` tokens."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
-    # in lexicographic order, neighbours have the longest prefixes in common
+    # in lexicographic order, rollouts with the longest common prefixes are neighbours
     for sample in sorted(members, key=_ids):
         ids = _ids(sample)
         more = len(ids) - _common(before, ids)
@@ -194,11 +194,11 @@ def _ids(sample: Sample) -> list[int]:
 
 
 def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
-    """Return the length of the longest common prefix; up to `start`, both are equal."""
+    """Return the length of the longest common prefix, which is at least `start`."""
     low, high = start, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        # slices, which Python compares much faster than a loop over tokens
+        # Python compares slices much faster than it loops over tokens
         if one[low:middle] == other[low:middle]:
             low = middle
         else:
@@ -257,13 +257,13 @@ class _Layout(NamedTuple):
         start, number = len(self.tokens), len(self.nodes)
         self.nodes.append(Node(start, start + stop - depth, 0))
         self.tokens.extend(ids[depth:stop])
-        # as in a separate sequence, so rotary embeddings see the same distances
+        # the positions of a separate sequence, so rotary embeddings see the same distances
         self.positions.extend(range(depth, stop))
         path = *path, torch.arange(start, len(self.tokens))
         for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):
             if following:
                 self.add(list(group), stop, path)
-            else:  # whole rollouts that end here
+            else:  # rollouts that end with this node
                 places = torch.cat(path)
                 self.columns.extend(_losses(sample, places) for _, sample in group)
         self.nodes[number] = self.nodes[number]._replace(end=len(self.tokens))
@@ -273,7 +273,7 @@ def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
     """Return the loss entries of a rollout, given the indices in the row of all its tokens."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
-        # logits at one token predict the next one of the rollout, wherever that is in the row
+        # logits at a token predict the rollout's next token, wherever in the row it is
         places[len(sample.prompt) + sampled - 1],
         torch.tensor(sample.response, dtype=torch.long)[sampled],
         torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],

@@ -2,8 +2,8 @@
 
 `checkpoints/step-000010/` is written under a temporary name in the same folder, synced to disk and
 renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
-its step, the SHA-256 of each file and a checksum shows whether a checkpoint is whole; it does not
-show who wrote it, so checkpoints are also loaded with `only_data`.
+the step, the SHA-256 of each file and a checksum shows whether a checkpoint is damaged. A manifest
+does not show who wrote a checkpoint, so checkpoints are loaded with `only_data`.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _ONLY_DATA = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 class CheckpointError(Exception):
-    """No checkpoint can be read, or one could not be written and the previous one still exists."""
+    """A checkpoint could not be loaded or written; earlier checkpoints still exist."""
 
 
 def begin(folder: Path, step: int) -> Path:
@@ -46,7 +46,7 @@ def begin(folder: Path, step: int) -> Path:
     if last and last[0] >= step:
         raise FileExistsError(f"step {step}: {last[1]} has been saved before")
     folder.mkdir(parents=True, exist_ok=True)
-    # only one process saves into a folder, so these are from one that was killed
+    # only one process saves into a folder, so leftovers are from a process that was killed
     for leftover in folder.glob(f"{UNFINISHED}*"):
         if leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover)
@@ -58,12 +58,12 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish the checkpoint from `begin`; remove all but the newest two and the best.
+    """Publish the checkpoint from `begin`; remove all others but the second newest and the best.
 
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: also keep the checkpoints of this many last steps, and the newest before them.
+        keep_steps: also keep the checkpoints of this many last steps, and the newest earlier one.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -82,13 +82,13 @@ def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
 
 
 def set_damaged_aside(folder: Path) -> list[str]:
-    """Rename the checkpoints that are damaged and newer than the last whole one.
+    """Rename the damaged checkpoints that are newer than the newest undamaged one.
 
     Returns:
         A sentence about each renamed checkpoint.
 
     Raises:
-        CheckpointError: there are checkpoints, and none is whole; they keep their names.
+        CheckpointError: all checkpoints are damaged; they keep their names.
     """
     damaged = []
     for _, path in reversed(_saved(folder)):
@@ -110,7 +110,7 @@ def set_damaged_aside(folder: Path) -> list[str]:
 
 
 def damage_of(folder: Path) -> str | None:
-    """Return how a checkpoint differs from its manifest, or None if it is whole."""
+    """Return how a checkpoint differs from its manifest, or None if it does not differ."""
     try:
         manifest = unseal(read_bytes(folder / _MANIFEST))
         step, written = int(manifest["step"]), dict(manifest["files"])
@@ -121,7 +121,7 @@ def damage_of(folder: Path) -> str | None:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it is of step {step}"
-    # files of both, since an added file could be loaded, too
+    # also files that the manifest lacks, since a backend could load an added file
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
@@ -141,10 +141,10 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def only_data() -> Iterator[None]:
-    """Make every `torch.load` accept only data, even if a library asks for any pickle.
+    """Make every `torch.load` accept only data, even with `weights_only=False` in a library.
 
-    Unpickling can execute any code. PyTorch gives this environment variable precedence over the
-    argument `weights_only=False` of its callers.
+    Unpickling can execute any code. PyTorch gives the environment variable precedence over the
+    argument.
     """
     before = os.environ.get(_ONLY_DATA)
     os.environ[_ONLY_DATA] = "1"
@@ -166,7 +166,7 @@ def best(folder: Path) -> Path | None:
 def mark_best(folder: Path, step: int) -> bool:
     """Mark a step's checkpoint as the best, to keep it; return whether it exists.
 
-    It may be unfinished: with `async_save`, `finish` runs only before the next save.
+    The checkpoint may be unfinished: with `async_save`, `finish` runs only before the next save.
     """
     name = f"step-{step:06d}"
     exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()
@@ -180,7 +180,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 
     Args:
         path: the folder.
-        write: writes its content into an empty folder.
+        write: writes the content into an empty folder, its argument.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -204,7 +204,7 @@ def _publish(unfinished: Path, final: Path) -> None:
         for path in (*(Path(root, name) for name in files), Path(root)):
             sync(path)
     unfinished.rename(final)
-    sync(final.parent)  # the rename itself is on disk only with the parent's entries
+    sync(final.parent)  # the rename is an entry of the parent folder
 
 
 def path_of(folder: Path, step: int) -> Path:
@@ -232,10 +232,10 @@ def open_to_append(path: Path) -> int:
     """Open a file to read and append, and return its descriptor; create it if missing.
 
     Raises:
-        ConfigError: it is a link, which may lead out of the run folder, or no regular file.
+        ConfigError: the path is no regular file, or a link, which may lead out of the run folder.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    # checked before: a device may react when it is opened
+    # checked before opening, since a device may react to that
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ConfigError(f"{path}: expected a regular file, got something else; remove it")
     return os.open(path, flags, 0o666)
@@ -243,6 +243,6 @@ def open_to_append(path: Path) -> int:
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:
     """Return all checkpoints, oldest first."""
-    # compared as numbers: with a seventh digit, names no longer sort by step
+    # compared as numbers, since names with a seventh digit do not sort by step
     matches = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
     return sorted((int(match[1]), path) for match, path in matches if match and path.is_dir())

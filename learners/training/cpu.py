@@ -11,9 +11,9 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def return_memory() -> None:
-    """Return freed memory to the system once; `prepare_cpu` stops glibc from doing so.
+    """Return freed memory to the system once; after `prepare_cpu`, glibc does not do so by itself.
 
-    Otherwise, tensors of many sizes leave gaps between lasting objects, which grow with the steps.
+    Otherwise, tensors of many sizes leave more and more gaps between long-lived objects.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -24,9 +24,9 @@ def return_memory() -> None:
 def prepare_cpu(threads: int = 0) -> None:
     """Set the number of threads (0: all cores), and stop glibc from returning freed memory.
 
-    By default glibc maps and unmaps each large tensor, and page faults take a third of the time of
-    a training step. oneDNN, which computes in bfloat16, caches 1024 compiled products by default.
-    Packed rows rarely have the same length twice, so the cache took gigabytes.
+    By default, glibc maps and unmaps each large tensor, and page faults take a third of the time of
+    a training step. oneDNN, which computes in bfloat16, caches 1024 compiled kernels by default.
+    Packed rows rarely have the same length twice, so such a cache takes gigabytes.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     torch.set_num_threads(threads or os.cpu_count() or 1)

@@ -61,7 +61,7 @@ _SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
 
 class Sizes:
-    """Dimensions of a decoder, which determine its costs; biases are ignored.
+    """Dimensions of a decoder, which determine its FLOPs and memory; biases are ignored.
 
     Attributes:
         key_heads: number of key and value heads.
@@ -124,9 +124,10 @@ class Memory(NamedTuple):
         gradients: shard of the fp32 gradients.
         optimizer: shard of Adam's two fp32 moments.
         gathered: full weights of the current and the next layer, embedding and head.
-        reduced: full gradients of the largest such part before sharding, in bf16 and fp32.
+        reduced: full gradients of a layer, or of embedding and head, before sharding.
         checkpoints: hidden states stored before each layer.
-        layer: activations that one recomputed layer, or all layers, store for the backward pass.
+        layer: activations stored for the backward pass, by one layer if layers are recomputed,
+            otherwise by all layers.
         logits: logits, log-probabilities and their gradient for one chunk, in fp32.
     """
 
@@ -141,14 +142,14 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Sum of all terms, which are assumed to coincide."""
+        """Sum of all terms, which are assumed to peak at the same time."""
         return sum(self)
 
 
 def pairs(nodes: Sequence[Node]) -> int:
     """Count the query-key pairs of causal attention within prefix trees.
 
-    A node of n tokens has n (n + 1) / 2 pairs, and n d with descendants of d tokens.
+    A node of n tokens has n (n + 1) / 2 pairs with itself, and n d with descendants of d tokens.
     """
     own = ((stop - start, end - stop) for start, stop, end in nodes)
     return sum(n * (n + 1) // 2 + n * below for n, below in own)
@@ -173,8 +174,8 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
 def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     """Return the FLOPs of training on a packed row.
 
-    The backward pass has two matrix products for each one of the forward pass, but only one for
-    a product with weights that are frozen under adapters. The adapters are too small to count.
+    For each matrix product of the forward pass, the backward pass has two products, but only one
+    for a product with frozen weights. Adapters are too small to count.
     """
     tokens, loss_tokens = len(batch.tokens), len(batch.targets)
     forward = forward_flops(sizes, tokens, pairs(batch.nodes), loss_tokens)
@@ -183,7 +184,7 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
 
 
 def find_gpu(name: str) -> GPU | None:
-    """Return the figures of a GPU, or None for an unknown one.
+    """Return the figures of a GPU, or None for an unknown GPU.
 
     Args:
         name: name from `torch.cuda.get_device_name`, such as "NVIDIA H100 80GB HBM3".
@@ -213,7 +214,7 @@ def training_bytes(
         sharded: whether the backend gathers weights layer by layer.
         checkpointed: whether layers are recomputed in the backward pass.
         half: whether the forward pass is in bf16; otherwise in fp32.
-        lora_rank: rank of adapters, which alone are trained; 0 for none.
+        lora_rank: rank of adapters on a frozen model; 0 if all weights are trained.
     """
     adapters = sizes.adapters(lora_rank)
     parameters = sizes.parameters + adapters
@@ -238,8 +239,8 @@ def training_bytes(
 def _layer_elements(sizes: Sizes) -> int:
     """Return the number of values that a layer stores for each token.
 
-    Norms compute in fp32: each stores its input in fp32, counted as two bf16 values, and the
-    normalised input. The output of a norm is stored by the matrix product that follows.
+    A norm computes in fp32. It stores its input in fp32, counted as two bf16 values, and the
+    normalised input. The matrix product after a norm stores the norm's output.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size
     norms = 2 * (2 + 1 + 1) * sizes.width + (2 + 1) * (query + key) * sizes.qk_norm

@@ -1,7 +1,7 @@
 """Language-model head with chunked log-probabilities, to save memory.
 
-The logits [tokens, vocabulary] are by far the largest tensor of a training step. They are computed
-in chunks in the forward pass, and again in the backward pass, instead of being stored.
+The logits [tokens, vocabulary] are by far the largest tensor of a training step. Chunks of logits
+are computed in the forward pass, and again in the backward pass, instead of being stored.
 """
 
 from typing import Any
@@ -18,8 +18,8 @@ CHUNK = 1024
 class ChunkedHead(nn.Linear):
     """Output layer of a causal LM that computes logits, or log-probabilities of targets.
 
-    It shares the weight of the linear layer that it replaces, so tied embeddings stay tied and
-    parameter names do not change.
+    The head shares the weight of the linear layer that it replaces, so tied embeddings stay tied
+    and parameter names do not change.
 
     Raises:
         ConfigError: the linear layer has a bias.
@@ -54,7 +54,7 @@ class _Selected(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
-        # the first part of each `cat`, which fails without parts for a row without loss tokens
+        # `cat` needs at least one part, and a row without loss tokens has none
         empty = hidden.new_zeros(0, dtype=torch.float32)
         logprobs, entropies, totals = [empty], [empty], [empty[:, None]]
         dtype = _dtype(weight)
@@ -77,9 +77,9 @@ class _Selected(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, totals = ctx.saved_tensors
-        operand = weight.to(ctx.dtype)  # autocast is over here
-        # a head frozen under adapters needs no weight gradient, a third of the products here;
-        # accumulated in fp32, since a bf16 sum over chunks would lose small terms
+        operand = weight.to(ctx.dtype)  # the backward pass runs outside autocast
+        # A frozen head needs no weight gradient, which is a third of the products here. The
+        # gradient is accumulated in fp32, since a bf16 sum over chunks would lose small terms.
         trained = ctx.needs_input_grad[1]
         weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None
         hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
@@ -101,9 +101,9 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the dtype of the products' inputs: that of autocast, and fp32 on CPUs."""
+    """Return the dtype of the products' inputs: fp32 on CPUs, else that of autocast, if enabled."""
     kind = weight.device.type
-    if kind == "cpu":  # whose half-precision products are not in fp32
+    if kind == "cpu":  # its products of half-precision inputs cannot be in fp32
         return torch.float32
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 

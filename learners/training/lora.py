@@ -73,6 +73,6 @@ def merged(
                 yield bias
                 bias = None
         elif name.endswith(".base_layer.bias"):
-            bias = name.replace(".base_layer.", "."), weight  # the model has it after the weight
+            bias = name.replace(".base_layer.", "."), weight  # yielded after the layer's weight
         else:
             yield name, weight

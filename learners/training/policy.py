@@ -15,7 +15,7 @@ from learners.training.head import ChunkedHead
 
 
 class Policy(nn.Module):
-    """Causal LM at a fixed temperature; used for sampling and training, and sharded by backends.
+    """Causal LM at a fixed temperature, for sampling and training; backends may shard the weights.
 
     Args:
         model: any transformers causal LM that uses `AttentionInterface`. Its head is replaced by
@@ -74,15 +74,15 @@ class Policy(nn.Module):
 def compile_parts(model: PreTrainedModel) -> None:
     """Compile the MLPs, norms and rotary embeddings of a model in place, for rows of any length.
 
-    Attention and whole layers are left out: they receive the positions of groups, so each new row
-    would be compiled again. Rotary embeddings are a function of the model's source module, so
-    they are compiled for all its models in this process.
+    Attention and whole layers are not compiled: they receive the nodes of a row, so each new row
+    would trigger a compilation. Rotary embeddings are a function of the model's source module, so
+    they are compiled for all models of that module in this process.
     """
     compiled: dict[type, Callable[..., Tensor]] = {}
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):
-            # one function per class: `module.compile()` would compile each layer by itself
+            # one compiled function per class; `module.compile()` would compile every layer
             if kind not in compiled:
                 compiled[kind] = torch.compile(kind.forward, dynamic=True)
             module.forward = MethodType(compiled[kind], module)

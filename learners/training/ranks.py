@@ -1,7 +1,7 @@
 """Training processes (ranks): start, exit and communication over torch.distributed.
 
 All ranks run the same loop; rank 0 also samples, grades and writes the run's folder. On one
-machine, `launch` starts all processes; on several machines, torchrun does so on each.
+machine, `launch` starts all processes; on several machines, users start torchrun on each machine.
 """
 
 import ctypes
@@ -23,11 +23,11 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives within a training step."""
 _COMMAND_TIMEOUT = timedelta(days=7)
-"""Timeout of `broadcast` and `gather`, where ranks may wait for hours; the launcher ends them."""
+"""Timeout of `broadcast` and `gather`, in which ranks wait for the episodes of rank 0."""
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a run ended by Ctrl-C, following the convention of shells."""
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-"""Variable for PyTorch's allocator: rows differ in length, which would fragment a GPU's memory."""
+"""Setting of PyTorch's allocator, without which rows of many lengths fragment a GPU's memory."""
 _PR_SET_PDEATHSIG = 1
 _ORPHANED_S = 10.0
 
@@ -82,7 +82,7 @@ def launch(procs: int, command: Sequence[str]) -> int:
         command: the script and its arguments.
 
     Returns:
-        Exit status: 0, or that of the first process that failed, which ends the others.
+        Exit status: 0, or that of the first process that failed; torchrun then ends the others.
     """
     from torch.distributed.run import main
 
@@ -117,15 +117,15 @@ def die_with_parent(parent: int | None = None) -> None:
 def start(reserved: int = 0) -> None:
     """Select the device and join the process group, if a launcher has started this process.
 
-    Unless the user has configured PyTorch's allocator, its segments become expandable. The
-    allocator reads this setting when CUDA is initialised, which the selection of a device does.
+    Unless the user has configured PyTorch's allocator, the segments of its memory are expandable.
+    The allocator reads this setting when the selection of a device initialises CUDA.
 
     Args:
         reserved: number of GPUs of each machine, from the first, that are reserved for engines.
     """
     global _commands, _reserved
     _reserved = reserved
-    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # its older name
+    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the variable
         os.environ.setdefault(*ALLOCATOR)
     chosen = device()
     if chosen.type == "cuda":
@@ -133,7 +133,7 @@ def start(reserved: int = 0) -> None:
     if not launched():
         return
     die_with_parent()
-    # Python cannot handle Ctrl-C within a collective: exit at once, the launcher reports it
+    # Python cannot handle Ctrl-C within a collective: exit immediately, and the launcher reports it
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
@@ -144,7 +144,7 @@ def end(status: int = 0) -> None:
     """Leave the process group and exit; return if there is no group.
 
     Args:
-        status: exit status. If it is 0, wait for all ranks first.
+        status: exit status. With status 0, wait for all ranks first.
     """
     if not dist.is_initialized():
         return
@@ -153,16 +153,16 @@ def end(status: int = 0) -> None:
         dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Gloo's threads outlive their groups, and a thread that frees a tensor while the interpreter
-    # shuts down aborts the process: skip the shutdown
+    # Gloo's threads outlive their groups. A thread that frees a tensor while the interpreter shuts
+    # down aborts the process, so skip the shutdown.
     os._exit(status)
 
 
 def wait_for_end() -> None:
     """Wait until the launcher ends this process, since another rank has ended.
 
-    When the first process exits, the launcher ends all others and reports it. Return after a while,
-    in case all others still run or there is no launcher, and at once with a single rank.
+    When a process exits, the launcher ends all others and reports the failure. In case all ranks
+    still run or no launcher exists, return after `_ORPHANED_S`; with one rank, return immediately.
     """
     if world() > 1:
         time.sleep(_ORPHANED_S)
@@ -178,7 +178,7 @@ def gather(value: _T) -> list[_T]:
 
 
 def broadcast(value: _T) -> _T:
-    """Return rank 0's value on all ranks; the others wait for it without a practical limit."""
+    """Return rank 0's value on all ranks; the other ranks wait for it, for days if necessary."""
     if world() == 1:
         return value
     box = [value]

@@ -36,8 +36,8 @@ class Trainer:
         loss: policy loss.
         row_tokens: limit of a packed row, in tokens.
         rate: maps the number of a step, from 1, to its learning rate, which each rollback halves.
-        keep_steps: keep the checkpoints of this many last steps and the newest before them, for
-            rollbacks.
+        keep_steps: for rollbacks, keep the checkpoints of this many last steps; see
+            `checkpoint.finish`.
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
@@ -68,7 +68,7 @@ class Trainer:
         """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
 
         Raises:
-            CheckpointError: it cannot be loaded, or contains anything but data.
+            CheckpointError: the checkpoint cannot be loaded, or contains more than plain data.
         """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
@@ -81,7 +81,7 @@ class Trainer:
         """Load the checkpoint of an earlier step, and halve the learning rate from now on.
 
         Raises:
-            CheckpointError: the checkpoint is damaged, or see `resume`.
+            CheckpointError: the checkpoint is damaged or cannot be loaded; see `resume`.
         """
         self.wait_for_checkpoint()
         rollbacks = self._rollbacks + 1
@@ -102,7 +102,7 @@ class Trainer:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
     def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Take one optimizer step, the first of which is 1; see `LocalBackend.train_step`.
+        """Take optimizer step number `step`, counted from 1; see `LocalBackend.train_step`.
 
         Returns:
             The metrics of the backend, and `learning_rate`.
@@ -111,12 +111,12 @@ class Trainer:
         return self.step_rows(rows, self._loss, self._rate(step) / 2**self._rollbacks)
 
     def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
-        """Take one optimizer step on packed rows, like `step`."""
+        """Take one optimizer step on packed rows, with a given loss and learning rate."""
         self._backend.set_learning_rate(rate)
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
-        """Return |trainer - sampler| log-probability [n] of the tokens of a few samples."""
+        """Return |trainer's - sampler's log-probability| [n] of the samples' loss tokens."""
         tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
@@ -126,7 +126,7 @@ class Trainer:
 
         Args:
             folder: folder of the model.
-            replace: whether to replace an existing model; otherwise it is left as it is.
+            replace: whether to replace an existing model; otherwise, that model is kept.
         """
         if not ranks.broadcast(replace or not folder.is_dir()):
             return
@@ -141,7 +141,7 @@ class Trainer:
         """Save a checkpoint; `wait_for_checkpoint` waits for a write in the background.
 
         Raises:
-            CheckpointError: it could not be written; the previous one still exists.
+            CheckpointError: the checkpoint could not be written; the previous one still exists.
         """
         self.wait_for_checkpoint()
         try:
@@ -158,7 +158,7 @@ class Trainer:
             self.wait_for_checkpoint()
 
     def save_unsaved(self, step: int) -> None:
-        """Save a checkpoint of this step if the newest is older, and wait for it."""
+        """Save a checkpoint of this step and wait for it, unless the newest one is as new."""
         self.wait_for_checkpoint()
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if step > (last[0] if last else 0):
@@ -169,7 +169,7 @@ class Trainer:
         """Wait until the last checkpoint is complete.
 
         Raises:
-            CheckpointError: it could not be written; the previous one still exists.
+            CheckpointError: the checkpoint could not be written; the previous one still exists.
         """
         if self._pending is None:
             return
@@ -180,7 +180,7 @@ class Trainer:
             ranks.barrier()  # the checkpoint is complete once all ranks have written their part
             if _first():
                 checkpoint.finish(self._checkpoints, step, self._keep_steps)
-            ranks.barrier()  # a rank that goes on to raise an error ends the others
+            ranks.barrier()  # a rank that raises an error after the save ends the other ranks
         except (OSError, RuntimeError, CheckpointException) as error:
             raise self._failure(step, error) from error
 
@@ -192,12 +192,12 @@ class Trainer:
 
 
 def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: int) -> float:
-    """Return the learning rate of a step, from 1 to `steps`; it is never zero.
+    """Return the learning rate of a step, from 1 to `steps`, which is never zero.
 
     Args:
         step: number of the step.
         highest: learning rate after the warm-up.
-        schedule: "constant", or "linear" or "cosine" to decay to zero at the last step.
+        schedule: "constant", or "linear" or "cosine" to decay to zero after the last step.
         warmup: number of first steps in which the learning rate rises linearly.
         steps: number of steps.
     """
@@ -211,7 +211,7 @@ def _cause(error: BaseException) -> str:
     while isinstance(error, CheckpointException):
         error = next(iter(error.failures.values()))[0]
     message = str(error)
-    # not PyTorch's message, which recommends to load the file nevertheless
+    # PyTorch's message is not shown, since it recommends to load the file nevertheless
     if name := re.search(r"GLOBAL ([\w.]+)", message):
         return f"expected tensors and plain values, got {name[1]}"
     if isinstance(error, pickle.UnpicklingError):

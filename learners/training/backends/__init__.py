@@ -1,1 +1,1 @@
-"""Training backends, which hold the policy's weights and optimizer; `local` has the interface."""
+"""Training backends, which hold weights and optimizer; `LocalBackend` defines their interface."""

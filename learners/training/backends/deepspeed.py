@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend; DeepSpeed's optimizers, which are compiled at startup, are not used."""
+"""DeepSpeed ZeRO-3 backend, with PyTorch's AdamW, since DeepSpeed's must be compiled at startup."""
 
 import logging
 import math
@@ -33,7 +33,7 @@ class DeepSpeedBackend(LocalBackend):
     """AdamW on weights sharded by ZeRO-3; see `LocalBackend`."""
 
     def prepare(self) -> Policy:
-        """Load and shard the model; every process loads all of it first."""
+        """Load and shard the model; every process loads the whole model first."""
         logger.setLevel(logging.WARNING)
         # DeepSpeed uses deprecated names of torch.distributed
         warnings.filterwarnings("ignore", "`torch.distributed", FutureWarning)
@@ -57,7 +57,7 @@ class DeepSpeedBackend(LocalBackend):
                 "stage3_param_persistence_threshold": 0,  # otherwise small weights stay unsharded
                 **{name: {"device": "cpu"} for name in offload},
             },
-            # PyTorch's AdamW, the same on every backend, instead of DeepSpeed's
+            # allow PyTorch's AdamW, which every backend uses
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
             "bf16": {"enabled": self._settings.precision == "bfloat16"},
@@ -68,7 +68,7 @@ class DeepSpeedBackend(LocalBackend):
         }
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # set by hand, since the number of rows differs from step to step
+        # the boundary is set here, since the number of rows differs from step to step
         self._engine.set_gradient_accumulation_boundary(last)
         # DeepSpeed averages gradients over ranks, but the loss is summed over them
         self._engine.backward(part * ranks.world())
@@ -97,7 +97,7 @@ class DeepSpeedBackend(LocalBackend):
         """Load a checkpoint.
 
         Raises:
-            ValueError: another number of processes has written it.
+            ValueError: a different number of processes has written the checkpoint.
         """
         shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
         if shards != ranks.world():

@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# PyTorch's own function has a cache, and every layout here is strided
+# instead of PyTorch's function, which has mutable attributes; every layout here is strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -82,7 +82,7 @@ class FSDP2Backend(LocalBackend):
             mp_policy=mixed,
             offload_policy=pinned if settings.offload else OffloadPolicy(),
         )
-        # each layer is one unit: FSDP gathers it before it computes, and the next one meanwhile
+        # each layer is one unit: FSDP gathers its weights while the previous layer computes
         for layer in model.get_decoder().layers:
             shard(layer)
         shard(self._policy)  # embedding, final norm and head
@@ -100,11 +100,11 @@ class FSDP2Backend(LocalBackend):
         try:
             return super().train_step(batches, loss)
         finally:
-            # after a skipped batch, without a backward pass, the root module is still gathered
+            # a skipped batch has no backward pass, after which FSDP would reshard the root module
             self._policy.reshard()  # type: ignore[operator]
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # FSDP averages gradients over ranks, but the loss is summed
+        # FSDP averages gradients over ranks, but the loss is summed over them
         (part * ranks.world()).backward()
 
     def score(self, batch: PackedRow) -> Tensor:
@@ -115,9 +115,9 @@ class FSDP2Backend(LocalBackend):
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
-        gathered = torch.float32 if self._settings.lora_rank else dtype  # merged in fp32
-        # Offloaded shards move to the GPU first, since NCCL sends no tensor of the CPU's memory.
-        # Lazily, so that only one gathered tensor exists at a time.
+        gathered = torch.float32 if self._settings.lora_rank else dtype  # adapters merge in fp32
+        # Offloaded shards move to the GPU first, since NCCL cannot send from CPU memory. This is a
+        # generator, so that only one gathered tensor exists at a time.
         named = (
             (name, weight.detach().to(ranks.device(), gathered).full_tensor())  # type: ignore[attr-defined]
             for name, weight in self._policy.model.named_parameters()
@@ -127,7 +127,7 @@ class FSDP2Backend(LocalBackend):
     def _state(self) -> StateDict:
         if not self._optimizer.state:  # before the first step, or after steps that were skipped
             get_state_dict(self._policy, self._optimizer)
-            # PyTorch has made the state by a step with gradients of zero, which must not count
+            # `get_state_dict` created the state by a step with zero gradients: reset its count
             for state in self._optimizer.state.values():
                 state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
@@ -162,7 +162,7 @@ class MetadataReader(FileSystemReader):
         """Return the metadata; called by PyTorch.
 
         Raises:
-            UnpicklingError: the pickle names anything but the classes of metadata, or changes them.
+            UnpicklingError: the pickle names anything but classes of metadata, or modifies a class.
         """
         content = (Path(self.path) / ".metadata").read_bytes()
         found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()
@@ -170,7 +170,7 @@ class MetadataReader(FileSystemReader):
         return found
 
 
-class _MetadataUnpickler(pickle._Unpickler):  # the C class has fixed opcodes
+class _MetadataUnpickler(pickle._Unpickler):  # opcodes of the C class cannot be replaced
     def find_class(self, module: str, name: str) -> object:
         if (module, name) in _METADATA:
             return _METADATA[module, name]
@@ -202,7 +202,7 @@ def _mesh(replicas: int) -> DeviceMesh:
 def _read(model: PreTrainedModel, folder: Path) -> None:
     """Fill this rank's shards from a model's files; adapters get their initial weights."""
     stored: dict[str, Tensor] = {}
-    for name, weight in model.named_parameters():  # a tied weight has one name, as in the files
+    for name, weight in model.named_parameters():  # lists a tied weight once, as the files do
         if ".lora_" in name:
             from learners.training import lora
 
@@ -210,7 +210,7 @@ def _read(model: PreTrainedModel, folder: Path) -> None:
             full = lora.initial(name, weight.shape)
             shard = distribute_tensor(full, weight.device_mesh, weight.placements)
             weight.to_local().copy_(shard.to_local())
-        else:  # a layer with an adapter has an infix in its name
+        else:  # the name of a layer with an adapter has an infix, which the files lack
             stored[name.replace(".base_layer.", ".")] = weight
     load(stored, storage_reader=HuggingFaceStorageReader(str(folder)))
 

@@ -60,8 +60,8 @@ class LocalBackend:
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch.
 
-        If all advantages are zero, since the rewards in each group are equal, only the metrics are
-        computed: an optimizer step would change the weights by momentum alone.
+        If all advantages are zero, because the rewards in each group are equal, only metrics are
+        computed. The update is skipped, since momentum alone would change the weights.
 
         Args:
             batches: rows of the global batch, the same on all ranks.
@@ -79,7 +79,7 @@ class LocalBackend:
         try:
             return self._train_step(batches, loss)
         finally:
-            # sampling comes next, which needs neither gradients nor recomputed activations
+            # the next phase is sampling, which needs no gradients and no activation checkpointing
             self._optimizer.zero_grad()
             self._policy.eval()
 
@@ -94,12 +94,12 @@ class LocalBackend:
         sums: dict[str, float] = {}
         for number, row in enumerate(rows, 1):
             batch = row.to(ranks.device())
-            # a skipped batch still runs forward, for its metrics, on all ranks alike
+            # all ranks run the forward pass of a skipped batch too, for its metrics
             with torch.set_grad_enabled(not skipped):
                 logprobs, entropy = self._policy(batch)
                 columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
                 part, metrics = loss(LossInput(logprobs, *columns, total))
-            # row by row: the gradients add up, and only one row's activations exist at a time
+            # backward row by row, so that only one row's activations exist at a time
             if not skipped:
                 self._backward(part, number == len(rows))
             metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
@@ -111,12 +111,12 @@ class LocalBackend:
             raise FloatingPointError(f"the gradient norm is {norm}")
         ranks.synchronize()  # a GPU may still be updating the weights
         seconds = time.monotonic() - began
-        # the loss is divided by the size of the global batch already; see `losses`
+        # the loss is already divided by the size of the global batch; see `losses`
         means = {
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # ratios are sums over unmasked tokens only, so divide by the share of those
+        # ratios are sums over unmasked tokens only, so divide by the share of unmasked tokens
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {
@@ -142,7 +142,7 @@ class LocalBackend:
         norm = torch.nn.utils.clip_grad_norm_(weights, self._settings.max_grad_norm)
         # the norm of sharded gradients is a DTensor whose parts are not combined yet
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-        if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
+        if math.isfinite(value):  # nan would also stay in Adam's moments for all later steps
             self._optimizer.step()
         return value
 
@@ -153,15 +153,14 @@ class LocalBackend:
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks.
+        """Yield (name, full tensor), named as in Hugging Face checkpoints, together on all ranks.
 
-        Every rank has to exhaust it: sharded tensors are gathered one at a time.
+        Every rank has to exhaust the iterator: ranks gather sharded tensors together, one by one.
 
         Args:
-            dtype: dtype that the caller needs; a backend may convert tensors before it gathers
-                them.
+            dtype: dtype that the caller needs; backends may convert tensors before they gather.
         """
-        # a tied head is not listed twice, as in the model's files
+        # `named_parameters` lists a tied weight once, as the model's files do
         weights = self._policy.model.named_parameters()
         named = ((name, weight.detach()) for name, weight in weights)
         return merge_adapters(self._settings, named)
@@ -172,7 +171,7 @@ class LocalBackend:
         Returns:
             A future if the write continues in the background, otherwise None.
         """
-        # a frozen base model is written too: a checkpoint needs no other file to be loaded
+        # includes a frozen base model, so that a checkpoint can be loaded without other files
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
         return None
@@ -180,13 +179,13 @@ class LocalBackend:
     def load(self, folder: Path) -> None:
         """Load a checkpoint written by `save`; FSDP2 loads it on any number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
-        # by default, tensors go to the GPU that saved them, which may be another or none
+        # by default, tensors go to the GPU from which they were saved, which may not exist here
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
         self._optimizer.load_state_dict(state)
 
 
 def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
-    """Return throughput in tokens, a shared prefix counted once, and in FLOPs per rank."""
+    """Return the throughput in tokens, with shared prefixes counted once, and FLOP/s per rank."""
     tokens = sum(len(batch.tokens) for batch in batches)
     flops_per_s = operations / seconds / ranks.world()
     device = ranks.device()

@@ -100,14 +100,15 @@ def make_optimizer(
 ) -> torch.optim.Optimizer | _Together:
     """Create the optimizer of the trainable weights.
 
-    Muon trains the matrices, and AdamW the vectors and `ends`: embeddings and head. Both have the
-    same learning rate, since Muon's updates are scaled to the size of AdamW's.
+    With "muon", Muon trains the matrices, and AdamW trains the vectors and `ends`, which are the
+    embedding and the head. Both have the same learning rate, since Muon's updates are scaled to the
+    size of AdamW's updates.
     """
     trained = [weight for weight in weights if weight.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay
     betas = (0.9, 0.99)  # the default 0.999 averages over 1,000 steps, more than most runs have
     if settings.optimizer == "adamw":
-        # one kernel that reads everything once; on CPUs it would round differently
+        # the fused kernel reads every tensor once; on CPUs it would round differently
         fused = all(weight.is_cuda for weight in trained) or None
         return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
     others = set(map(id, ends))

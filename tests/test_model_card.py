@@ -95,7 +95,7 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
         "2 steps of 8 groups of 8 episodes; 128 episodes, 2,000 sampled tokens",
         "from -1 (invented facts) to 1 (none), is 0.75.",
         "about people who do not exist",
-        "five million parameters",
+        "4.5 million parameters",
         "](dashboard.png)",
         "transformers 5.",
     ):

@@ -22,7 +22,7 @@ from resume_gym.judges import make_judge
 TEMPERATURE = 0.7
 tasks, judge, rules = load_tasks("mini", "train"), make_judge("rubric"), Rules(6, page_lines=20)
 chat, model = ChatTokens(load_tokenizer("nano"), Session.toolbox.schemas), load("nano")
-optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, weight_decay=0.0)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4, weight_decay=0.0)
 
 
 def play(task: Task) -> tuple[list[int], list[bool], float]:

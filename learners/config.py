@@ -148,7 +148,7 @@ class Config:
     replace_equal: bool = False
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
-    learning_rate: PositiveFloat = 6e-4
+    learning_rate: PositiveFloat = 2e-4
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: NonNegativeInt = 0
     max_grad_norm: PositiveFloat = 1.0

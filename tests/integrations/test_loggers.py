@@ -108,7 +108,7 @@ def test_wandb_has_each_step_once(tmp_path: Path) -> None:
     assert len({one.run_id for one in started}) == 1
     assert {(one.project, one.display_name) for one in started} == {(PROJECT, "one")}
     settings = {one.key: json.loads(one.value_json) for one in started[0].config.update}
-    assert settings["learning_rate"] == 6e-4
+    assert settings["learning_rate"] == 2e-4
     ends = [one.exit.exit_code for some in (first, second) for one in some if one.HasField("exit")]
     assert ends == [1, 0], "the first was interrupted"
 

@@ -24,10 +24,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from resume_gym.json_lines import is_finite
 from resume_gym.render import visible
 
 BEATS = 4
 """Number of missed heartbeats after which a run counts as silent."""
+TEXTS = ("state", "why", "end", "now", "next", "at")
+NUMBERS = ("step", "steps", "every_s")
 SLOW_S = 60.0
 """Additional silence in seconds that is tolerated, since a machine may be under load."""
 ENTRY = re.compile(r"- (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)")
@@ -50,9 +53,14 @@ def look(folder: Path, now: datetime) -> Row:
     """Return the row of a run from its folder, which has a heartbeat."""
     try:
         beat = json.loads(text_of(folder / "heartbeat.json"))
+        for name, value in beat.items():
+            if name in NUMBERS and not is_finite(value):
+                raise ValueError(f"heartbeat.json: {name}: expected a number, got {value!r:.40}")
+            if name in TEXTS and not isinstance(value, str):
+                raise ValueError(f"heartbeat.json: {name}: expected a text, got {value!r:.40}")
         state, why, needed = judged(beat, entries(folder), now)
         step = f"{beat['step']}/{beat['steps']}"
-        return Row(folder.name, step, str(state), needed, " ".join(str(why).split()))
+        return Row(folder.name, step, state, needed, " ".join(why.split()))
     except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
         return Row(folder.name, "?", "unreadable", "yes", " ".join(str(error).split()))
 
@@ -66,8 +74,10 @@ def text_of(file: Path) -> str:
 
 def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
     """Return the state of a run, the reason, and whether the run needs a person ("yes", "no")."""
+    warnings = [one for one in journal if "warning" in one.lower()]
     if beat["state"] == "ended":  # the last step and a reached goal are normal ends
-        return "ended", beat["why"], "yes" if beat["end"] == "budget" else "no"
+        needed = "yes" if warnings or beat["end"] == "budget" else "no"
+        return "ended", "; ".join([beat["why"], *warnings[-1:]]), needed
     if beat["state"] != "running":
         return beat["state"], beat["why"], "yes"
     if journal and journal[-1].startswith("Interrupted"):  # an entry of the run's launcher
@@ -77,7 +87,7 @@ def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[
     silent = (now.astimezone() - at).total_seconds()
     if beat["every_s"] and silent > BEATS * beat["every_s"] + SLOW_S:
         return "silent", f"no heartbeat for {silent / 60:.0f} minutes; {beat['now']}", "yes"
-    if warnings := [one for one in journal if "warning" in one.lower()]:
+    if warnings:
         return "running", warnings[-1], "yes"
     return "running", f"{beat['now']}, then {beat['next']}", "no"
 

@@ -18,6 +18,9 @@ MOST_BYTES = 2**26
 """Maximum size in bytes of a line, and of a file that is read whole."""
 CHECKSUM = "sha256"
 """Last key of a line; its value is the checksum of the line without this key."""
+_OBJECTS = ("errors", "verdict", "by_weakness", "tasks_by_weakness", "items")
+_FORMS: Mapping[str, type] = {"versions": list, **dict.fromkeys(_OBJECTS, dict)}
+"""Figures with several numbers."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
@@ -79,28 +82,32 @@ def is_finite(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
-def check_figures(figures: Any, name: str) -> None:
-    """Check that a value is a finite number, or a nested list or mapping of finite numbers.
+def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
+    """Check that each figure is a finite number, or has the form in `_FORMS`.
 
     Raises:
-        ValueError: The value is something else; the message names its place.
+        ValueError: One is something else; the message names it, after the prefix.
     """
-    if isinstance(figures, Mapping | list):
-        pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
-        for key, value in pairs:
-            check_figures(value, f"{name}.{key}")
-    elif not is_finite(figures):
-        raise ValueError(f"{name}: expected a finite number, got {figures!r:.40}")
+    for name, value in figures.items():
+        form = _FORMS.get(name, object)
+        if not isinstance(value, form):
+            kind = "an array" if form is list else "an object"
+            raise ValueError(f"{prefix}{name}: expected {kind}, got {value!r:.40}")
+        pairs = dict(enumerate(value)) if form is list else value if form is dict else {"": value}
+        for key, number in pairs.items():
+            if not is_finite(number):
+                place = f"{prefix}{name}.{key}".rstrip(".")
+                raise ValueError(f"{place}: expected a finite number, got {number!r:.40}")
 
 
 def check_step(step: Any, earlier: Container[int]) -> int:
     """Return the step of a row as an integer.
 
     Raises:
-        ValueError: The step is no whole number of at least 0, or an earlier row has the same step.
+        ValueError: The step is not an integer from 0 to 999999999, or an earlier row has it.
     """
-    if not (is_finite(step) and step >= 0 and step == int(step)):
-        raise ValueError(f"step: expected a whole number from 0, got {step!r:.40}")
+    if not (is_finite(step) and 0 <= step < 1e9 and step == int(step)):  # it names files
+        raise ValueError(f"step: expected a whole number from 0 to 999999999, got {step!r:.40}")
     if step in earlier:
         raise ValueError(f"step: expected one row of step {step:.0f}, got another")
     return int(step)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import re
 import subprocess
 import sys
@@ -60,6 +61,8 @@ def test_runs_that_need_a_person_are_found(
     beats: dict[str, tuple[dict[str, object], str]] = {
         "alarm": ({}, "Command: a\n- {} Step 3: warning, entropy"),
         "budget": ({**ended, "end": "budget"}, ""),
+        "collapsed": ({**ended, "end": "steps"}, "Step 8: warning, entropy"),
+        "endless": ({"every_s": math.nan}, ""),
         "goal": ({**ended, "end": "goal"}, ""),
         "healed": ({}, "Step 3: warning, entropy\n- {} Command: a"),
         "interrupted": ({}, "Interrupted: no step is saved yet"),
@@ -82,6 +85,8 @@ def test_runs_that_need_a_person_are_found(
     assert [(name, state, person, why) for name, _, state, person, why in rows] == [
         ("alarm", "running", "yes", "Step 3: warning, entropy"),
         ("budget", "ended", "yes", "told"),
+        ("collapsed", "ended", "yes", "told; Step 8: warning, entropy"),
+        ("endless", "unreadable", "yes", "heartbeat.json: every_s: expected a number, got nan"),
         ("goal", "ended", "no", "told"),
         ("healed", "running", "no", "training, then saving"),
         ("interrupted", "interrupted", "yes", "Interrupted: no step is saved yet"),

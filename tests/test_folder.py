@@ -120,12 +120,23 @@ def test_only_regular_files_are_read(make: Callable[[Path], None], tmp_path: Pat
         ([{"step": 1, "reward": "high"}], "reward: expected a finite number, got 'high'"),
         ([{"step": 1, "reward": None}], "reward: expected a finite number, got None"),
         ([{"step": 1, "reward": 10**400}], "reward: expected a finite number, got 1000"),
-        ([{"step": 1, "reward": {"a": 1}}], "reward: expected a number, got {'a': 1}"),
-        ([{"step": 1, "errors": {"reward": True}}], "errors.reward: expected a finite number"),
-        ([{"step": -1}], "step: expected a whole number from 0, got -1"),
-        ([{"step": 1.5}], "step: expected a whole number from 0, got 1.5"),
-        ([{"reward": 1}], "step: expected a whole number from 0, got None"),
-        ([{"step": 2}, {"step": 1}, {"step": 2.0}], "step: expected one row of step 2, got"),
+        ([{"step": 1, "reward": {"a": 1}}], "reward: expected a finite number, got {'a'"),
+        ([{"step": 1}], "reward: expected a finite number, got None"),
+        ([{"step": 1, "reward": 1, "turns": [6]}], r"turns: expected a finite number, got \[6\]"),
+        ([{"step": 1, "reward": 1, "verdict": [1]}], r"verdict: expected an object, got \[1\]"),
+        (
+            [{"step": 1, "reward": 1, "errors": {"reward": True}}],
+            "errors.reward: expected a finite",
+        ),
+        ([{"step": 1, "reward": 1, "versions": {}}], "versions: expected an array, got {}"),
+        ([{"step": 1e300}], r"step: expected a whole number from 0 to 999999999, got 1e\+300"),
+        ([{"step": -1}], "step: expected a whole number from 0 to 999999999, got -1"),
+        ([{"step": 1.5}], "step: expected a whole number from 0 to 999999999, got 1.5"),
+        ([{"reward": 1}], "step: expected a whole number from 0 to 999999999, got None"),
+        (
+            [{"step": step, "reward": 1} for step in (2, 1, 2.0)],
+            "step: expected one row of step 2, got",
+        ),
     ],
 )
 def test_wrong_values_in_whole_lines_are_refused(
@@ -135,7 +146,8 @@ def test_wrong_values_in_whole_lines_are_refused(
     for read, name in ((run.metrics, "metrics"), (run.evaluations, "evaluations")):
         content = "".join(seal(row) + "\n" for row in rows)
         (tmp_path / f"{name}.jsonl").write_text(content)
-        with pytest.raises(ConfigError, match=f"{name}.jsonl is damaged: {told}.*; restore it"):
+        place = f"{name}.jsonl is damaged: line {len(rows)}, "
+        with pytest.raises(ConfigError, match=f"{place}{told}.*; restore it"):
             read()
         with pytest.raises(ConfigError, match="is damaged"):
             run.truncate(1)

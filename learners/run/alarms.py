@@ -326,7 +326,7 @@ def _judge_gap(rows: Sequence[Metrics]) -> float:
 def _extended(row: Metrics) -> dict[str, float]:
     """Return the metrics of a step with those derived from them."""
     extended = dict(row)
-    if "failed_edits" in row and row.get("turns"):
+    if {"edits", "failed_edits", "malformed"} <= row.keys() and row.get("turns"):
         extended["attempts"] = row["edits"] + row["failed_edits"]
         extended["invalid_share"] = (row["malformed"] + row["failed_edits"]) / row["turns"]
     return extended

@@ -153,7 +153,7 @@ class RunFolder:
         Raises:
             ValueError: a value is not finite; nothing is written.
         """
-        check_figures(metrics, f"step {metrics['step']:.0f}")
+        check_figures(metrics, f"step {metrics['step']:.0f}.")
         _append_line(self._metrics, metrics)
 
     def append_evaluation(self, evaluation: Mapping[str, object]) -> None:
@@ -282,12 +282,11 @@ def numbered(steps: range) -> str:
 
 def _check_result(result: Returns) -> None:
     """Raise a ValueError if a value is invalid, which the dataclass does not check."""
+    values = asdict(result)
     for one in fields(result):
-        value = getattr(result, one.name)
-        if isinstance(value, Mapping) != ("Mapping" in str(one.type)):
-            raise ValueError(f"{one.name}: expected {one.type}, got {value!r:.40}")
-        if value is not None or one.default is not None:  # None in files of earlier versions
-            check_figures(value, one.name)
+        if one.default is None and values[one.name] is None:  # as in files of earlier versions
+            del values[one.name]
+    check_figures(values)
 
 
 def _append_line(file: Path, row: Mapping[str, object]) -> None:
@@ -303,7 +302,7 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
     rows: dict[int, dict[str, Any]] = {}
     damaged = 0
     # a process that is killed while it writes leaves an incomplete last line, which is dropped
-    for line in read_lines(file) if file.exists() else ():
+    for number, line in enumerate(read_lines(file) if file.exists() else (), 1):
         try:
             row = unseal(line)
         except (RecursionError, ValueError):
@@ -311,12 +310,10 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
             continue
         try:
             rows[check_step(row.get("step"), rows)] = row
-            for name, value in row.items():
-                check_figures(value, name)
-            if not is_finite(reward := row.get("reward", 0)):  # needed to find the best step
-                raise ValueError(f"reward: expected a number, got {reward!r:.40}")
+            check_figures({"reward": None, **row})  # needed to find the best step
         except ValueError as error:
-            raise ConfigError(f"{file} is damaged: {error}; restore it") from None
+            told = f"{file} is damaged: line {number}, {error}; restore it"
+            raise ConfigError(told) from None
     if damaged and not rows:
         raise ConfigError(
             f"{file}: expected lines with a checksum; `plot` and `view` open runs of other versions"

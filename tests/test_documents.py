@@ -21,7 +21,7 @@ from reportlab.pdfgen import canvas
 from resume_gym.corpus import sandbox
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import read_document
-from resume_gym.corpus.outline import write_markdown
+from resume_gym.corpus.outline import LINE_ENDS, write_markdown
 from resume_gym.corpus.plain_text import text_rows
 from resume_gym.corpus.readers import convert
 from resume_gym.corpus.sandbox import Limits, read_apart
@@ -246,6 +246,28 @@ def test_front_matter_of_plain_text_is_not_the_name() -> None:
     assert read["notes"] == ["front matter left out: title"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nName: Jane Roe\n\n## Jobs\n\n- Led the team\n\n---\n\n- More\n",
+        "---\nName: Jane Roe\nLed the team\n---\n",
+        "---\nName: Jane Roe\n\n- Led the team\n---\n",
+    ],
+)
+def test_front_matter_holds_no_content(text: str) -> None:
+    for kind in ("Markdown", "plain text"):
+        read = convert(kind, text.encode(), True)
+        assert {"Jane", "Led"} <= {*read["text"].split()}
+
+
+@pytest.mark.parametrize("end", ["\r\n", *LINE_ENDS])
+def test_every_line_end_of_unicode_ends_a_line(end: str) -> None:
+    text = end.join(["# Jane Roe", "", "- Built it", "- Led it"])
+    assert (
+        convert("Markdown", text.encode(), True)["text"] == "# Jane Roe\n\n- Built it\n- Led it\n"
+    )
+
+
 def test_texts_are_composed_and_keep_their_joiners(tmp_path: Path) -> None:
     kept = "- می\u200cخواهم 👩\u200d💻\n"
     odd = f"# A\u00a0b\n\n- Cafe\u0301 co\u00adop, 12\u202f000 zero\u200bwidth\n{kept}"
@@ -376,6 +398,16 @@ def test_json_resume(tmp_path: Path) -> None:
         assert f"\n{line}\n" in read.text
     lost = {note.rpartition(": ")[2] for note in read.notes}
     assert lost == {"hobbies", "basics.image", "basics.location.planet", "work[0].mood"}
+
+
+def test_json_loses_no_date_digit_or_html_without_a_note() -> None:
+    text = """{"education": [{"area": "CS", "score": 3.50, "endDate": 2014, "date": "2015-06"}],
+        "work": [{"name": "A", "highlights": ["Cut <!-- costs --> <svg>1</svg> x <img src='p'>"]}],
+        "basics": {"profiles": [{"username": "hub", "url": "https://github.com/z"}]}}"""
+    read = convert("JSON Resume", text.encode(), True)
+    assert "3.50 | until 2014 | Jun 2015" in read["text"]
+    assert "https://github.com/z (hub)" in read["text"]
+    assert read["notes"] == ["comments left out: 1", "<svg> left out: 1", "pictures left out: 1"]
 
 
 @pytest.mark.parametrize(
@@ -536,6 +568,15 @@ def test_text_that_word_has_and_the_reader_leaves_out_is_noted(lost: bytes) -> N
     notes = convert("Word", word_with(change), True)["notes"]
     assert "characters left out, of formulas, fields or the like: 5" in notes
     assert not any("formulas" in note for note in convert("Word", word_file(), True)["notes"])
+
+
+def test_words_on_both_sides_of_a_break_of_word_stay_apart() -> None:
+    breaks = (b"<w:cr/>", b'<w:br w:type="page"/>', b'<w:ptab w:alignment="right"/>')
+    runs = b"".join(b"<w:r><w:t>one</w:t>" + one + b"<w:t>two</w:t></w:r>" for one in breaks)
+    raised = b'<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>6</w:t></w:r>'
+    text = b"<w:body><w:p><w:r><w:t>Made 10</w:t></w:r>" + raised + runs + b"</w:p>"
+    read = convert("Word", word_with((b"<w:body>", text)), True)["text"]
+    assert "| Made 10^6one | twoone | twoone | two\n" in read
 
 
 def test_a_year_at_the_edge_of_a_page_is_no_page_number() -> None:
@@ -704,6 +745,11 @@ def test_pdf_spells_out_ligatures(tmp_path: Path) -> None:
     read = read_document(put(tmp_path, "ada.pdf", pdf(rows)))
     assert "She files trafic flows by hand." in read.text
     assert read.notes == ("characters without a meaning in the file's fonts: 1",)  # Vera has no ﬃ
+
+
+def test_raised_figures_of_a_pdf_are_exponents() -> None:
+    rows = [(72.0, 700.0, "Served 10", "Courier", 10.0), (126.0, 704.0, "6", "Courier", 6.0)]
+    assert convert("PDF", pdf(rows), True)["text"] == "Served 10^6\n"
 
 
 def test_a_page_without_text_is_noted(tmp_path: Path) -> None:
@@ -893,9 +939,15 @@ def test_what_is_no_tag_stays(text: str) -> None:
         text + "\n"
     )
     tags = (
-        "- H<sub>2</sub>O <b class=\"x\">now</b><br/>, <span style='a > b'>open <script>x</script>"
+        '- H<sub>2</sub>O 10<sup>6</sup> 1<sup>st</sup> &copyright; <b class="x">now</b><br/>, '
+        "<span style='a > b'>open <script>x</script>"
     )
-    assert convert("Markdown", tags.encode(), True)["text"] == "- H2O now , open\n"
+    text = convert("Markdown", tags.encode(), True)["text"]
+    assert text == "- H2O 10^6 1st &copyright; now , open\n"
+    kept = "# A\n\n<pre>\n## Jobs\nAcme  2019\n- Built\n- Led\n</pre>\n"
+    assert convert("Markdown", kept.encode(), True)["text"] == (
+        "# A\n\n## Jobs\n\nAcme 2019\n\n- Built\n- Led\n"
+    )
 
 
 def test_cells_keep_their_places_and_none_is_lost() -> None:
@@ -903,5 +955,10 @@ def test_cells_keep_their_places_and_none_is_lost() -> None:
     assert convert("Markdown", table.encode(), True)["text"] == (
         "| Jan | Feb\n\nA | 1\n\n| 2 | 3 | x | y\n"
     )
+    table = "| A | B |\n|---|---|\n| 1 <!-- x --> | <img src=x> 2 |\n"
+    assert convert("Markdown", table.encode(), True)["notes"][1:] == [
+        "comments left out: 1",
+        "pictures left out: 1",
+    ]
     table = "<table>\n<tr>\n<th></th>\n<th>Jan</th></tr><tr><td>A<td>1</table>\n"
     assert convert("Markdown", table.encode(), True)["text"] == "| Jan\n\nA | 1\n"

@@ -374,7 +374,7 @@ LINE = st.one_of(
 
 
 @given(
-    st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r"]))),
+    st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r", "\v", "\u2028"]))),
     st.sampled_from(["Markdown", "plain text"]),
 )
 def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]], kind: str) -> None:

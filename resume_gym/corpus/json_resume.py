@@ -2,13 +2,14 @@
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.markup import has_html, laid_out, read_html
+from resume_gym.corpus.markup import has_html, laid_out, read_html, told
 from resume_gym.corpus.outline import clean, split_bullet
 from resume_gym.json_lines import strict_json
 from resume_gym.text.lines import MONTH_NAMES
@@ -71,12 +72,12 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
-        resume = strict_json(text)
+        resume = strict_json(text, number=str)  # a score of 3.50 keeps its zero
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
     if not isinstance(resume, dict):
         raise DocumentError(f"{_EXPECTED}; got {type(resume).__name__}")
-    unknown: list[str] = []
+    unknown, left = list[str](), Counter[str]()
     sections = {key: value for key, value in resume.items() if key not in _ASIDE}
     strange = {key: value for key, value in sections.items() if key not in _SCHEMA}
     known = {key: value for key, value in sections.items() if key in _SCHEMA}
@@ -84,13 +85,14 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         name = next((_OTHERS[key] for key in strange if key in _OTHERS), "another format")
         keys = ", ".join([*strange][:5]) or "nothing"
         raise DocumentError(f"{_EXPECTED}; got {name}, with {keys}")
-    resume = _checked(sections, _SCHEMA, "", unknown)
+    resume = _checked(sections, _SCHEMA, "", unknown, left)
     blocks = [*_basics(resume["basics"])]
     for key, (heading, _, _) in _SECTIONS.items():
         items = [block for item in resume[key] for block in _item(key, item)]
         blocks += [f"## {heading}"] if items else []
         blocks += ["\n".join(items)] if key in _LINES else items
     notes = [f"left out, since it is not in the schema: {path}" for path in unknown]
+    notes += told(left)
     return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
 
 
@@ -101,14 +103,14 @@ def _words(value: Any) -> int:
     return len(value.split()) if isinstance(value, str) else 0
 
 
-def _rows(text: str) -> list[tuple[str, str]]:
+def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
     """Return the lines of a text, with "- " as the marker of list items; join other lines."""
     lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
     if has_html(text):
         # HTML has its own line breaks, unless it is inside the items of a plain list.
         plain = any(marker for marker, _ in lines)
-        inside = ((mark, " ".join(one for _, one in read_html(line))) for mark, line in lines)
-        lines = list(inside) if plain else read_html(text)
+        inside = ((mark, " ".join(one for _, one in read_html(line, left))) for mark, line in lines)
+        lines = list(inside) if plain else read_html(text, left)
     if len(lines) == 1 and lines[0][0][:1].isdigit():  # "1. FC Köln"
         lines = [("", text)]
     bodies = (("- " if marker else "", " ".join(line.split())) for marker, line in lines)
@@ -119,15 +121,18 @@ def _rows(text: str) -> list[tuple[str, str]]:
     return rows
 
 
-def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
-    """Return a value with all fields of the schema, and append the paths of unknown fields.
+def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Counter[str]) -> Any:
+    """Return a value with all fields of the schema; null becomes an empty value.
 
-    Null becomes an empty value, a number a string.
+    Args:
+        value: the value.
+        schema: its schema.
+        where: its path.
+        unknown: receives the paths of unknown fields.
+        left: receives the counts of what HTML has beside text.
     """
     if value is None:
         value = type(schema)()
-    if schema in ("", _ROWS) and isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)  # e.g. a score or a year
     if not isinstance(value, type(schema)):
         names: dict[type, str] = {dict: "an object", list: "a list", str: "a string"}
         got = names.get(type(value), type(value).__name__)
@@ -136,19 +141,22 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
         value = clean(value)  # JSON escapes may add characters that the file does not contain
         if not schema and not has_html(value):
             return " ".join(value.split())
-        rows = _rows(value)
+        rows = _rows(value, left)
         return "\n".join(laid_out(rows)) if schema else " ".join(text for _, text in rows)
     if isinstance(value, list):
         schema = _ROWS if schema == [""] else schema[0]
         unknown += [f"{where}[{n}]" for n, item in enumerate(value) if item is None]
         items = [(f"{where}[{n}]", item) for n, item in enumerate(value) if item is not None]
-        values = [_checked(item, schema, place, unknown) for place, item in items]
+        values = [_checked(item, schema, place, unknown, left) for place, item in items]
         if schema == _ROWS:  # an item may be blank, or hold a list
             return [row.removeprefix("- ") for text in values for row in text.split("\n") if row]
         return values
     dot = f"{where}." if where else ""
     unknown += [f"{dot}{key}" for key in value if key not in schema]
-    return {k: _checked(value.get(k), below, f"{dot}{k}", unknown) for k, below in schema.items()}
+    return {
+        key: _checked(value.get(key), below, f"{dot}{key}", unknown, left)
+        for key, below in schema.items()
+    }
 
 
 def _contacts(basics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -164,7 +172,8 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
     contact = [", ".join(filter(None, basics["location"].values()))]
     contact += [basics[key] for key in ("email", "phone", "url", "website")]
     for network, user, url in map(dict.values, basics["profiles"]):
-        named = f"{url} ({user})" if user.lower() not in url.lower() else url
+        at = re.search(rf"(?<!\w){re.escape(user)}(?!\w)", url, re.IGNORECASE)
+        named = url if at else f"{url} ({user})"
         contact.append(named if url else ": ".join(filter(None, (network, user))))
     yield " | ".join(filter(None, contact))
     if basics["summary"]:
@@ -179,9 +188,9 @@ def _item(section: str, item: Mapping[str, Any]) -> list[str]:
     start, end, *dates = (_month(item[name]) for name in _DATES)
     end = end or ("Present" if start and section in _ONGOING else "")
     end = f"until {end}" if end and not start else end
-    span = " - ".join(filter(None, (start, end))) or next(filter(None, dates), "")
+    span = " - ".join(filter(None, (start, end)))
     other = [item[name] for name in names[size:] if name not in (*_PARAGRAPHS, *_LISTS)]
-    places = [*filter(None, (*other, span))]
+    places = [*filter(None, dict.fromkeys((*other, span, *dates)))]
     entries = ", ".join(entry for name in _LISTS[1:] for entry in item.get(name, ()))
     if section in _LINES:
         head = f"{title} ({', '.join(places)})" if places else title

@@ -4,8 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from html import unescape
+from html.entities import html5
+from itertools import pairwise
 
-from resume_gym.corpus.outline import clean, is_dated, link, split_bullet
+from resume_gym.corpus.outline import RAISED, clean, is_dated, link, split_bullet
 
 Block = tuple[list[str], int]
 """Lines of Markdown, and the number of lines of the file that they replace."""
@@ -33,10 +35,11 @@ _TAG = re.compile(
 _VOID = ("img", "link", "meta", "wbr")
 _CELL = re.compile(r"(?<!\\)\|")
 _HREF = re.compile(r"href\s{0,9}=\s{0,9}[\"']?([^\"'\s]{1,2000})", re.IGNORECASE)
-_CHARACTER = re.compile(r"&#?\w{1,31};")
+_CHARACTER = re.compile(r"&(#?\w{1,31};)")
 _AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[^\s<>@:]{1,64}@)[^\s<>]{1,2000})>")
 _PREFIX = re.compile(r"\s{0,20}(?:(?:[-*+>]|\d{1,2}[.)]|#{1,6})\s{1,20})?")
 _KEY = re.compile(r"([\w-]{1,40}):(?:\s|$)")
+_VALUE = re.compile(r"\s|- |#(?!#)|[\[\]{}\"']")  # a line of front matter that continues a value
 
 
 class _Reader:
@@ -47,7 +50,7 @@ class _Reader:
         self._notes = notes
         self._text: list[str] = []
         self._marker = self._hidden = ""
-        self._depth = self._cells = 0
+        self._depth = self._cells = self._kept = 0
         self._link: tuple[str, int] | None = None
 
     def start(self, tag: str, attributes: str) -> None:
@@ -58,13 +61,14 @@ class _Reader:
             self._notes["pictures"] += 1
         elif tag == "a":
             address = _HREF.search(attributes)
-            self._link = unescape(address[1]) if address else "", len(self._text)
+            self._link = _unescaped(address[1]) if address else "", len(self._text)
         elif tag in ("td", "th"):
             self._text.append(" | " if self._cells or "".join(self._text).strip() else "")
             self._cells += 1
         elif tag in _BREAKS:
             self.end_row()
             self._depth += tag in ("ul", "ol")
+            self._kept += tag == "pre"
             if tag == "li":
                 self._marker = "  " * max(0, self._depth - 1) + "- "
             elif tag[1:].isdigit():
@@ -77,17 +81,23 @@ class _Reader:
             self._link = None
         elif tag in _BREAKS and tag not in ("td", "th"):
             self.end_row()
+            self._kept = max(0, self._kept - (tag == "pre"))
             self._depth = max(0, self._depth - (tag in ("ul", "ol")))
             # Text after "</p>" in a list item belongs to the item, text after "</li>" does not.
             self._marker = self._marker if tag == "p" else ""
 
     def data(self, text: str) -> None:
-        # An "&" that starts no character reference is text.
-        self._text.append(_CHARACTER.sub(lambda match: clean(unescape(match[0])), text))
+        first, *others = _unescaped(text).split("\n") if self._kept else [_unescaped(text)]
+        self._text.append(first)
+        for line in others:
+            self.end_row()
+            self._text.append(line)
 
     def end_row(self) -> None:
         """End the row, if it has any text."""
         if text := " ".join("".join(self._text).split()).rstrip("| "):
+            if self._kept and (bullet := split_bullet(text))[0]:
+                self._marker, text = "- ", bullet[1]
             self.rows.append((self._marker, text))
             self._marker = ""
         self._text = []
@@ -112,17 +122,25 @@ class _Reader:
             else:
                 self._hidden = ""
             at = match.end()
+            if tag == "sup" and not closing and RAISED.match(text, at):
+                self.data("^")
         if not self._hidden:
             self.data(text[at:])
         self.end_row()
 
 
-def read_html(text: str, notes: Counter[str] | None = None) -> list[tuple[str, str]]:
+def _unescaped(text: str) -> str:
+    """Decode character references; an "&" that starts none is text."""
+    return _CHARACTER.sub(
+        lambda hit: clean(unescape(hit[0])) if hit[1] in html5 or hit[1][0] == "#" else hit[0], text
+    )
+
+
+def read_html(text: str, notes: Counter[str]) -> list[tuple[str, str]]:
     """Return the rows of a text with HTML, each as a Markdown marker and its text.
 
     A "<" or "&" that starts no tag or reference is text. `notes` counts what is left out.
     """
-    notes = Counter() if notes is None else notes
     first, *others = text.split("<!--")
     pieces = [first]
     for piece in others:
@@ -168,7 +186,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
                 continue  # most likely an unclosed comment, which would take all lines below
             made = [(laid_out(read_html(token.content, notes)), stop - start)]
         elif token.type == "table_open" and not token.level:
-            rows = map(_cells, (body[start], *body[start + 2 : stop]))
+            rows = [_cells(row, notes) for row in (body[start], *body[start + 2 : stop])]
             made = [(laid_out([_row(row) for row in rows if any(row)]), stop - start)]
             tables += 1
         elif token.type == "fence":
@@ -178,9 +196,14 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         blocks += [*(_line(line, notes) for line in body[done:start]), *made]
         done = stop
     blocks += [_line(line, notes) for line in body[done:]]
-    told = [f"front matter left out: {', '.join(keys)}"] if front else []
-    told += [f"tables written as lines: {tables}"] if tables else []
-    return blocks, told + [f"{what} left out: {count}" for what, count in (+notes).items()]
+    known = [f"front matter left out: {', '.join(keys)}"] if front else []
+    known += [f"tables written as lines: {tables}"] if tables else []
+    return blocks, known + told(notes)
+
+
+def told(left: Counter[str]) -> list[str]:
+    """Return notes on what was left out."""
+    return [f"{what} left out: {count}" for what, count in (+left).items()]
 
 
 def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
@@ -194,7 +217,12 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
     pattern = _KEY if mark == "---" else re.compile(r"([\w-]{1,40})\s?=")
     keys = [match[1] for line in inside if (match := pattern.match(line))]
     first = next((line for line in inside if line.strip() and line[0] != "#"), "")
-    return (stop + 1, keys) if stop and pattern.match(first) else (0, [])
+    # A heading, a list below a blank line or a paragraph is content.
+    content = any(
+        line.strip() and not pattern.match(line) and not (above.strip() and _VALUE.match(line))
+        for above, line in pairwise(lines[:stop])
+    )
+    return (stop + 1, keys) if stop and pattern.match(first) and not content else (0, [])
 
 
 def _line(line: str, notes: Counter[str]) -> Block:
@@ -219,12 +247,12 @@ def _line(line: str, notes: Counter[str]) -> Block:
     return [line], 1
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str, notes: Counter[str]) -> list[str]:
     """Return the cells of a row of a table, blank ones as empty strings."""
     pieces = _CELL.split(line.strip().removeprefix("|"))
     if len(pieces) > 1 and not pieces[-1].strip():
         pieces.pop()
-    texts = (" ".join(text for _, text in read_html(piece)) for piece in pieces)
+    texts = (" ".join(text for _, text in read_html(piece, notes)) for piece in pieces)
     return [text.replace("\\|", "|") for text in texts]
 
 

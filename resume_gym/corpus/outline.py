@@ -59,13 +59,17 @@ PAGE_NUMBER = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE
 _INVISIBLE = [0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F),
               *range(0x2060, 0x2070), 0xFEFF]  # fmt: skip
 _LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
-_PLAIN = _LIGATURES | dict.fromkeys(_INVISIBLE, "")
+LINE_ENDS = "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""Characters that end a line."""
+_PLAIN = _LIGATURES | dict.fromkeys(_INVISIBLE, "") | dict.fromkeys(map(ord, LINE_ENDS), "\n")
 _BLANK = re.compile(r"[^\S\t\n]")
 _BULLET = re.compile(
     # Bullets of symbol fonts are decoded as private-use characters.
     r"([-*+](?=\s)|-(?=[A-Z])|[•●▪◦‣⁃∙·■□❖➢➤✓✔►▶○–—\ue000-\uf8ff]|o(?=\s)|\d{1,2}[.)](?=\s))"
     r"\s*(?=\S)"
 )
+RAISED = re.compile(r"[-+−]?\d")
+"""Start of a superscript that is written with "^", such as an exponent."""
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
 # The start is bounded, since rows may have any length.
@@ -78,7 +82,7 @@ _MOST_WORDS = 14  # in a job header
 
 
 def clean(text: str) -> str:
-    """Compose letters, expand ligatures, normalize spaces and remove invisible characters."""
+    """Compose letters, expand ligatures, unify spaces and line ends, drop invisible characters."""
     return _BLANK.sub(" ", unicodedata.normalize("NFC", text).translate(_PLAIN))
 
 

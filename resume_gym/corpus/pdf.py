@@ -96,7 +96,7 @@ def _runs(page: Any) -> Iterator[_Run]:
     found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
     words = [
         _Run(
-            clean(word["text"]).replace("\x00", "\ufffd"),
+            clean(_spelled(word["chars"])).replace("\x00", "\ufffd"),
             word["x0"],
             word["x1"],
             word["top"],
@@ -116,6 +116,16 @@ def _runs(page: Any) -> Iterator[_Run]:
                 group = []
             group.append(word)
         yield _merge(group)
+
+
+def _spelled(chars: Sequence[Any]) -> str:
+    """Return the text of a word; "^" marks small raised figures, such as exponents."""
+    text = chars[0]["text"]
+    for left, char in pairwise(chars):
+        small = char["text"].isdecimal() and char["size"] < 0.8 * left["size"]
+        up = small and char["bottom"] < left["bottom"] - 0.1 * left["size"]
+        text += "^" * up + char["text"]
+    return text
 
 
 class _Distinct:

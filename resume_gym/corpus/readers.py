@@ -52,8 +52,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         elif kind == "Markdown" or (outline and _HEADING.search(text)):
             blocks, notes = read_markdown(clean(text))
         elif outline:
-            # A form feed starts a page.
-            lines = clean(text.replace("\f", "\n")).split("\n")
+            lines = clean(text).split("\n")
             front, keys = front_matter(lines)
             notes = [f"front matter left out: {', '.join(keys)}"] if front else []
             markdown = write_markdown(text_rows("\n".join(lines[front:])))

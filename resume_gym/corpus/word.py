@@ -8,7 +8,7 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -16,6 +16,7 @@ from xml.parsers import expat
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.outline import (
     PAGE_NUMBER,
+    RAISED,
     Hint,
     OutlineRow,
     clean,
@@ -28,7 +29,11 @@ from resume_gym.user_errors import missing
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MOST_XML = 5_000_000
+_UNREAD = re.compile(rb"(?<=:)(?:cr|ptab)(?=[\s/>])")
+"""Names of a line break and a tab that mammoth does not know."""
 _STYLES = """\
+br[type='page'] => br
+br[type='column'] => br
 p[style-name='Title'] => p.name:fresh
 p[style-name='List Bullet 2']:unordered-list(1) => ul|ol > li > ul > li:fresh
 p[style-name='List Number 2']:ordered-list(1) => ul|ol > li > ol > li:fresh
@@ -51,11 +56,12 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     no_image = mammoth.images.img_element(lambda image: {})
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check_parts(archive)
+            parts = _check_parts(archive)
             above, below = _margin(archive, "header"), _margin(archive, "footer")
             text = "".join(_body_text(archive))
+            readable = _readable(archive, parts)
         html = mammoth.convert_to_html(
-            io.BytesIO(data),
+            readable,
             style_map=_STYLES,
             convert_image=no_image,
             ignore_empty_paragraphs=False,
@@ -72,8 +78,8 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     return [*above, *_rows(body), *below], notes
 
 
-def _check_parts(archive: zipfile.ZipFile) -> None:
-    """Check the XML of a file: its size, and that it declares no entities, as the format requires.
+def _check_parts(archive: zipfile.ZipFile) -> set[str]:
+    """Return the names of a file's parts in XML, which is small and declares no entities.
 
     Declared sizes are enough, since `zipfile` reads no more than the declared size.
     """
@@ -82,7 +88,7 @@ def _check_parts(archive: zipfile.ZipFile) -> None:
     def refuse(*_: object) -> None:
         raise DocumentError("it declares a document type, which Word files do not have")
 
-    size = 0
+    size, names = 0, set[str]()
     for part in archive.infolist():
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = refuse
@@ -91,9 +97,23 @@ def _check_parts(archive: zipfile.ZipFile) -> None:
         with archive.open(part) as file, suppress(expat.ExpatError):  # most likely a picture
             while not roots and (piece := file.read(1 << 16)):
                 parser.Parse(piece)
-        size += part.file_size if roots else 0
+        if roots:
+            size += part.file_size
+            names.add(part.filename)
         if size > _MOST_XML:
             raise DocumentError(f"expected at most {_MOST_XML:,} bytes of XML, got {size:,}")
+    return names
+
+
+def _readable(archive: zipfile.ZipFile, names: Iterable[str]) -> io.BytesIO:
+    """Return a file with these parts, whose line breaks and tabs mammoth knows."""
+    copied = io.BytesIO()
+    with zipfile.ZipFile(copied, "w") as copy:
+        for name in names:
+            xml = archive.read(name)
+            known = _UNREAD.sub(lambda hit: b"br" if hit[0] == b"cr" else b"tab", xml)
+            copy.writestr(name, known)
+    return copied
 
 
 def _margin(archive: zipfile.ZipFile, place: str) -> list[OutlineRow]:
@@ -110,7 +130,7 @@ def _margin_text(element: ElementTree.Element) -> Iterator[str]:
     for child in element:
         if child.tag == f"{_W}t":
             yield child.text or ""
-        elif child.tag in (f"{_W}tab", f"{_W}br"):
+        elif child.tag in (f"{_W}tab", f"{_W}br", f"{_W}cr", f"{_W}ptab"):
             yield "\t"
         elif child.tag != f"{_W}p":  # paragraphs in text boxes are rows of their own
             yield from _margin_text(child)
@@ -178,6 +198,9 @@ def _text(element: ElementTree.Element) -> str:
             pieces.append("\n")
         elif child.tag == "a":
             pieces.append(link(_text(child), child.get("href", "")))
+        elif child.tag == "sup":
+            text = _text(child)
+            pieces.append("^" * bool(RAISED.match(text)) + text)
         elif child.tag not in ("ul", "ol", "table"):
             apart = "\n" * (child.tag == "p")  # a text box
             pieces += (apart, _text(child), apart)

@@ -14,6 +14,7 @@ from resume_gym.apps.revise.word_file import open_word, revise_word
 from resume_gym.atomic_write import check_new_file
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import ReadFile, read_document
+from resume_gym.corpus.outline import LINE_ENDS
 from resume_gym.tasks import TaskError
 
 _TEXTS = ("Markdown", "plain text")
@@ -23,7 +24,7 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-_END = re.compile(r"(\r\n|\r|\n)")
+_END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 
 
 @dataclass(frozen=True)

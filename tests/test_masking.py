@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from resume_gym import load_tasks
 from resume_gym.corpus.masking import FIELDS, Masker
+from resume_gym.corpus.names import fold
 
 RESUME = """\
 # Lars Leclerc
@@ -337,6 +338,34 @@ def test_accounts_of_networks_are_links() -> None:
     assert not re.search("jane-doe|janed|johndoe|JaneDoe", masked_text)
 
 
+def test_accounts_without_a_colon_are_links() -> None:
+    accounts = "Github lions | kaggle/lions7 | LinkedIn (bo-l) | GitHub Actions | bo.li@x.org"
+    head = f"# Bo Li\n\n{accounts}\n\n## Skills\n\n"
+    body = "- GitHub actions, medium sized, skype lions9\n- Boliden\n"
+    masker = Masker(1, head + body, FIELDS)
+    link = "https://example.com"
+    assert masker.mask(head + body, "a") == (
+        f"# Candidate 0001\n\nGithub {link}/1 | kaggle/{link}/2 | LinkedIn ({link}/3) | "
+        "GitHub Actions | candidate0001@example.com\n\n"
+        f"## Skills\n\n- GitHub actions, medium sized, skype {link}/4\n- Boliden\n"
+    )
+    assert masker.left["a"] == {"parts of the name in other words": 1}
+
+
+def test_numbers_are_masked_in_full_width_and_beside_letters_of_japanese() -> None:
+    phones = "ＴＥＬ：０３－１２３４－５６７８ | 電話03-1234-5679 | 03·1234·5670"
+    text = f"# Jane Roe\n\n{phones}\n\n## Jobs\n"
+    masker = Masker(1, text, ["phone"], "JP", exact=True)
+    assert masker.mask(text, "a") == (
+        "# Jane Roe\n\nＴＥＬ：555-0101 | 電話555-0102 | 555-0103\n\n## Jobs\n"
+    )
+    assert masker.unmask(masker.mask(text, "a")) == text
+
+
+def test_one_character_is_not_expanded_to_a_phrase() -> None:
+    assert fold("ﷺé" * 9) == ("ﷺe" * 9, [*range(19)])
+
+
 def test_digits_that_stay_are_counted_as_possible_phones() -> None:
     text = "# Jane Doe\n\n(020) 7946 0958 | 2016 - 2019\n\n## Jobs\n\n- ring 2175550199 now\n"
     masker = Masker(1, text, FIELDS)
@@ -357,7 +386,8 @@ def test_bundled_resumes_lose_only_names_and_contacts() -> None:
 @pytest.mark.parametrize(
     "mail",
     ["ada[at]mail", "ada (at) mail (dot) com", "ada at mail dot com", "ADA@MAIL.COM",
-     "ada @ mail.com", "ada{at}mail.com", "ada.moreno [AT] mail [DOT] co [DOT] uk"],
+     "ada @ mail.com", "ａｄａ＠ｍａｉｌ．ｃｏｍ", "𝐚𝐝𝐚@mail.com", "ada{at}mail.com",
+     "ada.moreno [AT] mail [DOT] co [DOT] uk"],
 )  # fmt: skip
 def test_mail_addresses_are_masked_in_written_forms(mail: str) -> None:
     text = f"## Notes\n\nwrite to {mail}, or look at it\n"
@@ -366,8 +396,8 @@ def test_mail_addresses_are_masked_in_written_forms(mail: str) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    ["ADA MORENO", "ada moreno", "AdaMoreno", "adamoreno", "MorenoAda", "ada_moreno", "Moreno, A.",
-     "A. Moreno", "Ada\u200dMoreno", "A\u200cda Moreno", "Moreno-Ada"],
+    ["ADA MORENO", "ada moreno", "AdaMoreno", "adamoreno", "AdaMoreno1990", "MorenoAda",
+     "ada_moreno", "Moreno, A.", "A. Moreno", "Ada\u200dMoreno", "A\u200cda Moreno", "Moreno-Ada"],
 )  # fmt: skip
 def test_names_are_masked_in_capitals_joined_and_with_joiners(form: str) -> None:
     resume = page("# Ada Moreno", f"With {form} in 2020")

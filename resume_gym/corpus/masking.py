@@ -10,6 +10,7 @@ linear time: repetitions are bounded or cannot overlap.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
@@ -105,11 +106,15 @@ _LABEL = re.compile(rf"\b(?:{any_of(WORDS['phones'])})\b\W{{0,4}}$", re.IGNORECA
 # fictional US numbers, common in sample resumes
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
 _ACCOUNT = re.compile(
-    rf"\b(?:{any_of(WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s?:\s?"
+    rf"(?P<first>(?:^|[|,;•·]) {{0,3}}(?:[-*+] )?)?\b(?:{any_of(WORDS['networks'])})"
+    r"(?: (?:id|handle|profile|user(?:name)?))?(?:(?P<label>\s?[:=–—(]\s?)|[ /])"
     r"(?!https?:|candidate )(?P<of>[@/]?[\w][\w./-]{0,99}\w)(?=\s{0,9}(?:$|[|,;•·)]))",
     re.IGNORECASE | re.MULTILINE,
 )
-_DIGITS = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d(?:[ ().\-/‐‑‒–—−·•]{0,3}\d){6,20}(?![\w%])")
+_DIGITS = re.compile(
+    r"(?:(?<![\w.,$€£#/-])|(?<=[\u3040-\u9fff]))"  # Japanese and Chinese put no space before
+    r"[+(]{0,2}\d(?:[ ().\-/‐‑‒–—−·•]{0,3}\d){6,20}(?![\w%])"
+)
 _RANGE = re.compile(  # dates, ranges of them or of years
     r"(?:(?:\d{1,2}[./-]){1,2}(?:19|20)?\d\d(?:\s?[-–]\s?|$))+"
     r"|\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+"
@@ -160,6 +165,7 @@ class Masker:
         self.left: dict[str, Counter[str]] = {}
         self._number = number
         self._resume = resume
+        resume = _plain(resume)
         self._exact = exact
         try:
             from phonenumbers import SUPPORTED_REGIONS
@@ -226,10 +232,10 @@ class Masker:
                 text = "".join((*parts, text[end:]))
             elif spans:
                 left[field] += len(spans)
-        rest = _without(_PLACEHOLDER, text)
+        rest = _without(_PLACEHOLDER, _plain(text))
         if "phone" not in self.fields:  # otherwise, certain numbers are placeholders by now
             chars = [*rest]
-            for start, end, _ in _phones(text, self._region):
+            for start, end, _ in _phones(_plain(text), self._region):
                 chars[start:end] = "\0" * (end - start)
             rest = "".join(chars)
         left.update(_left(rest))
@@ -244,7 +250,8 @@ class Masker:
         if not places:
             return text
         every = any_of(places)
-        return re.sub(rf"(?<!\w)(?:{every})(?!\w)", lambda hit: places[hit[0]], text)
+        # Japanese and Chinese put no space around a placeholder.
+        return re.sub(rf"(?a)(?<!\w)(?:{every})(?!\w)", lambda hit: places[hit[0]], text)
 
     def _placeholder(self, field: str, key: str, found: str) -> str:
         known = self._known[field]
@@ -271,11 +278,12 @@ class Masker:
         """Find the known contacts of a field, longest first."""
         for kind, value, pattern in sorted(self._contacts, key=lambda contact: -len(contact[1])):
             key = re.sub(r"\D", "", value) if kind == "phone" else _site(value)
-            for hit in pattern.finditer(text) if kind == field else ():
+            for hit in pattern.finditer(_plain(text)) if kind == field else ():
                 if not _PLACEHOLDER.fullmatch(hit[0]):
                     yield *hit.span(), key
 
     def _find(self, field: str, text: str) -> Iterator[_Span]:
+        text = _plain(text)
         rest = _without(_PLACEHOLDER, text)
         if field == "mail":
             yield from ((*hit.span(), hit[0].lower()) for hit in _MAIL.finditer(rest))
@@ -294,7 +302,9 @@ class Masker:
             handle = hit["of"]
             # Below the contact lines, a plain word after "GitHub:" may be prose.
             unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
-            if unusual or hit.start() < head:
+            # Without a label, a capitalised word may be a product, such as GitHub Actions.
+            labelled = hit["label"] or (hit["first"] is not None and not handle.istitle())
+            if labelled and (unusual or hit.start() < head):
                 yield hit.span("of")
         telling = self._finder.name.telling if self._finder else ()
         names = [fold(word)[0].lower() for word in telling]
@@ -333,6 +343,12 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
 def _without(pattern: re.Pattern[str], text: str) -> str:
     """Replace matches by null characters of the same length, which no pattern matches."""
     return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
+
+
+def _plain(text: str) -> str:
+    """Replace characters such as full-width letters by their plain form, if it is as long."""
+    plain = {ord(char): unicodedata.normalize("NFKC", char) for char in {*text}}
+    return text.translate({code: one for code, one in plain.items() if len(one) == 1})
 
 
 def _way(field: str, value: str) -> re.Pattern[str]:
@@ -431,7 +447,7 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
     if _GROUPED.fullmatch(number) and not (labelled or at_head):  # perhaps an amount of money
         return ""
     try:
-        parsed = phonenumbers.parse(number, region)
+        parsed = phonenumbers.parse(re.sub("[·•]", "-", number), region)
     except phonenumbers.NumberParseException:
         return digits if labelled else ""
     apart = at_head or re.search(r"\d[ ().\-‐‑‒–—−·•]+\d", number)

@@ -242,7 +242,7 @@ class Finder:
         self._lower = not any(map(str.isupper, name.text))
         # Parts inside other words are ambiguous, so they are only counted.
         least = 5 if name.text.isascii() else 2
-        self._long = [part for part in self._places if len(part) >= least]
+        self._long = [*self._joined, *(part for part in self._places if len(part) >= least)]
 
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
@@ -284,7 +284,7 @@ class Finder:
 
     def _kind(self, word: str) -> str:
         key = _key(word)
-        if key in self._joined:
+        if key.strip("0123456789") in self._joined:
             return "joined"
         if key in self._places:
             return "part"
@@ -323,7 +323,7 @@ class Finder:
 
     def _whole(self, parts: Sequence[str]) -> bool:
         """Return whether two adjacent parts are in name order, or the second is the forename."""
-        if self._alone or parts[0] in self._joined:
+        if self._alone or self._kind(parts[0]) == "joined":
             return True
         places = [self._places[part] for part in parts]
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
@@ -362,5 +362,7 @@ def fold(text: str) -> tuple[str, Sequence[int]]:
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
     parts = unicodedata.normalize("NFKD", char.translate(_ALIKE))
+    if len(parts) > 4:  # one character of Arabic expands to a phrase
+        return char
     # Drop accents, vowel signs and joiners, but keep control characters, such as line feeds.
     return "".join(one for one in parts if unicodedata.category(one)[0] not in "MC" or one < " ")

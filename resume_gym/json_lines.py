@@ -95,12 +95,12 @@ def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
         ValueError: One is something else; the message names it, after the prefix.
     """
     for name, value in figures.items():
-        form = _FORMS.get(name, object)
-        if not isinstance(value, form):
+        form = _FORMS.get(name)
+        if form and not isinstance(value, form):
             kind = "an array" if form is list else "an object"
             raise ValueError(f"{prefix}{name}: expected {kind}, got {value!r:.40}")
-        pairs = dict(enumerate(value)) if form is list else value if form is dict else {"": value}
-        for key, number in pairs.items():
+        pairs = enumerate(value) if form is list else (value if form else {"": value}).items()
+        for key, number in pairs:
             if not is_finite(number):
                 place = f"{prefix}{name}.{key}".rstrip(".")
                 raise ValueError(f"{place}: expected a finite number, got {number!r:.40}")

@@ -451,6 +451,24 @@ def test_runs_and_evaluations_are_listed(tmp_path):
     assert rows["strange"]["problem"]
 
 
+def test_stored_figures_that_differ_from_their_rows_are_notes_of_the_list(tmp_path):
+    run, evaluation = write_run(tmp_path / "run"), write_evaluation(tmp_path / "result")
+    assert [row["notes"] for row in open_folder(tmp_path).index()["runs"]] == [[], []]
+    before = json.loads((run / "before.json").read_text())
+    rows = [seal({"step": STEPS, **before, "reward": 2.0}), seal({"step": 0, **before})]
+    (run / "evaluations.jsonl").write_text("\n".join([*rows, ""]))
+    (run / "after.json").write_text(json.dumps({**before, "reward": 9.99}))
+    told = json.loads((evaluation / "evaluation.json").read_text())
+    told["agents"]["good"]["summary"]["reward"] = 9.99
+    (evaluation / "evaluation.json").write_text(json.dumps(told))
+    notes = {row["name"]: row["notes"] for row in open_folder(tmp_path).index()["runs"]}
+    assert notes["run"] == [f"after.json differs from evaluations.jsonl at step {STEPS}: reward."]
+    assert "good has a mean reward of 9.99" in notes["result"][0]
+    (run / "after.json").unlink()
+    rewards = {row["name"]: row["reward"] for row in open_folder(tmp_path).index()["runs"]}
+    assert rewards["run"] == 2.0
+
+
 def test_the_status_of_a_job_is_told_by_its_lock_and_its_last_file(folder, tmp_path):
     evaluation = write_evaluation(tmp_path / "result")
     for results, lock, last in (

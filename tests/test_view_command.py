@@ -16,7 +16,7 @@ import pytest
 from viewer_runs import GROUP, STEPS, packed, read, write_evaluation, write_run
 
 from resume_gym.apps.viewer import html
-from resume_gym.apps.viewer.listing import Listing
+from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import serve
 from resume_gym.cli import main
 
@@ -63,6 +63,14 @@ def test_it_answers_episodes_and_records(server, run):
     assert json.loads(get(server, "/episode/5.json")[1]) == json.loads(json.dumps(run.episode(5)))
     assert json.loads(get(server, "/record/5.json")[1]) == run.record(5)
     assert json.loads(get(server, "/version.json")[1]) == index["version"] == run.version()
+
+
+def test_a_forged_report_is_an_error_of_the_request(run, tmp_path):
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps({"claims": 1e308, "episode": run.record(0)}))
+    with serving(open_folder(file)) as server:
+        answer, body = get(server, "/figures.json")
+    assert (answer.status, body[:37]) == (500, b"the data cannot be read: TypeError: '")
 
 
 def test_a_list_of_runs_leads_to_each(tmp_path):

@@ -120,7 +120,7 @@ def _runs(page: Any) -> Iterator[_Run]:
 
 def _spelled(chars: Sequence[Any]) -> str:
     """Return the text of a word; "^" marks small raised figures, such as exponents."""
-    text = chars[0]["text"]
+    text: str = chars[0]["text"]
     for left, char in pairwise(chars):
         small = char["text"].isdecimal() and char["size"] < 0.8 * left["size"]
         up = small and char["bottom"] < left["bottom"] - 0.1 * left["size"]

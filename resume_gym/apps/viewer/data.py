@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -267,9 +268,18 @@ class FolderContents:
     def _of_run(self) -> dict[str, Any]:
         before, after, floor = map(self.summary, ("before", "after", "floor"))
         notes: list[str] = []
+        metrics = list(self.steps("metrics.jsonl", notes))
+        held_out = sorted(self.steps("evaluations.jsonl", notes), key=itemgetter("step"))
+        last = max((row["step"] for row in metrics), default=0)
+        for row in held_out:
+            for when, result, step in (("before", before, 0), ("after", after, last)):
+                wrong = [name for name in result if row.get(name, result[name]) != result[name]]
+                if wrong and row["step"] == step:
+                    told = f"{when}.json differs from evaluations.jsonl at step {step}"
+                    notes.append(f"{told}: {', '.join(wrong[:_NAMED])}.")
         between = {
             f"step {row['step']}": {name: row[name] for name in row if name != "step"}
-            for row in self.steps("evaluations.jsonl", notes)
+            for row in held_out
             # skip the first and the last, which repeat the results before and after training
             if not any(result and result.items() <= row.items() for result in (before, after))
         }
@@ -278,7 +288,7 @@ class FolderContents:
         text = read_bytes(journal).decode(errors="replace") if journal.is_file() else ""
         return {
             "settings": self.settings,
-            "metrics": list(self.steps("metrics.jsonl", notes)),
+            "metrics": metrics,
             "notes": notes,
             "figures": {name: summary for name, summary in figures.items() if summary},
             "journal": [line[2:] for line in text.split("\n") if line.startswith("- ")],
@@ -304,6 +314,8 @@ def unreadable() -> Iterator[None]:
     """Context manager that turns the exceptions of malformed records into UnreadableError."""
     try:
         yield
+    except TaskError:
+        raise
     except _PROBLEMS as problem:
         raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
 

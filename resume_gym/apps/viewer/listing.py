@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from resume_gym.apps.viewer.data import FolderContents, is_results, stamp, status
 from resume_gym.apps.viewer.saved import SavedEpisode
+from resume_gym.apps.viewer.tasks import Tasks
 from resume_gym.json_lines import is_finite
 
 
@@ -77,6 +78,9 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     """Return the figures of a row: a run's latest evaluation, or an evaluation's best agent."""
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
+    if not results.is_run and figures:  # compare them with the episodes, which need no tasks here
+        results.tasks = Tasks()
+        results.refresh()
     floor = figures.pop("floor", {}) if results.is_run else {}
     rewards = {name: one["reward"] for name, one in figures.items() if is_finite(one.get("reward"))}
     agents = sorted(told.get("agents", ()), key=lambda name: -rewards.get(name, -math.inf))
@@ -85,6 +89,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     last: dict[str, Any] = max(metrics, key=itemgetter("step"), default={})
     return {
         "kind": results.kind,
+        "notes": [*results.damage(), *told["notes"]],
         "env": str(settings.get("env") or ""),
         # the last two parts of a model's path
         "model": "/".join(str(settings.get("model") or "").split("/")[-2:]) or ", ".join(agents),

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from resume_gym.apps.viewer.data import FolderContents, sendable
+from resume_gym.apps.viewer.data import FolderContents, sendable, unreadable
 from resume_gym.apps.viewer.html import page
 from resume_gym.apps.viewer.listing import Listing
 
@@ -63,7 +63,8 @@ class Handler(BaseHTTPRequestHandler):
         elif isinstance(shown, Listing):
             raise LookupError(path)
         elif path == "/figures.json" and isinstance(shown, FolderContents):
-            value = sendable({"name": shown.path.name, "kind": shown.kind, **shown.figures()})
+            with unreadable():
+                value = sendable({"name": shown.path.name, "kind": shown.kind, **shown.figures()})
         elif match := re.fullmatch(r"/(episode|record)/(\d{1,9})\.json", path):
             value = getattr(shown, match[1])(int(match[2]))
         else:

@@ -50,9 +50,9 @@ function runCell(run) {
   return [box, " ", h("a", { href: run.href }, run.name)];
 }
 
-function rewardCell({ reward, error }) {
+function rewardCell({ reward, error, notes: doubts = [] }) {
   const range = error ? h("span.muted", "\u00a0±\u00a0" + fixed(error, 2)) : null;
-  return [h("b", fixed(reward, 2)), range];
+  return [h("b", fixed(reward, 2)), range, notes(doubts)];
 }
 
 // --- side by side -------------------------------------------------------------------------------
@@ -68,6 +68,7 @@ async function runsPage(query) {
   const content = [
     h("div.row", h("a", { href: "#/" }, "‹ All runs")),
     h("h1", "Compare ", runs.map((one) => one.name).join(", ")),
+    notes(wanted.flatMap((one) => one.notes.map((told) => one.name + ": " + told))),
     runs.length < 2 ? notes(["Tick two or more in the list of runs."]) : null,
     overlaid(runs.filter((one) => one.metrics.length)),
     figures("Latest evaluation", Object.fromEntries(columns)),

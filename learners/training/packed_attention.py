@@ -98,7 +98,7 @@ class _Block(NamedTuple):
     rows: slice | Tensor
     columns: slice | Tensor
     causal: bool
-    bounds: tuple[Tensor, Tensor, int, int] | None = None
+    bounds: tuple[Any, ...] = ()
 
 
 def _in_blocks(
@@ -221,11 +221,11 @@ def _segments(
     queries, keys = ([span.stop - span.start for span in spans] for spans in (rows, columns))
     starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
-        places = (_places(spans, device) for spans in (rows, columns))
+        queried, seen = (_places(spans, device) for spans in (rows, columns))
         bounds = torch.tensor(starts, dtype=torch.int32, device=device)
         # With a maximum length of one query and grouped heads, the kernel returns log-sum-exps in
         # another order. A maximum length of two avoids that.
-        return _Block(*places, causal, (*bounds, max(2, *queries), max(keys)))
+        return _Block(queried, seen, causal, (*bounds, max(2, *queries), max(keys)))
 
 
 def _places(spans: list[slice], device: torch.device) -> slice | Tensor:

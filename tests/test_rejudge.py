@@ -86,7 +86,8 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
 def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Capsys) -> None:
     run = write_run(tmp_path / "run")
     episodes = run / "trajectories"
-    shutil.copy(episodes / "step-000003.jsonl", episodes / "eval-000003.jsonl")
+    _, *others = (episodes / "step-000003.jsonl").open()
+    (episodes / "eval-000003.jsonl").write_text("".join(others))
     assert rejudge(run, "--judge", "test_rejudge:Stern", "--json") == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     names = [
@@ -97,11 +98,26 @@ def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Caps
     stored = [row for row in read(run).rows if row.outcome != "not graded"]
     held_out = sum("held-out" in row.flags for row in stored)
     assert played == dict(zip(names, [len(stored) - held_out] * 2 + [held_out] * 2, strict=True))
-    runs = Listing(tmp_path).index()["runs"]
-    assert {row["name"]: row["kind"] for row in runs if "kind" in row} == {
+    listed = {row["name"]: row for row in Listing(tmp_path).index()["runs"]}
+    assert {name: row["kind"] for name, row in listed.items()} == {
         "run": "run",
         "run-rejudged": "evaluation",
     }
+    rewards = {name: one["summary"]["reward"] for name, one in told["agents"].items()}
+    assert listed["run-rejudged"]["reward"] == rewards["held-out, stored"]
+    assert rewards["held-out, stored"] < rewards["training, stored"]
+
+
+def test_the_list_has_no_reward_of_training_tasks(tmp_path: Path) -> None:
+    settings = "--env", "ResumeEditMini-v0", "--limit", "2", "--agent", "noop"
+    result = tmp_path / "result"
+    assert main(["eval", *settings, "--split", "train", "--out", str(result)]) == 0
+    assert rejudge(result, "--judge", "rubric") == 0
+    run = write_run(tmp_path / "run")
+    assert rejudge(run, "--judge", "rubric") == 0
+    listed = {row["name"]: row for row in Listing(tmp_path).index()["runs"]}
+    for name in ("result", "result-rejudged", "run-rejudged"):
+        assert listed[name]["reward"] is None
 
 
 def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(

@@ -156,7 +156,8 @@ def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: J
     tasks = list({one.task.task_id: one.task for one in sessions.values()}.values())
     env, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
     rollouts, first = 1 + max(rollout for rollout, _ in sessions), next(iter(sessions.values()))
-    rest = source, "all", tasks, spec, judge, rollouts, 0, type(first)
+    split = str(stored.settings.get("split") or "all")
+    rest = source, split, tasks, spec, judge, rollouts, 0, type(first)
     return Contest(env, first.rules, *rest)
 
 

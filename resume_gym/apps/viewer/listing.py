@@ -75,7 +75,10 @@ class Listing:
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the figures of a row: a run's latest evaluation, or an evaluation's best agent."""
+    """Return the figures of a row: a run's latest evaluation, or an evaluation's best agent.
+
+    An evaluation on training tasks has no reward: the list compares held-out rewards.
+    """
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
     if not results.is_run and figures:  # compare them with the episodes, which need no tasks here
@@ -84,7 +87,8 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     floor = figures.pop("floor", {}) if results.is_run else {}
     rewards = {name: one["reward"] for name, one in figures.items() if is_finite(one.get("reward"))}
     agents = sorted(told.get("agents", ()), key=lambda name: -rewards.get(name, -math.inf))
-    names = [*figures] if results.is_run else agents[:1]
+    held_out = [name for name in agents if _is_held_out(name, settings.get("split"))]
+    names = [*figures] if results.is_run else held_out[:1]
     latest = figures.get(names[-1], {}) if names else {}
     last: dict[str, Any] = max(metrics, key=itemgetter("step"), default={})
     return {
@@ -100,6 +104,11 @@ def _summary(results: FolderContents) -> dict[str, Any]:
         "error": _finite((latest.get("errors") or {}).get("reward")),
         "floor": _finite(floor.get("reward")),
     }
+
+
+def _is_held_out(agent: str, split: object) -> bool:
+    # `rejudge` calls the training episodes of a run so, and its split "all"
+    return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 
 def _finite(value: Any) -> float | None:

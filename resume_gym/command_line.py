@@ -1,15 +1,17 @@
 """Argument parser of all commands, with uniform help, errors and exit statuses."""
 
 import argparse
+import re
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NoReturn
 
 from resume_gym.render import say, visible
 from resume_gym.user_errors import did_you_mean
 
 _USER_ERROR = "a mistake in the command, or in a file that it names"
+_CHOICE = r"invalid choice: (.+) \(choose from (.+)\)"
 
 
 class Formatter(argparse.HelpFormatter):
@@ -33,7 +35,8 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Argument parser whose help ends with examples and exit statuses.
 
-    The error for an unknown option suggests a known option with a similar name, if there is one.
+    An error is one line, with exit status 2. The error for an unknown option suggests a known
+    option with a similar name, if there is one.
 
     Args:
         prog: Name of the command.
@@ -70,6 +73,12 @@ class Parser(argparse.ArgumentParser):
             unknown = next((word for word in rest if word.startswith("-")), rest[0])
             self.error(f"unrecognized arguments: {' '.join(rest)}{self.hint(unknown)}")
         return options, rest
+
+    def error(self, message: str) -> NoReturn:
+        """Print an error of argparse in the words of the other errors, and exit."""
+        message = re.sub(r"invalid (\w+) value: ", r"expected \1, got ", message)
+        message = re.sub(_CHOICE, r"expected one of \2; got \1", message)
+        raise SystemExit(complain(message.removeprefix("argument "), 2))
 
     def hint(self, unknown: str) -> str:
         """Return a suggestion to append to the error for an unknown option; may be empty."""

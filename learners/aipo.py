@@ -28,6 +28,9 @@ if __name__ == "__main__":
         # before the imports below, which would fail with a traceback
         print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
+    from learners.config import load
+
+    load(sys.argv[1:])  # tells of a mistake before the imports below, which take seconds
 
 from learners import launch
 from learners.advantages import by_turn, mean_centred, standardised

@@ -1,6 +1,7 @@
 """`resume-gym train` and the other ways to start a training job."""
 
 import runpy
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,9 +31,29 @@ def test_every_argument_reaches_the_training_job(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[Any] = []
+    monkeypatch.setattr("learners.config.load", passed.append)
     monkeypatch.setitem(sys.modules, "learners.aipo", SimpleNamespace(main=passed.append))
     assert main(["train", *arguments]) == 0
-    assert passed == [arguments]
+    assert passed == [arguments] * 2
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "runpy.run_path('learners/aipo.py', run_name='__main__')",
+        "main(sys.argv)",
+    ],
+)
+def test_a_mistake_in_a_setting_is_told_before_torch_is_imported(start: str) -> None:
+    code = (
+        "import runpy, sys; from resume_gym.cli import main; sys.argv = ['train', '--steps', 'x']\n"
+        f"try: {start}\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    told = "resume-gym: --steps: expected int, got 'x'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "False\n", told)
 
 
 @pytest.mark.parametrize(

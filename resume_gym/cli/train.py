@@ -38,6 +38,9 @@ def add_command(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> None:
     if error := missing_of("training needs", "train"):
         raise error
+    from learners.config import load
+
+    load(options.arguments)  # tells of a mistake before the import below, which takes seconds
     from learners.aipo import main
 
     main(options.arguments)

@@ -55,7 +55,7 @@ def test_eval_prints_json(capsys):
         (["--agent", "orcale"], "--agent: expected one of noop, random, floor, careful, oracle, "
          "the folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
          "'oracle'?"),
-        (["--agent", "."], ": model: expected 'nano', 'smollm2', a folder"),
+        (["--agent", "."], "--agent: expected the folder of a run or a checkpoint, or of a"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
         (["--agent", "noop", "--agent", "noop=careful"], "two are called 'noop'; name them"),
         (["--agent", "m@http://h/v1", "--env", "nowhere:X-v0"], "No module named 'nowhere'"),

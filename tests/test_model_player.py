@@ -169,7 +169,7 @@ def test_other_weights_are_another_model(run: Path, tmp_path: Path) -> None:
 
 def test_a_folder_without_a_model_is_an_error(run: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(to_toml(RUN))
-    with pytest.raises(FileNotFoundError, match="has not exported its model yet"):
+    with pytest.raises(FileNotFoundError, match=r"a folder in Hugging Face's format .*/model'$"):
         FoundModel.of({"model": str(tmp_path)})
     sharded = tmp_path / "checkpoints" / "step-000002"
     sharded.mkdir(parents=True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import openai  # noqa: F401  # takes seconds, which are no answer's
@@ -306,14 +307,36 @@ def test_an_agent_is_named_in_several_ways(text, wanted):
     assert tuple(read_spec(text)) == wanted
 
 
+def test_a_folder_without_a_model_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Path("runs/nano")
+    run.mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"or a checkpoint, or of a model .*; 'runs/nano' is none"):
+        read_spec("runs/nano")
+    with pytest.raises(ValueError, match="there is no 'runs/nan'; did you mean 'runs/nano'"):
+        read_spec("runs/nan")
+    (run / "config.toml").touch()
+    with pytest.raises(ValueError, match=r"'runs/nano' has not exported its model yet$"):
+        read_spec("runs/nano")
+    for step in ("step-000004", "step-000010"):
+        (run / "checkpoints" / step).mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match="its last checkpoint is runs/nano/checkpoints/step-000010"
+    ):
+        read_spec("runs/nano")
+
+
 def test_folders_are_called_after_their_runs(tmp_path):
     checkpoint = tmp_path / "first" / "checkpoints" / "step-000010"
     checkpoint.mkdir(parents=True)
-    (tmp_path / "first" / "model").mkdir()
+    model = tmp_path / "first" / "model"
+    model.mkdir()
+    for file in (model / "config.json", tmp_path / "first" / "config.toml"):
+        file.touch()
     for folder, name in (
         (checkpoint, "first/step-000010"),
         (tmp_path / "first", "first"),
-        (tmp_path / "first" / "model", "first"),
+        (model, "first"),
     ):
         assert read_spec(str(folder)).name == name
 

@@ -27,7 +27,7 @@ from learners.errors import ConfigError
 from learners.rollouts import rollout
 from learners.rollouts.rollout import PlayableSession
 from learners.rollouts.tokens import ChatTokens
-from learners.training import checkpoint, models, ranks
+from learners.training import models, ranks
 from learners.training.backends.settings import BackendSettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
@@ -124,12 +124,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
     path = Path(name)
     checkpoints = path.resolve().parent
     if (path / "config.toml").is_file():
-        config = read_toml(path / "config.toml")
-        if (exported := path / "model").is_dir():
-            return replace(config, model=str(exported)), None
-        last = checkpoint.latest(path / "checkpoints")
-        hint = f"; its last checkpoint is {last[1]}" if last else ""
-        raise FileNotFoundError(f"model: the run {name!r} has not exported its model yet{hint}")
+        return replace(read_toml(path / "config.toml"), model=str(path / "model")), None
     if checkpoints.name == "checkpoints" and (checkpoints.parent / "config.toml").is_file():
         weights = path / "policy.safetensors"
         if not weights.is_file():

@@ -111,11 +111,26 @@ def _options(spec: str) -> dict[str, Any]:
 
 
 def _check_local(model: str) -> None:
-    """Check that a model is bundled, is a folder, or has the form OWNER/NAME; load nothing."""
-    if model in ("nano", "smollm2") or Path(model).is_dir() or _ON_HUB.fullmatch(model):
+    """Check that a model is bundled, is a folder with a model, or has the form OWNER/NAME."""
+    path = Path(model)
+    if model in ("nano", "smollm2"):
         return
-    wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
-    raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, AGENTS)}")
+    if (path / "config.toml").is_file() and not (path / "model").is_dir():
+        saved = sorted(path.glob("checkpoints/step-*"))
+        last = f"; its last checkpoint is {saved[-1]}" if saved else ""
+        raise ValueError(f"the run {model!r} has not exported its model yet{last}")
+    if path.is_dir():
+        known = any((path / name).is_file() for name in ("config.toml", "config.json"))
+        if known or path.resolve().parent.name == "checkpoints":
+            return
+        wanted = "a run or a checkpoint, or of a model in Hugging Face's format"
+        raise ValueError(f"expected the folder of {wanted}; {model!r} is none")
+    if model.startswith("runs/"):  # no model of the Hub: training writes its runs there
+        near = did_you_mean(model, map(str, Path("runs").glob("*")))
+        raise ValueError(f"expected the folder of a run, there is no {model!r}{near}")
+    if not _ON_HUB.fullmatch(model):
+        wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
+        raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, AGENTS)}")
 
 
 def _model_name(model: str) -> str:

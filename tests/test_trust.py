@@ -204,9 +204,16 @@ def test_the_id_of_a_folder_is_written_to_no_other_file(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "status"), [("resume_gym", 0), ("learners.aipo", 7), ("learners.imitation", 7)]
+    ("module", "flag", "status"),
+    [
+        ("resume_gym", "--help", 0),
+        ("learners.aipo", "--steps=1", 7),
+        ("learners.imitation", "--help", 7),
+    ],
 )
-def test_files_in_the_current_folder_take_no_part(module: str, status: int, here: Path) -> None:
+def test_files_in_the_current_folder_take_no_part(
+    module: str, flag: str, status: int, here: Path
+) -> None:
     imported_first = ("gymnasium", "numpy", "difflib") if module == "resume_gym" else ()
     for name in ("cuda", "rich", "torch", "pydantic", *imported_first):
         (here / f"{name}.py").write_text("raise SystemExit('planted')\n")
@@ -215,7 +222,7 @@ def test_files_in_the_current_folder_take_no_part(module: str, status: int, here
     (here / "elsewhere" / "torch.py").write_text("raise SystemExit(7)\n")
     path = os.pathsep.join([str(here / "elsewhere"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", module, "--help"],
+        [sys.executable, "-m", module, flag],
         env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)},
         capture_output=True,
         text=True,

@@ -1,4 +1,7 @@
-"""Errors that several packages of learners raise."""
+"""Errors of several packages of learners, and the exit status of a run that is ended early."""
+
+STOPPED = 3
+"""Exit status of a run that an alarm or a budget has ended."""
 
 
 class RunStopped(Exception):  # noqa: N818

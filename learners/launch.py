@@ -26,7 +26,7 @@ from learners.engines import EngineError
 from learners.engines.server import Server, serving, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
-from learners.errors import ConfigError, RunStopped
+from learners.errors import STOPPED, ConfigError, RunStopped
 from learners.goals import budget, check_names, conditions
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
@@ -52,8 +52,6 @@ from resume_gym.judges import Judge, JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
-STOPPED = 3
-"""Exit status of a run that an alarm has stopped."""
 Train = Callable[[Config, Trainer, RolloutSource, RunReport], int]
 """A training loop that every rank runs; returns the exit status."""
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,19 @@ def command(runs: Path, /, **settings: object) -> list[str]:
     small = {"name": "job", "runs": runs, "max-tokens": 48, "eval-tasks": 1, "eval-rollouts": 1}
     flags = [f"--{name}={value}" for name, value in {**small, **settings}.items()]
     return [sys.executable, str(Path(__file__).parents[1] / "learners" / "aipo.py"), *flags]
+
+
+def start(command: list[str]) -> "subprocess.Popen[str]":
+    """Start a process that Ctrl-C interrupts, with its output in pipes."""
+    return subprocess.Popen(
+        command,
+        env=variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a background job of a shell ignores interrupts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def rows(runs: Path, name: str = "metrics") -> list[dict[str, Any]]:

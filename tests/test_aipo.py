@@ -17,7 +17,7 @@ import jobs
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from jobs import computed, episodes, garble, rows, variables
+from jobs import computed, episodes, garble, rows, start, variables
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
@@ -234,15 +234,7 @@ def test_an_interrupted_run_says_what_is_kept_and_its_budget_holds_after_it_resu
 ) -> None:
     used = [step["sampled_tokens"] for step in computed(whole)]
     changes = {"steps": 4, "budget": f"tokens < {sum(used)}"}
-    job = subprocess.Popen(
-        command(tmp_path, **changes),
-        env=variables(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a background job of a shell ignores interrupts
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    job = start(command(tmp_path, **changes))
     assert job.stdout
     while "Step 1: mean reward" not in job.stdout.readline():
         pass

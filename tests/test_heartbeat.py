@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import variables
+from jobs import start
 
 from learners.config import Config
 from learners.run.folder import RunFolder
@@ -72,15 +71,7 @@ def test_an_error_is_in_the_journal_and_in_the_heartbeat(tmp_path: Path) -> None
 def test_ctrl_c_is_answered_while_python_hears_no_signal_and_the_second_ends_at_once(
     tmp_path: Path,
 ) -> None:
-    job = subprocess.Popen(
-        [sys.executable, "-c", BUSY, str(tmp_path)],
-        env=variables(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # a background job of a shell ignores interrupts
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    job = start([sys.executable, "-c", BUSY, str(tmp_path)])
     assert job.stdout
     assert job.stderr
     while "training" not in job.stdout.readline():

@@ -10,7 +10,7 @@ import torch
 from jobs import computed, rows
 
 from learners import aipo
-from learners.launch import STOPPED
+from learners.errors import STOPPED
 from learners.training.trainer import Trainer
 from resume_gym.apps.plot.training import begun
 

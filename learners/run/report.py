@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from learners.errors import ConfigError, RunStopped
+from learners.errors import STOPPED, ConfigError, RunStopped
 from learners.goals import End, holds
 from learners.rollouts.measures import HACKS
 from learners.rollouts.orchestrator import HeldOutResult
@@ -255,7 +255,7 @@ class RunReport:
             The exit status: 3 if a budget is used up, else 0.
         """
         end = self.ended()
-        status = 3 if end and end.kind == "budget" else 0
+        status = STOPPED if end and end.kind == "budget" else 0
         if not self._work:
             return status
         kind, why = end or ("steps", f"all {self._steps} steps are done")

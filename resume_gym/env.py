@@ -17,7 +17,7 @@ from resume_gym.sources import check_source, load_tasks
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import TaskError
 from resume_gym.trust import import_named
-from resume_gym.user_errors import did_you_mean
+from resume_gym.user_errors import did_you_mean, number_of
 
 _FAR_TOO_LONG = 1.5  # warn if the shortest document has at least this many pages
 
@@ -187,7 +187,7 @@ class EditEnv(gym.Env[str, str]):
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
-            where = f"{self.source}{split}: {len(tasks)} tasks"
+            where = f"{self.source}{split}: {number_of(len(tasks), 'task')}"
             raise TaskError(f"task_id: {task_id!r} is not in {where}")
         return self.session_type(tasks[self._numbers[task_id]], self.rules)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from resume_gym.document import overflow_delimiter, wrap
 from resume_gym.editing import EditSession
+from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
     from PIL import ImageFont
@@ -148,7 +149,8 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
         write(2 * _MARGIN + 4 * _CHAR, y, row, colour, heading)
     if len(rows) > limit + spill:
         y = top + (limit + spill) * _ROW + _ROW // 2
-        write(2 * _MARGIN, y, f"and {len(rows) - limit - spill} more lines", _RED)
+        more = number_of(len(rows) - limit - spill, "more line")
+        write(2 * _MARGIN, y, f"and {more}", _RED)
     colours = {"+": _GREEN, "-": _RED, "e": _RED}
     for number, row in enumerate(_reply_rows(session)):
         write(_MARGIN, reply_top + number * _ROW, row, colours.get(row[:1], _MUTED))

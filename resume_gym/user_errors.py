@@ -1,4 +1,4 @@
-"""Helpers for user-facing error messages: similar names and missing packages."""
+"""Helpers for messages to users: similar names, missing packages, numbers of things."""
 
 import re
 from collections.abc import Iterable
@@ -11,6 +11,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a suggestion to append to an error message; empty if no known name is similar."""
     matches = get_close_matches(name, list(known), n=1, cutoff=0.65)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 task", "2,000 tasks"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:

@@ -109,7 +109,7 @@ def test_a_judge_that_fails_is_reported_and_not_a_number(capsys):
     assert main([*command, "test_cli:Down"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("resume-gym: careful: 6 of 6 episodes have no reward; the first is ")
+    assert err.startswith("resume-gym: careful: no reward for 6 of 6 episodes; the first is ")
     assert err.endswith("JudgeError: no answer\n")
     assert main([*command, "test_cli:Broken"]) == 1
     assert capsys.readouterr() == ("", "resume-gym: no key\n")

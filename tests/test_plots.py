@@ -354,7 +354,7 @@ def test_changed_and_missing_lines_are_named(
     del failed["sha256"]
     lines = [first.replace('"reward": ', '"reward": 1'), second, json.dumps(failed) + "\n", "{"]
     (folder / "episodes.jsonl").write_text("".join(lines))
-    note = "1 episodes could not be graded and are left out."
+    note = "Left out, not graded: 1 episode."
     assert read_evaluations([FolderContents(folder)]).note == note
     assert main(["plot", str(run), str(folder), "--out", str(tmp_path), "--format", "svg"]) == 0
     told = capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
     out = tmp_path / "again"
     assert rejudge(evaluation, "--judge", "test_rejudge:Stern", "--out", str(out)) == 1
     printed, errors = capsys.readouterr()
-    assert "careful, again: 1 of 4 episodes have no reward; the first is" in errors
+    assert "careful, again: no reward for 1 of 4 episodes; the first is" in errors
     assert "JudgeRefused: not this one" in errors
     assert printed.count("clarity +1 to -1)") == 3
     written = json.loads((out / "evaluation.json").read_text())
@@ -80,7 +80,7 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
     shown = read(out)
     assert [row.outcome for row in shown.rows].count("not graded") == 1
     assert len(shown.index()["comparisons"]) == 2
-    assert read_evaluations([shown]).note.startswith("1 episodes could not be graded")
+    assert read_evaluations([shown]).note.startswith("Left out, not graded: 1 episode.")
 
 
 def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Capsys) -> None:
@@ -135,7 +135,7 @@ def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
         (folder / "episodes.jsonl").write_text("\n".join([changed, *rest, ""]))
         assert rejudge(folder, "--judge", "rubric") == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "an episode of careful cannot be played again" in line or "1 lines" in line
+        assert "an episode of careful cannot be played again" in line or "1 line of the" in line
     settings = json.loads((folder / "evaluation.json").read_text())
     (folder / "evaluation.json").write_text(json.dumps({**settings, "edition": 1}))
     assert rejudge(folder) == 2

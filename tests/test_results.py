@@ -176,7 +176,7 @@ def test_an_episode_without_a_verdict_is_named_and_graded_later(tmp_path, capsys
     more = ("--agent", "careful", "--agent", "noop", "--rollouts", "2", "--judge", spec)
     assert evaluate(folder, *more) == 1
     out, err = capsys.readouterr()
-    assert "careful: 2 of 12 episodes have no reward" in err
+    assert "careful: no reward for 2 of 12 episodes" in err
     assert "000002, rollout 0: JudgeUnavailable: not today" in err
     assert re.search(r"without a reward +2 +0", out)
     found = read(folder)
@@ -204,7 +204,7 @@ def test_nothing_is_printed_if_nothing_has_a_number(tmp_path, capsys):
     assert main(["eval", "--agent", "careful", "--tasks", TASKS, "--judge", spec]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "careful: 6 of 6 episodes have no reward" in err
+    assert "careful: no reward for 6 of 6 episodes" in err
 
 
 def test_a_wrong_key_ends_the_evaluation_and_loses_nothing(tmp_path, capsys):

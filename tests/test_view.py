@@ -206,7 +206,7 @@ def test_a_folder_that_grows_is_read_on(folder):
     replaced = results.rows[2 * GROUP]
     assert (replaced.outcome, replaced.reward) == ("not graded", None)
     assert results.record(2 * GROUP)["graded"] is False
-    assert any("1 lines" in note for note in results.index()["notes"])
+    assert any("1 line of the" in note for note in results.index()["notes"])
     with file.open("a") as opened:
         opened.write(first[100:] + "\n")
     results.refresh()
@@ -238,7 +238,10 @@ def test_missing_numbers_stay_none(folder):
     assert results.rows[-1].member == 8
     assert results.rows[-1].reward is None
     json.dumps(results.episode(len(results.rows) - 1), allow_nan=False)
-    assert any("1 lines" in note for note in index["notes"])  # a sum of that ledger is no number
+    # a sum of that ledger is no number
+    assert any(
+        "1 line of the" in note for note in index["notes"]
+    )  # a sum of that ledger is no number
     assert [(one["step"], one["reward"]) for one in index["metrics"]] == [(1, None), (2, 1.0)]
     assert (index["settings"]["clip"], index["settings"]["day"]) == ("Infinity", "2026-11-22")
 

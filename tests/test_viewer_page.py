@@ -213,7 +213,7 @@ def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
     left_out.locator("a").click()
     expect(page.get_by_role("alert")).to_contain_text("not in the exported file")
     show(page, file.as_uri(), "")
-    assert "8 of 12 episodes have only a table row" in page.locator(".note").text_content()
+    assert "only table rows of 8 of 12 episodes" in page.locator(".note").text_content()
 
 
 # --- the pages ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 
 from learners.errors import ConfigError
 from learners.training.flops import GPUS
+from resume_gym.user_errors import number_of
 
 # the first count is lazy, so that a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
@@ -62,5 +63,5 @@ class Machine(NamedTuple):
 
     def __str__(self) -> str:
         names = " and ".join(sorted({name for name, _ in self.gpus}))
-        devices = f"{len(self.gpus)} x {names}" if names else f"{self.cores} CPU cores"
+        devices = f"{len(self.gpus)} x {names}" if names else number_of(self.cores, "CPU core")
         return f"{self.number} x {devices}" if self.number > 1 else devices

@@ -19,6 +19,7 @@ from learners.planning.plan import (
 )
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.training.head import CHUNK
+from resume_gym.user_errors import number_of
 
 Cells = tuple[str, str, str]
 """A row of a table: name, value and note."""
@@ -109,7 +110,7 @@ def _serving_rows(plan: RunPlan, served: Serving) -> Iterator[Cells]:
 
 def _step_rows(plan: RunPlan) -> Iterator[Cells]:
     config, step, times = plan.config, plan.step, plan.times
-    groups = f"{config.groups} groups of {config.group_size}"
+    groups = f"{number_of(config.groups, 'group')} of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
     how = "" if plan.counted else f", at {CHARACTERS} characters a token"
     yield "prompt", f"{step.prompt:,}", f"tokens, mean of the real prompts{how}"
@@ -149,13 +150,14 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
 def _run_rows(plan: RunPlan) -> Iterator[Cells]:
     config = plan.config
     yield "steps", f"{config.steps:,}", ""
-    every = f", every {config.eval_every} steps" if config.eval_every else ""
+    every = f", every {number_of(config.eval_every, 'step')}" if config.eval_every else ""
     episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
     yield "an evaluation", episodes, f"episodes; before and after{every}"
     if plan.times:
         hours, count = plan.times.total / 3600, evaluations(config)
         played = count * plan.times.evaluation / 3600
-        yield "time", f"{hours:,.1f} h", f"at most; {played:,.1f} h for {count} evaluations"
+        share = f"{played:,.1f} h for {number_of(count, 'evaluation')}"
+        yield "time", f"{hours:,.1f} h", f"at most; {share}"
         own = ", without the judge's server" if plan.verdicts and plan.verdicts.url else ""
         used = hours * gpus(config, config.trainer_procs) * plan.machine.number
         yield "GPU-hours", f"{used:,.0f}", f"at most{own}"

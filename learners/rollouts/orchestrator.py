@@ -24,6 +24,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym.evaluation import Returns, grade
 from resume_gym.judges import AsyncJudge, JudgeMisconfigured
+from resume_gym.user_errors import number_of
 
 GROUP_SHARE = 0.75
 """Minimum share of successful episodes in a group (12 of 16); other groups are dropped."""
@@ -314,7 +315,7 @@ class _Progress:
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
     """Return the first failure, with the number of failures in its message."""
     first = failures[0]
-    message = f"{len(failures)} of {episodes} episodes failed, the first with: {first}"
+    message = f"{len(failures)} of {number_of(episodes, 'episode')} failed, the first with: {first}"
     error = type(first)(message)
     error.__cause__ = first
     return error

@@ -29,6 +29,7 @@ from resume_gym.json_lines import (
     seal,
     unseal,
 )
+from resume_gym.user_errors import number_of
 
 HEARTBEAT = "heartbeat.json"
 TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
@@ -263,8 +264,8 @@ class RunFolder:
                 write_text(file, "".join(kept))
         missing = sorted({*range(1, step + 1)} - {int(row["step"]) for row in self.metrics()})
         if missing:
-            first = f"the first is step {missing[0]}"
-            told.append(f"{self._metrics.name} lacks {len(missing)} of {step} steps, {first}.")
+            lacks = f"{self._metrics.name} lacks {len(missing)} of {number_of(step, 'step')}"
+            told.append(f"{lacks}, the first is step {missing[0]}.")
         return told
 
     def note(self, sentence: str) -> None:

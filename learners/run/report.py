@@ -21,6 +21,7 @@ from learners.run.loggers import Loggers
 from learners.run.progress import line, milestones
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
+from resume_gym.user_errors import number_of
 
 HIGHEST_PAID = 10
 """Number of episodes that the journal lists for an evaluation."""
@@ -153,8 +154,8 @@ class RunReport:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
         result: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
         if self._work and result is None:
-            episodes = len(self._work.held_out) * self._eval_rollouts
-            self._say(f"playing {episodes} held-out episodes {when} training")
+            count = len(self._work.held_out) * self._eval_rollouts
+            self._say(f"playing {number_of(count, 'held-out episode')} {when} training")
         return result
 
     def write_result(self, when: str, step: int, evaluation: HeldOutResult) -> Returns:
@@ -232,7 +233,7 @@ class RunReport:
         best = max(run.evaluations(), key=itemgetter("reward"))
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
         message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
-        left_out = f", {dropped} episodes left out" if dropped else ""
+        left_out = f", {number_of(dropped, 'episode')} left out" if dropped else ""
         goal = run.goal()
         reached = ", the goal holds" if goal and holds(goal, asdict(summary)) else ""
         self._tell([f"{message}{left_out}{', best so far' if marked else ''}{reached}."])
@@ -262,7 +263,8 @@ class RunReport:
         self._heart.end(kind, why)
         if not (self.model / model_card.CARD).exists():
             hours = model_card.hours(self._run.metrics())
-            self._run.note(f"Ended: {len(self._history)} steps took {hours:.2f} hours; {why}.")
+            steps = number_of(len(self._history), "step")
+            self._run.note(f"Ended: {steps} took {hours:.2f} hours; {why}.")
             self._draw()
             model_card.write(self._run, self.model)
         self._tell(self._loggers.update())

@@ -9,6 +9,7 @@ from resume_gym.corpus.hub import push
 from resume_gym.render import say
 from resume_gym.sources import load_tasks
 from resume_gym.synthesis.manifest import find_page_lines
+from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:
@@ -47,5 +48,5 @@ def _run(options: argparse.Namespace) -> int:
     height = options.page_lines or find_page_lines(options.file)
     card = card or make_card(path.stem, tasks, {"page_lines": height})
     push(tasks, options.to, card, options.private)
-    say(f"{len(tasks)} tasks in {options.to}")
+    say(f"{number_of(len(tasks), 'task')} in {options.to}")
     return 0

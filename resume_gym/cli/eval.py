@@ -41,7 +41,7 @@ from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.trust import remember
-from resume_gym.user_errors import missing
+from resume_gym.user_errors import missing, number_of
 
 ROLLOUTS = 16
 _ABOUT = """\
@@ -236,8 +236,8 @@ def report_failures(entries: Sequence[Entry]) -> int:
     for entry in entries:
         failed = entry.failed()
         if failed:
-            total = len(failed) + len(entry.episodes)
+            total = number_of(len(failed) + len(entry.episodes), "episode")
             first = "{task_id}, rollout {rollout}: {why}".format_map(failed[0])
-            message = f"{len(failed)} of {total} episodes have no reward; the first is {first}"
+            message = f"no reward for {len(failed)} of {total}; the first is {first}"
             say(f"resume-gym: {entry.name}: {message}", error=True)
     return 1 if any(entry.failures for entry in entries) else 0

@@ -21,6 +21,7 @@ from resume_gym.llm.loop import submit
 from resume_gym.render import say
 from resume_gym.rewards import VERDICT_FIELDS
 from resume_gym.tasks import TaskError
+from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:
@@ -66,7 +67,8 @@ def _run(options: argparse.Namespace) -> None:
         if options.freeze.exists():
             raise TaskError(f"--freeze: expected a new file; {options.freeze} exists")
         failures = submit(freeze(judge, pairs, options.freeze)).result()
-        say(f"{options.freeze}: {len(pairs) - len(failures)} pairs with verdicts of {judge.name}")
+        frozen = number_of(len(pairs) - len(failures), "pair")
+        say(f"{options.freeze}: {frozen} with verdicts of {judge.name}")
         for pair, kind in failures.items():
             say(f"{pair}: no verdict, left out ({kind})")
         return
@@ -78,8 +80,8 @@ def _run(options: argparse.Namespace) -> None:
     else:
         Terminal().print(table(report))
     if report.accuracy[VERDICT_FIELDS[0]].total == 0:
-        kinds = ", ".join(report.failures)
-        raise JudgeError(f"{judge.name}: no verdict on any of {report.pairs} pairs: {kinds}")
+        kinds, told = ", ".join(report.failures), number_of(report.pairs, "pair")
+        raise JudgeError(f"{judge.name}: no verdict on any of {told}: {kinds}")
     if options.least is not None:
         _check_least(options.least, report)
 
@@ -88,7 +90,7 @@ def _check_least(least: float, report: Agreement) -> None:
     """Raise JudgeError if the verdicts match less than the share `least` of the labels."""
     if report.stored:
         # stored answers date from --freeze, so they cannot show a drift
-        answers = f"{report.judge} repeated {report.stored} stored answers"
+        answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"
         raise JudgeError(f"--least: {answers}; set it up without a store")
     met = sum(share.hits for share in report.accuracy.values())
     labels = report.pairs * len(VERDICT_FIELDS)

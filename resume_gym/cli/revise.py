@@ -42,6 +42,7 @@ from resume_gym.tasks import Task, TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.text.lines import parse
 from resume_gym.trust import is_local
+from resume_gym.user_errors import number_of
 
 FLAGGED = 3
 _ABOUT = """\
@@ -208,7 +209,8 @@ def _shares(spent: Mapping[str, Usage]) -> list[str]:
     for tier in TIERS:
         if usage := spent.get(tier):
             cost = "" if usage.dollars is None else f" for ${usage.dollars:.4f}"
-            parts.append(f"{tier} model: {usage.answers} answers, {usage.tokens:,} tokens{cost}")
+            told = f"{number_of(usage.answers, 'answer')}, {number_of(usage.tokens, 'token')}"
+            parts.append(f"{tier} model: {told}{cost}")
     return ["; ".join(parts)] if parts else []
 
 
@@ -256,7 +258,8 @@ def _taken(session: Session, judge: Judge) -> tuple[str, str]:
     # stdout is for --json
     console = Terminal(stderr=True, highlight=False)
     taken = select(revision, hunks, console, sys.stdin.readline)
-    return apply_hunks(revision.task.resume, taken), f"{len(taken)} of {len(hunks)} changes"
+    told = f"{len(taken)} of {number_of(len(hunks), 'change')}"
+    return apply_hunks(revision.task.resume, taken), told
 
 
 def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revision:
@@ -277,7 +280,7 @@ def _status(revision: Revision, name: str, masker: Masker | None) -> int:
         say("resume-gym: no change was taken; nothing is written", error=True)
         return 1
     outcome = "changed nothing that a reader would see" if session.state.edits else "made no edit"
-    turns = f"{session.turns} of {session.rules.max_turns} turns"
-    effort = f"{turns}, {revision.failed_calls} failed calls"
+    turns = f"{session.turns} of {number_of(session.rules.max_turns, 'turn')}"
+    effort = f"{turns}, {number_of(revision.failed_calls, 'failed call')}"
     say(f"resume-gym: {name} {outcome} ({effort}); nothing is written", error=True)
     return 1

@@ -13,6 +13,7 @@ from resume_gym.cli.arguments import Commands, check_terminal, progress_bars
 from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, HELP
+from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:
@@ -67,9 +68,9 @@ def _run(options: argparse.Namespace) -> None:
         if target or options.terminal:
             flag = "--export" if target else "--terminal"
             raise TaskError(f"{flag}: expected one folder of {shown.path}: {', '.join(names)}")
-        told = f"{len(names)} runs and evaluations in {shown.path}"
+        told = f"{shown.path}, runs and evaluations: {len(names)}"
     else:
-        told = f"{len(shown.rows)} episodes of {shown.path}"
+        told = f"{number_of(len(shown.rows), 'episode')} of {shown.path}"
         if target:
             _export(shown, target)
             return
@@ -95,7 +96,7 @@ def _export(results: FolderContents, target: Path) -> None:
     left_out = export(results, target)
     size = target.stat().st_size / 2**20
     omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
-    say(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB")
+    say(f"{target}: {number_of(len(results.rows), 'episode')}{omitted}, {size:.1f} MB")
 
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:

@@ -12,6 +12,7 @@ from rich.table import Table
 from resume_gym.corpus.assembling import ImportReport, Made
 from resume_gym.corpus.masking import FIELDS
 from resume_gym.terminal import Terminal
+from resume_gym.user_errors import number_of
 
 _COLUMNS = {
     "too_long": "lines",
@@ -81,7 +82,7 @@ def print_report(report: ImportReport, out: Path) -> None:
     if report.made:
         splits = Counter(task.split for task in report.tasks)
         parts = ", ".join(f"{count} {split}" for split, count in splits.items())
-        text = f"{len(report.made)} tasks ({parts}) in {out}"
+        text = f"{number_of(len(report.made), 'task')} ({parts}) in {out}"
         console.print(text, highlight=False, soft_wrap=True)
     if report.made and not report.maskers:
         console.print("The tasks contain personal data; --mask all replaces it.")

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.evaluation.contest import Entry
+from resume_gym.user_errors import number_of
 
 _LINE_S = 30.0  # interval of log lines
 
@@ -44,7 +45,8 @@ class Bar:
             self._bars.update(self._task, completed=ended, means=self._means())
         elif time.monotonic() - self._told >= _LINE_S:
             self._told = time.monotonic()
-            line = f"{self._entry.name}: {ended} of {self._total} episodes, {self._means()}"
+            total = number_of(self._total, "episode")
+            line = f"{self._entry.name}: {ended} of {total}, {self._means()}"
             self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _means(self) -> str:
@@ -59,7 +61,7 @@ class Bar:
         spent = self._entry.spent()
         if usages := [spent[who] for who in ("agent", "judge") if who in spent]:
             usage = sum(usages[1:], usages[0])
-            parts.append(f"{usage.tokens:,} tokens")
+            parts.append(number_of(usage.tokens, "token"))
             if usage.dollars is not None and (ended := self._entry.ended):
                 left = self._total - len(graded) - failed
                 whole = usage.dollars * (ended + left) / ended

@@ -26,6 +26,7 @@ from resume_gym.synthesis.manifest import (
 )
 from resume_gym.synthesis.personas import Persona, make_persona, place
 from resume_gym.tasks import TaskError, write_jsonl
+from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
     from resume_gym.llm.client import Client
@@ -174,7 +175,7 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
         work.result()
     except (ModelError, KeyboardInterrupt):
         work.cancel()
-        kept = f"the answers to {len(outcomes)} of {plan.count} tasks are stored"
+        kept = f"answers are stored to {len(outcomes)} of {number_of(plan.count, 'task')}"
         goes_on = f"repeat the command to continue; paid so far: {paid()}"
         say(f"{plan.out}: {kept}; {goes_on}", error=True)
         raise
@@ -186,4 +187,4 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
 def _report(plan: Generation, settled: int, cost: str = "") -> None:
     """Print on stderr, at intervals, how many tasks are done or skipped."""
     if settled % max(_OFTEN, plan.count // _LINES) == 0 and settled < plan.count:
-        say(f"{plan.out}: {settled} of {plan.count} tasks{cost}", error=True)
+        say(f"{plan.out}: {settled} of {number_of(plan.count, 'task')}{cost}", error=True)

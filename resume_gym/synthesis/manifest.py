@@ -19,6 +19,7 @@ from resume_gym.atomic_write import replacing
 from resume_gym.llm.store import summarise
 from resume_gym.synthesis.procedural import SIZES
 from resume_gym.tasks import Task, TaskError
+from resume_gym.user_errors import number_of
 
 _SDKS = {"gemini": "google-genai", "openai": "openai"}
 
@@ -182,7 +183,7 @@ def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def counted(manifest: Mapping[str, Any]) -> str:
     """Return the numbers of tasks made and requested, as text."""
-    return f"{manifest['tasks']} of {manifest['wanted']} tasks"
+    return f"{manifest['tasks']} of {number_of(manifest['wanted'], 'task')}"
 
 
 def summary(out: Path, manifest: Mapping[str, Any]) -> str:
@@ -191,14 +192,14 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
     lines = [f"{out}: {counted(manifest)}" + f" ({splits})" * bool(splits)]
     if faults := manifest["faults"]:
         kinds = ", ".join(f"{kind} {count}" for kind, count in faults.items())
-        lines.append(f"{manifest['attempts']} answers; with faults: {kinds}")
+        lines.append(f"{number_of(manifest['attempts'], 'answer')}; with faults: {kinds}")
     if skipped := manifest["skipped"]:
         lines.append(f"skipped: {len(skipped)}")
         lines += [f"  {task['task_id']}: {task['reason']}" for task in skipped[:10]]
     if usage := manifest["usage"]:
-        requests = sum(usage["outcomes"].values())
+        requests = number_of(sum(usage["outcomes"].values()), "request")
         tokens = f"{usage['tokens_in']:,} tokens in, {usage['tokens_out']:,} out"
-        lines.append(f"{requests} requests, {tokens}, {price(usage['dollars'])}")
+        lines.append(f"{requests}, {tokens}, {price(usage['dollars'])}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.json_lines import check_figures, is_finite
 from resume_gym.tasks import TaskError
+from resume_gym.user_errors import number_of
 
 _SETTINGS = ("env", "rules", "tasks", "split", "judge")
 Summaries = Mapping[str, Mapping[str, Any]]
@@ -109,7 +110,7 @@ def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
     differing = [
         name for name in _SETTINGS if len({json.dumps(one.get(name)) for one in settings}) > 1
     ]
-    notes = [f"{failed} episodes could not be graded and are left out."] * bool(failed)
+    notes = [f"Left out, not graded: {number_of(failed, 'episode')}."] * bool(failed)
     notes += [f"The evaluations differ in: {', '.join(differing)}."] * bool(differing)
     return Evaluation(_title(several), summaries, " ".join(notes), damage)
 

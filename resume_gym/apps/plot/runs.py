@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from resume_gym.apps.plot.reading import Run
 from resume_gym.apps.plot.style import COLOURS, caption, step_panels
 from resume_gym.apps.plot.training import points, smooth, span
+from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +84,7 @@ def draw_runs(runs: Sequence[Run]) -> "Figure | None":
     drawn = [panel for panel in _PANELS if any(_curve(run, panel) for run in runs)]
     if not drawn:
         return None
-    count = f"{len(runs)} runs" + (f" in {len(groups)} groups" if len(groups) > 1 else "")
+    count = number_of(len(runs), "run") + (f" in {len(groups)} groups" if len(groups) > 1 else "")
     figure, panels = step_panels(count, [panel.title for panel in drawn], 3, legend=True)
     for axes, panel in zip(panels, drawn, strict=False):
         axes.margins(y=0.1)

@@ -11,6 +11,7 @@ from resume_gym.apps.revise.report import by_rule, outcome
 from resume_gym.apps.revise.revision import AppliedEdit, Revision
 from resume_gym.render import visible
 from resume_gym.terminal import Terminal
+from resume_gym.user_errors import number_of
 
 _MAX_LINES = 4
 _MAX_REASON = 300  # characters
@@ -112,7 +113,8 @@ def _print_rows(console: Console, rows: Sequence[str]) -> None:
         for row in lines[:_MAX_LINES]:
             console.print(Text(visible(row), colour))
         if len(lines) > _MAX_LINES:
-            console.print(Text(f"{sign} and {len(lines) - _MAX_LINES} lines more", colour))
+            more = number_of(len(lines) - _MAX_LINES, "more line")
+            console.print(Text(f"{sign} and {more}", colour))
 
 
 def _reason(change: AppliedEdit) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from resume_gym.apps.revise.diffs import merge_moves
 from resume_gym.apps.revise.revision import AppliedEdit, FlaggedClaim, Revision
 from resume_gym.render import visible
+from resume_gym.user_errors import number_of
 
 BY_RULE = """\
 Rules compare the revision with your original. They find figures, names, tools, titles, degrees \
@@ -61,7 +62,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     """Return the results as short texts, by label."""
     session = revision.session
     lines, limit = revision.lines, session.rules.page_lines
-    fits = "fits" if revision.fits else f"{lines - limit} lines too long"
+    fits = "fits" if revision.fits else f"{number_of(lines - limit, 'line')} too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"

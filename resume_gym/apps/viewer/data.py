@@ -26,6 +26,7 @@ from resume_gym.evaluation.summary import outdated, stored
 from resume_gym.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, is_remembered
+from resume_gym.user_errors import number_of
 
 _FIGURES = (
     *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "floor.json"),
@@ -232,8 +233,8 @@ class FolderContents:
         notes = []
         if self.unreadable:
             first = "; ".join(self.unreadable[:_NAMED])
-            count = len(self.unreadable)
-            notes.append(f"{count} lines of the files of episodes could not be read: {first}.")
+            count = number_of(len(self.unreadable), "line")
+            notes.append(f"{count} of the files of episodes could not be read: {first}.")
         notes += (f"The last line of {file.name} is incomplete." for file in self._incomplete)
         if not self.is_run:
             rewards = defaultdict(list)

@@ -16,6 +16,7 @@ from textual.widgets import DataTable, Footer, Static
 from resume_gym.apps.viewer.data import FolderContents, UnreadableError, unreadable
 from resume_gym.document import overflow_delimiter
 from resume_gym.render import REPLY_STYLES, visible
+from resume_gym.user_errors import number_of
 
 _RESULTS = {"edit": "edited", "shown": "document shown", "submit": "submitted"}
 _LONG = 300  # characters of a shown document beyond which it is left out
@@ -51,7 +52,8 @@ class EpisodeBrowser(App[None]):
 
     def compose(self) -> ComposeResult:
         """Yield the heading with notes on the folder, and the table."""
-        told = f"{len(self.order)} episodes of {self.results.path}, by reward; Enter opens one"
+        count = number_of(len(self.order), "episode")
+        told = f"{count} of {self.results.path}, by reward; Enter opens one"
         yield Static(_shown("\n".join([told, *self._notes])), classes="heading")
         yield DataTable[Text](cursor_type="row")
         yield Footer()

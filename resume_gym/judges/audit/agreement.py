@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resume_gym.user_errors import number_of
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -109,7 +111,7 @@ def table(found: Agreement) -> "Table":
 
     repeats = f", {found.repeats} times each" if found.repeats > 1 else ""
     grid = Table(
-        title=f"{found.judge} on {found.pairs} labelled pairs{repeats}",
+        title=f"{found.judge} on {number_of(found.pairs, 'labelled pair')}{repeats}",
         title_justify="left",
         box=None,
         pad_edge=False,

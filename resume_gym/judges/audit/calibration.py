@@ -32,6 +32,7 @@ from resume_gym.judges.votes import drawn
 from resume_gym.llm import Usage
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS
 from resume_gym.tasks import TaskError
+from resume_gym.user_errors import number_of
 
 T = TypeVar("T")
 
@@ -94,7 +95,8 @@ async def freeze(judge: AsyncJudge, pairs: Sequence[LabelledPair], path: Path) -
     frozen = [replace(one.pair, labels=one.fields) for one in answers if one.fields is not None]
     if not frozen:
         kinds = ", ".join(sorted(set(failures.values())))
-        raise JudgeUnavailable(f"{judge.name}: no verdict on any of {len(pairs)} pairs: {kinds}")
+        told = number_of(len(pairs), "pair")
+        raise JudgeUnavailable(f"{judge.name}: no verdict on any of {told}: {kinds}")
     date = datetime.now(UTC).date().isoformat()
     write_pairs(path, frozen, {"judge": judge.name, "served": judge.served, "date": date})
     return failures

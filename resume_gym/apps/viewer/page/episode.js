@@ -79,7 +79,7 @@ function groupPart(row, group, other = null) {
     return h("span.chip", link(name, one), " ", one === other ? "compared" : compare);
   });
   const where = index.kind === "run" ? " at this step" : "";
-  const summary = h("summary", `${group.length} episodes on this task${where}`);
+  const summary = h("summary", `${counted(group.length, "episode")} on this task${where}`);
   return h("details", { open: group.length <= 16 }, summary, h("p", members));
 }
 

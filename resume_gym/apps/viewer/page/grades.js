@@ -58,8 +58,9 @@ function askedPart(asked) {
 
 // Recorded tokens and seconds as text; an answer from a store has none.
 function costOf({ tokens_in: read, tokens_out: written, seconds }) {
-  const tokens = [read && read + " tokens read", written && written + " tokens written"];
-  return [...tokens, seconds && number(seconds) + " s"].filter(Boolean).join(", ");
+  const input = read && counted(read, "token") + " read";
+  const output = written && counted(written, "token") + " written";
+  return [input, output, seconds && number(seconds) + " s"].filter(Boolean).join(", ");
 }
 
 // The only field named after a fault needs an explanation of its scale.

@@ -32,7 +32,7 @@ function leftOut() {
   if (!isExported) return null;
   const all = index.episodes.length;
   const missing = index.episodes.filter((one) => !one.kept).length;
-  const share = missing ? `; ${missing} of ${all} episodes have only a table row` : "";
+  const share = missing ? `; only table rows of ${missing} of ${counted(all, "episode")}` : "";
   return notes([`This exported file has no records${share}.`]);
 }
 

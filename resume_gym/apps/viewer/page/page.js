@@ -44,6 +44,7 @@ function option(value, text, selected) {
 }
 
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 const words = (name) => String(name).replaceAll("_", " ");
 const known = (value) => value !== null && value !== undefined && value !== "";
 

@@ -65,7 +65,7 @@ function tablePage(query) {
     if (to >= 1 && to <= pages) change({ page: to > 1 ? to : "" });
   };
   const mean = ", mean reward " + meanReward(found.filter((one) => known(one.reward)));
-  const count = found.length + " of " + index.episodes.length + " episodes" + mean;
+  const count = found.length + " of " + counted(index.episodes.length, "episode") + mean;
   say(count);
   const button = (title, to) => {
     const disabled = to < 1 || to > pages;

@@ -160,7 +160,8 @@ def test_an_evaluation_goes_on_with_a_higher_limit(tmp_path, capsys):
     with Results(tmp_path / "other", lower):
         pass
     changed = [replace(task, job="Other") for task in LOADED]
-    with pytest.raises(TaskError, match="tasks_digest was"):
+    told = r"evaluation: the content of the tasks .* has changed; choose"
+    with pytest.raises(TaskError, match=told):
         Results(tmp_path / "other", {**lower, "limit": 4}, changed).__enter__()
 
 

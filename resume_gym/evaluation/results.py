@@ -229,12 +229,15 @@ def key_of(row: Mapping[str, Any]) -> Key:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    names = [name for name in {**before, **now} if name not in ("agents", "rollouts")]
+    apart = ("agents", "rollouts", "tasks_digest")
+    names = [name for name in {**before, **now} if name not in apart]
     differences = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in names
         if before.get(name) != now.get(name)
     ]
+    if not differences and before.get("tasks_digest") != now.get("tasks_digest"):
+        differences.append(f"the content of the tasks {now.get('tasks')!r} has changed")
     if before["rollouts"] > now["rollouts"]:
         fewer = f"rollouts was {before['rollouts']}, is {now['rollouts']}, which is fewer"
         differences.append(fewer)

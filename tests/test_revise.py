@@ -5,6 +5,7 @@ import io
 import json
 import stat
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,7 @@ def test_everything_is_printed_as_json(folder: Path, capsys: Capsys) -> None:
     assert served(turns, "--json") == 3
     told = json.loads(capsys.readouterr().out)
     assert told["out"] == "ada.revised.md"
+    assert datetime.fromisoformat(told["created"]).tzinfo
     assert [one["turn"] for one in told["edits"]] == [2, 3]
     first, second = told["edits"]
     assert (first["said"], first["thought"]) == ("Stronger.", "Weak verb.")

@@ -523,6 +523,8 @@ def test_a_saved_game_and_a_report_of_a_revision_open(tmp_path):
         assert texts_of(shown)[0] == session.original.rstrip("\n")
         html.export(results, tmp_path / "out.html")
         assert packed(tmp_path / "out.html", "index")["chunks"] == [0]
+    report.write_text(json.dumps({**told, "resume": "in/ada.md", "created": "2026-11-22T08:09:10"}))
+    assert open_folder(report).rows[0].task == "ada.md, 2026-11-22", "the title of its page"
     notes = open_folder(report).index()["notes"]
     assert notes == ["Not submitted.", f"not supported by the original: EMEA: {claim['reason']}"]
 

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ def _run(options: argparse.Namespace) -> int:
         files = outputs if revision.changed else dict.fromkeys(outputs)
         spent = {who: asdict(usage) for who, usage in agent.spent().items()}
         settings = {"spec": agent.spec, "env": options.env, "seed": options.seed, "spent": spent}
-        print_json({**names, **files, **settings, **as_json(revision, notes)})
+        created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
+        print_json({**names, **files, **created, **settings, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, outputs.values(), edits=not options.interactive)
     return _status(revision, agent.name, masker)

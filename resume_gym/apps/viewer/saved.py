@@ -40,9 +40,13 @@ class SavedEpisode(FolderContents):
         row = {"score": report.get("score"), "weakness": report.get("weakness"), **record}
         try:
             with unreadable():
-                self.rows = [make_row(row, None, self.tasks)]
+                made = make_row(row, None, self.tasks)
         except ValueError as problem:
             raise TaskError(f"{path}: {problem}") from None
+        if resume := report.get("resume"):  # the task of each revision is called "revise"
+            parts = Path(str(resume)).name, str(report.get("created", ""))[:10]
+            made = made._replace(task=", ".join(filter(None, parts)))
+        self.rows = [made]
 
     def files(self) -> list[Path]:
         """Return an empty list: the file does not grow."""

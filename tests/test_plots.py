@@ -196,6 +196,26 @@ def test_held_out_points_have_the_errors_that_are_known(run: Path) -> None:
     assert any(one.startswith(told) for one in shown)
 
 
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        (1, "Points: 1 step, too few for a mean."),
+        (3, "Points: 3 steps, too few for a mean."),
+        (10, "Strong: mean over 3 steps."),
+    ],
+)
+def test_a_run_of_few_steps_is_drawn_as_points_without_a_mean(steps: int, told: str) -> None:
+    rewards = [float(step % 3) for step in range(steps)]
+    rows = [{"step": step, "reward": reward} for step, reward in enumerate(rewards, 1)]
+    with styled():
+        figure = draw_panels(rows, OVERVIEW, "title")
+    assert figure
+    assert any(one.get_text().startswith(told) for one in texts(figure))
+    *_, drawn = figure.axes[0].lines
+    assert (drawn.get_marker() == "o") == (steps < 10)
+    assert (list(drawn.get_ydata()) == rewards) == (steps < 10)
+
+
 def test_noise_below_the_floor_of_a_logarithmic_panel_is_a_line() -> None:
     rows = [{"step": step, "gap": step * 1e-9} for step in range(1, 9)]
     with styled():

@@ -54,7 +54,9 @@ def _run(options: argparse.Namespace) -> None:
             raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {name!r}")
     try:
         written = plot(options.paths, options.out, formats)
-    except OverflowError as problem:  # raised by matplotlib for values such as 1e308
+    except TaskError:
+        raise
+    except (OverflowError, ValueError) as problem:  # of matplotlib, for values such as 1e308
         raise TaskError(f"expected figures that can be drawn: {problem}") from None
     for file in written.files:
         say(file)

@@ -93,10 +93,11 @@ def draw_runs(runs: Sequence[Run]) -> "Figure | None":
             _draw(axes, curves, number, "o" if panel.held_out else "")
     _legend(panels[-1], groups)
     widths = sorted({span(len(run.metrics)) for run in runs})
+    mean = f", mean over {' or '.join(map(str, widths))} steps except for held-out tasks"
     caption(
         figure,
-        f"Thin: single runs, mean over {' or '.join(map(str, widths))} steps except for held-out "
-        "tasks. Bold: mean of a group. Band: ± one standard error over its runs.",
+        f"Thin: single runs{mean * (widths != [1])}. Bold: mean of a group. Band: ± one standard "
+        "error over its runs.",
     )
     return figure
 

@@ -25,6 +25,7 @@ from resume_gym.apps.plot.style import (
     step_panels,
     styled,
 )
+from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -184,7 +185,9 @@ def draw_panels(
         for step in marks:
             axes.axvline(step, color=RED, linestyle=":", linewidth=0.9, zorder=1)
         _draw(axes, panel, curves, rows)
-    notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
+    width = span(len(rows))
+    short = f"Points: {number_of(len(rows), 'step')}, too few for a mean."
+    notes = [f"Strong: mean over {width} steps. Faint: single steps." if width > 1 else short]
     notes += [_HELD_OUT] * tested + [_FLOOR] * bool(floor)
     told = (f"step {step}, {' and '.join(names)}" for step, names in marks.items())
     notes += [f"Dotted: alarms begin: {'; '.join(told)}."] * bool(marks)
@@ -237,8 +240,8 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 
 def span(steps: int) -> int:
-    """Return the width, in steps, of the smoothing window for a curve of `steps` steps."""
-    return 2 * max(1, steps // 20) + 1
+    """Return the width, in steps, of the smoothing window; 1 for curves of less than ten steps."""
+    return 1 if steps < 10 else 2 * max(1, steps // 20) + 1
 
 
 def points(rows: Sequence[Metrics], metric: str) -> list[tuple[int, float]]:
@@ -259,16 +262,16 @@ def _draw(
         steps, raw = zip(*points(rows, metric), strict=True)
         values = [max(least, value * panel.scale) for value in raw]
         curve = smooth(values)
-        dot = "o" if len(values) == 1 else ""  # a line of one point is invisible
+        dot = "o" if span(len(values)) == 1 else ""
         axes.plot(steps, values, color=colour, alpha=0.35, linewidth=0.8, clip_on=False)
-        (drawn,) = axes.plot(steps, curve, color=colour, marker=dot, clip_on=False)
+        (drawn,) = axes.plot(steps, curve, color=colour, marker=dot, markersize=3, clip_on=False)
         end = curve[-1]
         bound = "≤ " if end == least else ""
         labels[drawn] = f"{label} {bound}{panel.form.format(end)}".strip()
     axes.set_ylim(panel.low, panel.high)
     axes.legend(
         labels, labels.values(), loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0,
-        handlelength=0, handletextpad=0.4, labelcolor="linecolor", fontsize=7.5,
+        handlelength=0, handletextpad=0.4, markerscale=0, labelcolor="linecolor", fontsize=7.5,
     )  # fmt: skip
 
 

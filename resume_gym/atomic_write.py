@@ -16,7 +16,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path whose file replaces `path` atomically when the block ends.
 
     Args:
-        path: File to replace. If the block fails, this file stays as it was, and the temporary
+        path: file to replace. If the block fails, this file stays as it was, and the temporary
             file is deleted.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")

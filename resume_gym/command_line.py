@@ -39,12 +39,12 @@ class Parser(argparse.ArgumentParser):
     option with a similar name, if there is one.
 
     Args:
-        prog: Name of the command.
-        examples: Example arguments, without `resume-gym`; may be empty.
-        done: Meaning of exit status 0.
-        failed: Meaning of exit status 1.
-        flagged: Meaning of exit status 3; empty if the command does not use it.
-        options: Other arguments of `ArgumentParser`.
+        prog: name of the command.
+        examples: example arguments, without `resume-gym`; may be empty.
+        done: meaning of exit status 0.
+        failed: meaning of exit status 1.
+        flagged: meaning of exit status 3; empty if the command does not use it.
+        options: other arguments of `ArgumentParser`.
     """
 
     def __init__(

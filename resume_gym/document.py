@@ -28,9 +28,9 @@ class Document(NamedTuple):
     """A text with its measured layout; an edit measures only the lines that it touches.
 
     Attributes:
-        text: Source text; lines end in a line feed.
-        lines: Number of lines after wrapping.
-        longest_line: Length of the longest source line in characters.
+        text: source text; lines end in a line feed.
+        lines: number of lines after wrapping.
+        longest_line: length of the longest source line in characters.
     """
 
     text: str
@@ -97,8 +97,8 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
     """Find the non-overlapping occurrences of `old` in `text`, from left to right.
 
     Args:
-        text: Text to search.
-        old: Text to find; an empty one never matches.
+        text: text to search.
+        old: text to find; an empty one never matches.
         match: "exact" or "fuzzy". If there is no exact match, a fuzzy search ignores differences
             in indentation and trailing blanks, then all differences in whitespace, then
             differences in typography (see `untyped`).
@@ -250,10 +250,10 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
     """Replace each span by `new`, measuring only the lines that the spans touch.
 
     Args:
-        document: Document to edit.
-        spans: Sorted, non-overlapping start and end offsets, as `find` returns them.
-        new: Replacement text.
-        width: Page width in characters.
+        document: document to edit.
+        spans: sorted, non-overlapping start and end offsets, as `find` returns them.
+        new: replacement text.
+        width: page width in characters.
     """
     text, lines = document.text, document.lines
     parts: list[str] = []
@@ -315,10 +315,10 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
     """Format a unified diff of one hunk without context lines.
 
     Args:
-        first: Number of the first line in the old text, from 0.
-        now: Number of the same line in the new text, which earlier hunks may have shifted.
-        before: Old lines.
-        after: New lines.
+        first: number of the first line in the old text, from 0.
+        now: number of the same line in the new text, which earlier hunks may have shifted.
+        before: old lines.
+        after: new lines.
     """
     most = min(len(before), len(after))
     # The empty string after a final newline is no line, but the start of the next one: a common

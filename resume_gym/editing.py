@@ -26,8 +26,8 @@ class EditTask(Protocol):
     """The fields that tasks of every domain have.
 
     Attributes:
-        task_id: Identifier, unique in its source.
-        weakness: Kind of task, by which metrics are broken down.
+        task_id: identifier, unique in its source.
+        weakness: kind of task, by which metrics are broken down.
     """
 
     @property
@@ -45,15 +45,15 @@ class Rules:
     """Limits of an episode.
 
     Attributes:
-        max_turns: Number of actions that the agent may take, at least 3.
-        page_lines: Page height in lines.
-        page_width: Page width in characters.
-        match: Search mode for the text to replace; see `document.find`.
-        max_chars: Maximum length of an action and of the document in characters.
+        max_turns: number of actions that the agent may take, at least 3.
+        page_lines: page height in lines.
+        page_width: page width in characters.
+        match: search mode for the text to replace; see `document.find`.
+        max_chars: maximum length of an action and of the document in characters.
         layout_reward: "binary" gives +1 or -1 at the end. "continuous" rewards an edit for each
             line over the page that the edit removes; the sum depends on first and last text only.
-        layout_amplitude: Reward per line, if continuous; a multiple of 1/64, so sums are exact.
-        feedback_every: Interval in edits at which replies include feedback; 0 for no feedback.
+        layout_amplitude: reward per line, if continuous; a multiple of 1/64, so sums are exact.
+        feedback_every: interval in edits at which replies include feedback; 0 for no feedback.
 
     Raises:
         ValueError: A limit is out of range.
@@ -150,16 +150,16 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     have defaults), and defines `original`, `brief`, `act` and `unchanged`.
 
     Attributes:
-        noun: Name of the edited document; its key in `info`.
-        system_prompt: System message; the schemas of `tools` are passed separately.
-        toolbox: Tools, including `submit`, which ends the episode.
-        editors: Names of the editing tools, whose failures count as failed edits.
-        verdict_type: Dataclass of a judge's verdicts.
-        verdict_weights: Reward weights of the verdict's graded numeric fields; `weights` may add
+        noun: name of the edited document; its key in `info`.
+        system_prompt: system message; the schemas of `tools` are passed separately.
+        toolbox: tools, including `submit`, which ends the episode.
+        editors: names of the editing tools, whose failures count as failed edits.
+        verdict_type: dataclass of a judge's verdicts.
+        verdict_weights: reward weights of the verdict's graded numeric fields; `weights` may add
             terms of a task.
-        verdict_limit: Largest absolute value of these fields.
-        tool_rewards: Rewards of tool calls, with the keys of `rewards.TOOL_REWARDS`.
-        terms: Names of all ledger terms.
+        verdict_limit: largest absolute value of these fields.
+        tool_rewards: rewards of tool calls, with the keys of `rewards.TOOL_REWARDS`.
+        terms: names of all ledger terms.
     """
 
     __slots__ = ("rules", "state", "task")

@@ -29,17 +29,17 @@ class EditEnv(gym.Env[str, str]):
     `judge` and other arguments, all of them JSON values with defaults.
 
     Args:
-        rules: Limits of an episode.
-        tasks: Task source.
+        rules: limits of an episode.
+        tasks: task source.
         split: "train", "eval" or None for both.
-        judge: Judge specification for `make_judge`, or None.
+        judge: judge specification for `make_judge`, or None.
         render_mode: None or one of `metadata["render_modes"]`.
 
     Attributes:
-        session_type: Session class of the domain.
-        rules: Limits of an episode.
-        source: Task source.
-        session: Running or last episode.
+        session_type: session class of the domain.
+        rules: limits of an episode.
+        source: task source.
+        session: running or last episode.
     """
 
     metadata = {  # noqa: RUF012
@@ -174,7 +174,7 @@ class EditEnv(gym.Env[str, str]):
         Use sessions to play many episodes concurrently; `agrade` grades them later.
 
         Args:
-            task_id: Task of the episode; None draws a random one.
+            task_id: task of the episode; None draws a random one.
 
         Raises:
             TaskError: The task does not exist.
@@ -404,8 +404,8 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
     """Create the environment that the `--env` option names.
 
     Args:
-        env: Id of an editing environment, or module:id.
-        options: Arguments of the environment; None means the default of the argument, but both
+        env: id of an editing environment, or module:id.
+        options: arguments of the environment; None means the default of the argument, but both
             splits for `split`.
 
     Raises:

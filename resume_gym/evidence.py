@@ -31,9 +31,9 @@ class Passage(NamedTuple):
     """A passage of a document.
 
     Attributes:
-        name: Kind of the document and number of the passage, such as "portfolio 3".
-        heading: Heading above the passage; empty if there is none.
-        text: A sentence or a list item.
+        name: kind of the document and number of the passage, such as "portfolio 3".
+        heading: heading above the passage; empty if there is none.
+        text: a sentence or a list item.
     """
 
     name: str

@@ -61,8 +61,8 @@ def unseal(
     """Return the record of a line from `seal`.
 
     Args:
-        line: The line.
-        required: Whether the line must have a checksum; earlier versions wrote no checksums.
+        line: the line.
+        required: whether the line must have a checksum; earlier versions wrote no checksums.
         loads: JSON parser.
 
     Raises:
@@ -133,9 +133,9 @@ def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[by
     r"""Yield the lines of a file from a byte offset, with "\n" except for an incomplete last line.
 
     Args:
-        file: The file.
-        start: Byte offset.
-        whole: Whether to skip an incomplete last line.
+        file: the file.
+        start: byte offset.
+        whole: whether to skip an incomplete last line.
 
     Raises:
         TaskError: The file is not regular, or a line is longer than `MOST_BYTES`.

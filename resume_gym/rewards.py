@@ -65,13 +65,13 @@ class Verdict:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
             supports, else +1.
         clarity: -1 worse, 0 same, +1 better; the next four fields use the same scale.
-        quantification: Use of supported figures.
-        jd_alignment: Fit to the job description.
-        action_verbs: Strength of the verbs that open the bullets.
-        preference: Preference of a recruiter between the two resumes.
-        reasons: One sentence for each field.
-        confidence: Confidence in [0, 1] for each field.
-        items: Grades of the task's rubric items by text: the sign of the weight if the revision
+        quantification: use of supported figures.
+        jd_alignment: fit to the job description.
+        action_verbs: strength of the verbs that open the bullets.
+        preference: preference of a recruiter between the two resumes.
+        reasons: one sentence for each field.
+        confidence: confidence in [0, 1] for each field.
+        items: grades of the task's rubric items by text: the sign of the weight if the revision
             adds the item (see `resume_gym.text.items`), else 0.
 
     Raises:
@@ -108,11 +108,11 @@ class LineVerdict:
     """A judge's counts of the changed lines of a resume, including deleted and added lines.
 
     Attributes:
-        improved: Number of lines that are better.
-        harmless: Minus the number of changed lines that are neither better nor worse.
-        worse: Minus the number of lines that are worse or make an unsupported claim.
+        improved: number of lines that are better.
+        harmless: minus the number of changed lines that are neither better nor worse.
+        worse: minus the number of lines that are worse or make an unsupported claim.
         rejected: -1 if the judge rejects the whole text, whose lines then do not count; else 0.
-        reasons: A sentence for each field that is not 0.
+        reasons: a sentence for each field that is not 0.
     """
 
     improved: int = 0

@@ -16,7 +16,7 @@ class Loader(NamedTuple):
     """The loader of one kind of task source.
 
     Attributes:
-        pattern: Regular expression that matches the whole source.
+        pattern: regular expression that matches the whole source.
         entry: MODULE:FUNCTION, imported at the first use. The function takes source and split, and
             returns tasks in order: those of the split, perhaps with those of the other split.
     """
@@ -45,7 +45,7 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
     """Load the tasks of a source, in order; sources are cached in the process.
 
     Args:
-        source: A bundled name ("default", "mini"), the path of a JSONL file or of a folder in the
+        source: a bundled name ("default", "mini"), the path of a JSONL file or of a folder in the
             format of Hugging Face's `datasets`, "hf://OWNER/NAME" for a dataset on the Hub, or a
             generator: "procedural:SEED:COUNT" for COUNT tasks per split, "ladder:SEED" for tasks
             of rising difficulty, or "omission:SEED:COUNT" for resumes that lack a figure. A

@@ -30,10 +30,10 @@ class Fix:
     """One edit that repairs part of the planted weakness.
 
     Attributes:
-        old: Weak text; occurs once in the resume after the preceding fixes.
-        new: Improved text; empty to delete `old`.
-        facts: Sentences that support what `new` claims beyond `old`.
-        needs_evidence: Whether `new` states something that only the evidence supports.
+        old: weak text; occurs once in the resume after the preceding fixes.
+        new: improved text; empty to delete `old`.
+        facts: sentences that support what `new` claims beyond `old`.
+        needs_evidence: whether `new` states something that only the evidence supports.
     """
 
     old: str
@@ -47,8 +47,8 @@ class Evidence:
     """A document about the candidate whose statements are true.
 
     Attributes:
-        kind: One of `EVIDENCE_KINDS`.
-        title: Title of the document.
+        kind: one of `EVIDENCE_KINDS`.
+        title: title of the document.
         text: Markdown or plain text.
     """
 
@@ -62,11 +62,11 @@ class Item:
     """A rubric item: a property that a revision may add, and its reward.
 
     Attributes:
-        text: A figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
+        text: a figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
             statement about the revised resume; one line of at most 500 characters.
-        weight: Reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
+        weight: reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
             negative for an undesired property.
-        kind: One of `ITEM_KINDS`; "judged" needs a model judge, rules grade the other kinds.
+        kind: one of `ITEM_KINDS`; "judged" needs a model judge, rules grade the other kinds.
 
     Raises:
         TaskError: An attribute has a wrong type or value.
@@ -104,15 +104,15 @@ class Task:
     other fields are for the judge and the oracle agent.
 
     Attributes:
-        task_id: Identifier, unique in its source.
-        job: Job description, plain text or Markdown.
-        resume: Resume in Markdown; line endings are converted to line feeds.
-        weakness: One of `WEAKNESSES`.
+        task_id: identifier, unique in its source.
+        job: job description, plain text or Markdown.
+        resume: resume in Markdown; line endings are converted to line feeds.
+        weakness: one of `WEAKNESSES`.
         split: "train" or "eval".
-        fixes: Edits that repair the weakness, in the order to apply them.
-        persona: Owner of the resume: role, level, vertical, name, company.
-        evidence: Documents about the candidate that a revision may draw on.
-        rubric: Items that are rewarded in addition to the fields of the verdict.
+        fixes: edits that repair the weakness, in the order to apply them.
+        persona: owner of the resume: role, level, vertical, name, company.
+        evidence: documents about the candidate that a revision may draw on.
+        rubric: items that are rewarded in addition to the fields of the verdict.
 
     Raises:
         TaskError: A field has a wrong type or value, or contains a NUL or a lone surrogate.

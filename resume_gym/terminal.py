@@ -13,8 +13,8 @@ class Terminal(Console):
     """A console that shows control characters as symbols and does not interpret markup.
 
     Args:
-        stderr: Whether to write to stderr.
-        options: Other options of Rich's console.
+        stderr: whether to write to stderr.
+        options: other options of Rich's console.
     """
 
     def __init__(self, stderr: bool = False, **options: Any) -> None:

@@ -50,10 +50,10 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
     """Return a tool schema in OpenAI's format.
 
     Args:
-        name: Name of the tool.
-        description: Description for the agent.
+        name: name of the tool.
+        description: description for the agent.
         properties: JSON schema of each argument: "string", or "integer" for a positive integer.
-        required: Names of the required arguments.
+        required: names of the required arguments.
     """
     parameters = {"type": "object", "properties": properties, "required": required}
     function = {"name": name, "description": description, "parameters": parameters}
@@ -64,10 +64,10 @@ class Toolbox:
     """The tools of an environment and the parser of their calls.
 
     Args:
-        schemas: Results of `schema`, including a tool `submit` without arguments.
+        schemas: results of `schema`, including a tool `submit` without arguments.
 
     Attributes:
-        schemas: Schemas in OpenAI's format, which chat templates and inference servers accept.
+        schemas: schemas in OpenAI's format, which chat templates and inference servers accept.
     """
 
     def __init__(self, *schemas: Mapping[str, Any]) -> None:
@@ -230,8 +230,8 @@ def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
     """Restore the tool calls that an inference server has extracted from a model's text.
 
     Args:
-        content: Text without the calls.
-        calls: Name and arguments of each call, the arguments as JSON text; invalid JSON is kept.
+        content: text without the calls.
+        calls: name and arguments of each call, the arguments as JSON text; invalid JSON is kept.
     """
     texts = [content] if content else []
     for name, arguments in calls:

@@ -22,9 +22,9 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
     """Return the error for a package that is not installed.
 
     Args:
-        needs: Start of the message: the action that needs the package, as in "drawing needs".
-        package: Name of the missing package.
-        extra: Extra of resume-gym that installs it.
+        needs: start of the message: the action that needs the package, as in "drawing needs".
+        package: name of the missing package.
+        extra: extra of resume-gym that installs it.
     """
     return ModuleNotFoundError(f"{needs} {package}: pip install resume-gym[{extra}]", name=package)
 
@@ -33,8 +33,8 @@ def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
     """Return the error for packages of an extra that are not installed; None if all are.
 
     Args:
-        needs: Start of the message: the action that needs the packages, as in "training needs".
-        extra: Extra of resume-gym whose packages are named like their modules, except for hyphens.
+        needs: start of the message: the action that needs the packages, as in "training needs".
+        extra: extra of resume-gym whose packages are named like their modules, except for hyphens.
     """
     try:
         required = requires("resume-gym") or []

@@ -27,8 +27,8 @@ def make_agent(name: str, seed: int = 0) -> Agent:
     """Create an agent for one episode.
 
     Args:
-        name: One of `AGENTS`.
-        seed: Random seed, used only by `random` and `floor`.
+        name: one of `AGENTS`.
+        seed: random seed, used only by `random` and `floor`.
 
     Raises:
         ValueError: The agent does not exist.
@@ -94,7 +94,7 @@ def editor(edit: Callable[[Session], tuple[str, str] | None]) -> Agent:
     """Make an agent that reviews, edits until one turn is left, and submits.
 
     Args:
-        edit: Function that returns the next edit (old, new), or None to submit.
+        edit: function that returns the next edit (old, new), or None to submit.
     """
 
     def act(session: Session) -> str:

@@ -30,11 +30,11 @@ def next_edit(
     """Return the first change that a rule finds, as (old, new); `old` occurs once in the resume.
 
     Args:
-        resume: Current resume.
-        job: Job description.
-        excess: Number of lines beyond the page; 0 or less if the resume fits.
-        edits_left: Number of edits left, including this one.
-        width: Page width in characters.
+        resume: current resume.
+        job: job description.
+        excess: number of lines beyond the page; 0 or less if the resume fits.
+        edits_left: number of edits left, including this one.
+        width: page width in characters.
 
     Returns:
         None if no rule finds a change.

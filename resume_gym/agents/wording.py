@@ -233,8 +233,8 @@ def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
     """Rewrite a bullet to start with the point of a later clause; empty if no clause has one.
 
     Args:
-        bullet: Text of the bullet.
-        fit: Relevance of a text to the job. A relevant errand (`_ERRAND`) is not cut off.
+        bullet: text of the bullet.
+        fit: relevance of a text to the job. A relevant errand (`_ERRAND`) is not cut off.
     """
     # an early figure suggests that the bullet starts with its point
     if re.search(r"\d", bullet[: len(bullet) // 3]):

@@ -33,16 +33,16 @@ class Job:
     """One job of a career.
 
     Attributes:
-        title: Job title on the resume.
-        role: Role; the bullets describe work in this role.
-        level: Index into `LEVELS`, or `TRAINEE`.
-        company: Employer.
-        city: Place of work.
-        start: First month, counted from year 0.
-        end: Month after the last one; `NOW` for the present job.
-        vertical: Industry of the company; its words fill the templates of the bullets.
-        bullets: Text of each bullet, with its fixes in order.
-        gap: Explanation of a long gap before this job; empty for none.
+        title: job title on the resume.
+        role: role; the bullets describe work in this role.
+        level: index into `LEVELS`, or `TRAINEE`.
+        company: employer.
+        city: place of work.
+        start: first month, counted from year 0.
+        end: month after the last one; `NOW` for the present job.
+        vertical: industry of the company; its words fill the templates of the bullets.
+        bullets: text of each bullet, with its fixes in order.
+        gap: explanation of a long gap before this job; empty for none.
     """
 
     title: str

@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
     Attributes:
         kind: shape, length, weakness, facts, match, leak, names, fixes, duplicate or malformed.
-        text: Feedback for the model.
+        text: feedback for the model.
     """
 
     kind: str

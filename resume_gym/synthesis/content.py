@@ -33,18 +33,18 @@ class Deed:
     """One piece of work, as templates.
 
     Attributes:
-        split: Split that may use the deed.
-        told: Good form: opens with a past-tense verb, without a subject.
-        gerund: The -ing form of the first word of `told`.
-        vague: Bad form: padded with filler, without the metric.
-        buried: Bad form: the main point hidden, the metric kept.
-        record: Sentence of a document about the candidate (`{Who}`).
-        figure: Metric as an item of a list of results; empty for none.
-        topic: Noun phrase that names the work.
-        now: Good form in the present tense for a continuing duty; empty otherwise.
-        levels: Lowest and highest index into `LEVELS` that can claim the deed.
-        only: Names of the verticals where the deed makes sense; empty for all.
-        one_verb: Whether `told` has one past-tense verb, which a gerund can replace.
+        split: split that may use the deed.
+        told: good form: opens with a past-tense verb, without a subject.
+        gerund: the -ing form of the first word of `told`.
+        vague: bad form: padded with filler, without the metric.
+        buried: bad form: the main point hidden, the metric kept.
+        record: sentence of a document about the candidate (`{Who}`).
+        figure: metric as an item of a list of results; empty for none.
+        topic: noun phrase that names the work.
+        now: good form in the present tense for a continuing duty; empty otherwise.
+        levels: lowest and highest index into `LEVELS` that can claim the deed.
+        only: names of the verticals where the deed makes sense; empty for all.
+        one_verb: whether `told` has one past-tense verb, which a gerund can replace.
     """
 
     split: str
@@ -101,13 +101,13 @@ class Lines:
     """Texts for the resumes, job descriptions and documents of a role, in one split.
 
     Attributes:
-        skills: Groups of skills as (name, items).
-        summary: Resume summaries by band of levels.
-        duties: Duties by band of levels.
-        must: Requirements for every applicant.
-        must_lead: Additional requirements for leaders.
-        nice: Optional requirements.
-        distractors: Sentences about the work of other people, for documents.
+        skills: groups of skills as (name, items).
+        summary: resume summaries by band of levels.
+        duties: duties by band of levels.
+        must: requirements for every applicant.
+        must_lead: additional requirements for leaders.
+        nice: optional requirements.
+        distractors: sentences about the work of other people, for documents.
     """
 
     skills: tuple[tuple[str, tuple[str, ...]], ...]

@@ -26,13 +26,13 @@ class Done:
     """A piece of the candidate's work, and how the resume presents this work.
 
     Attributes:
-        job: Job in which the work was done.
-        story: The work with its true figures.
-        weak: Whether the resume prints a weak form.
-        shown: Whether the resume has the metric in the results section.
-        lead: Leader of the work if the candidate only helped; empty otherwise.
-        wrong: Wrong figure on the resume; empty for none.
-        right: True figure that replaces `wrong`; empty for none.
+        job: job in which the work was done.
+        story: the work with its true figures.
+        weak: whether the resume prints a weak form.
+        shown: whether the resume has the metric in the results section.
+        lead: leader of the work if the candidate only helped; empty otherwise.
+        wrong: wrong figure on the resume; empty for none.
+        right: true figure that replaces `wrong`; empty for none.
     """
 
     job: Job

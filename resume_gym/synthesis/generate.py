@@ -47,15 +47,15 @@ class Generation:
 
     Attributes:
         generator: "procedural", "gemini" or "openai".
-        count: Number of tasks.
-        seed: Seed of the task sequence.
-        out: Output file; manifest, card and store are named after this file.
-        split: Split of all tasks; None puts four of five tasks in train.
-        size: Size of procedural tasks, "full" or "mini".
-        model: Options of `resume_gym.llm.client.make_client`, with the model's name.
+        count: number of tasks.
+        seed: seed of the task sequence.
+        out: output file; manifest, card and store are named after this file.
+        split: split of all tasks; None puts four of five tasks in train.
+        size: size of procedural tasks, "full" or "mini".
+        model: options of `resume_gym.llm.client.make_client`, with the model's name.
         base_url: URL of the server; None for the provider's default.
-        attempts: Maximum number of answers requested per task.
-        width: Number of tasks requested concurrently.
+        attempts: maximum number of answers requested per task.
+        width: number of tasks requested concurrently.
     """
 
     generator: str

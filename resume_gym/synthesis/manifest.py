@@ -28,10 +28,10 @@ class Outcome(NamedTuple):
     """The result of the attempts at one task.
 
     Attributes:
-        task: The task; None if no attempt succeeded.
-        attempts: Number of requests; 1 for a procedural task.
-        faults: Number of answers with faults of each kind.
-        reason: Why there is no task; empty otherwise.
+        task: the task; None if no attempt succeeded.
+        attempts: number of requests; 1 for a procedural task.
+        faults: number of answers with faults of each kind.
+        reason: why there is no task; empty otherwise.
     """
 
     task: Task | None
@@ -50,11 +50,11 @@ def write_manifest(
     """Write and return the manifest of a finished corpus.
 
     Args:
-        path: Path of the manifest.
-        corpus: Path of the corpus.
-        settings: See `Generation.settings`.
-        outcomes: Outcome of each requested task, by task id.
-        store: Path of the answer cache; None for procedural tasks.
+        path: path of the manifest.
+        corpus: path of the corpus.
+        settings: see `Generation.settings`.
+        outcomes: outcome of each requested task, by task id.
+        store: path of the answer cache; None for procedural tasks.
     """
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     faults: Counter[str] = Counter()
@@ -118,10 +118,10 @@ def find_manifest(
     """Check that a run may create or extend a corpus, and return the existing manifest.
 
     Args:
-        path: Path of the manifest.
-        out: Path of the corpus.
-        settings: Settings of this run.
-        wanted: Number of tasks requested.
+        path: path of the manifest.
+        out: path of the corpus.
+        settings: settings of this run.
+        wanted: number of tasks requested.
 
     Returns:
         The manifest; None if there is no corpus.

@@ -34,11 +34,11 @@ async def write_tasks(
     the tasks, not on the order of the answers.
 
     Args:
-        personas: Specifications of the tasks, in order.
-        client: Client of the model.
-        settle: Callback for each outcome, in order.
-        attempts: Maximum number of requests per task.
-        width: Number of concurrent tasks.
+        personas: specifications of the tasks, in order.
+        client: client of the model.
+        settle: callback for each outcome, in order.
+        attempts: maximum number of requests per task.
+        width: number of concurrent tasks.
 
     Raises:
         Unavailable, Misconfigured: No more answers are available.
@@ -84,10 +84,10 @@ async def write_task(
     costs nothing.
 
     Args:
-        persona: Specification of the task.
-        client: Client of the model.
-        attempts: Maximum number of requests.
-        seen: Keys (`bullet_keys`) of bullets in other tasks.
+        persona: specification of the task.
+        client: client of the model.
+        attempts: maximum number of requests.
+        seen: keys (`bullet_keys`) of bullets in other tasks.
 
     Raises:
         Unavailable, Misconfigured: The model is not available.

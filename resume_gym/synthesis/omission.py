@@ -26,9 +26,9 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
     """Remove a figure, or the bullet that contains it, from a resume.
 
     Args:
-        task: A task with evidence.
-        kept: Whether the evidence keeps the figure.
-        rng: Random generator.
+        task: a task with evidence.
+        kept: whether the evidence keeps the figure.
+        rng: random generator.
 
     Returns:
         The task, with a rubric item on the figure; None if there is no figure whose restoration

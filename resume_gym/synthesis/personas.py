@@ -35,12 +35,12 @@ class Persona:
     Attributes:
         task_id: "model-SPLIT-SEED-NUMBER".
         split: "train" or "eval".
-        weakness: One of `WEAKNESSES`.
-        candidate: Name, career and wanted job, without bullets.
-        shares: Number of bullets for each job, the present one first.
-        weak: Indices of the weak bullets, counted through all jobs.
-        padding: Number of superfluous bullets.
-        sections: Number of superfluous sections.
+        weakness: one of `WEAKNESSES`.
+        candidate: name, career and wanted job, without bullets.
+        shares: number of bullets for each job, the present one first.
+        weak: indices of the weak bullets, counted through all jobs.
+        padding: number of superfluous bullets.
+        sections: number of superfluous sections.
     """
 
     task_id: str

@@ -63,19 +63,19 @@ class Size(NamedTuple):
     """The rules of a task size; ranges include both ends.
 
     Attributes:
-        page_lines: Lines of the page.
-        lines: Wrapped lines of a resume.
-        too_long: Wrapped lines of an overlong resume.
-        bullets: Good and weak bullets.
-        kept: Good bullets of an overlong resume.
-        padding: Superfluous bullets of an overlong resume.
-        sections: Superfluous sections of an overlong resume.
-        general: Number of deeds that suit any role; more if a role has too few deeds.
-        jobs: Jobs of a career.
-        fixes: Fixes possible without the evidence. After the minimum number of fixes, the resume
+        page_lines: lines of the page.
+        lines: wrapped lines of a resume.
+        too_long: wrapped lines of an overlong resume.
+        bullets: good and weak bullets.
+        kept: good bullets of an overlong resume.
+        padding: superfluous bullets of an overlong resume.
+        sections: superfluous sections of an overlong resume.
+        general: number of deeds that suit any role; more if a role has too few deeds.
+        jobs: jobs of a career.
+        fixes: fixes possible without the evidence. After the minimum number of fixes, the resume
             fits the page, since an episode may allow no more edits.
-        job_words: Words of the job description.
-        brief: Whether to prefer short bullets, use each verb once, and shorten resume and job.
+        job_words: words of the job description.
+        brief: whether to prefer short bullets, use each verb once, and shorten resume and job.
     """
 
     page_lines: int
@@ -154,11 +154,11 @@ def generate_task(
     6, 19, 6 and 39 indices. Tasks 2n and 2n + 1 of a role share few deeds.
 
     Args:
-        seed: Seed of the sequence.
-        index: Index from 0; modulo 6, it selects the weakness.
+        seed: seed of the sequence.
+        index: index from 0; modulo 6, it selects the weakness.
         split: "train" or "eval", which share no name, company, deed or line of a job description.
         size: "full" (a page of 55 lines) or "mini" (20 lines).
-        level: Difficulty from 1 to `TOP_LEVEL`; sets the number of flaws and excess lines and, from
+        level: difficulty from 1 to `TOP_LEVEL`; sets the number of flaws and excess lines and, from
             level 3 on, adds hedged bullets (`TaskPlan.hedged`). None uses the ranges of `SIZES`.
 
     Raises:
@@ -203,7 +203,7 @@ def load_with(
     """Return an iterator over the tasks of "KIND:SEED:COUNT" or "KIND-mini:SEED:COUNT".
 
     Args:
-        make: Function that returns a task by seed, index, split and size.
+        make: function that returns a task by seed, index, split and size.
         source: COUNT is the number of tasks per split.
         split: None for both splits.
     """

@@ -40,11 +40,11 @@ def weaken(
     """Return the weak form of a bullet and the fixes that repair it, in order.
 
     Args:
-        story: The deed.
+        story: the deed.
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
-        opener: One of `OPENERS`; empty if the deed allows none.
-        record: Sentence that states the good form as a fact.
-        shown: Whether the resume prints the metric elsewhere. If not, or if there is no metric, a
+        opener: one of `OPENERS`; empty if the deed allows none.
+        record: sentence that states the good form as a fact.
+        shown: whether the resume prints the metric elsewhere. If not, or if there is no metric, a
             no_metrics bullet opens weakly, which an agent without the evidence can fix.
     """
     facts = (record,)

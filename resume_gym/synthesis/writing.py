@@ -26,13 +26,13 @@ class Wording:
     """Texts of the resume and the job description, except for the bullets and the career.
 
     Attributes:
-        summary: Summary of the resume.
-        skills: Groups of skills as (name, comma-separated items).
-        results: Lines of the results section; empty for no section.
-        extra: Superfluous sections with their headings.
-        about: One sentence about the employer.
-        duties, must, nice: Lines of the job description.
-        closing: Last line of the job description; empty for none.
+        summary: summary of the resume.
+        skills: groups of skills as (name, comma-separated items).
+        results: lines of the results section; empty for no section.
+        extra: superfluous sections with their headings.
+        about: one sentence about the employer.
+        duties, must, nice: lines of the job description.
+        closing: last line of the job description; empty for none.
     """
 
     summary: str

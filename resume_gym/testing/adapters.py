@@ -41,11 +41,11 @@ class Played(NamedTuple):
     """The result of an episode as the library received it.
 
     Attributes:
-        task_id: Task that was played.
-        rewards: Reward of each turn; the last one includes the verdict's terms.
-        total: Reward of the episode.
-        text: Final document.
-        ledger: Totals of all reward terms.
+        task_id: task that was played.
+        rewards: reward of each turn; the last one includes the verdict's terms.
+        total: reward of the episode.
+        text: final document.
+        ledger: totals of all reward terms.
     """
 
     task_id: str
@@ -139,10 +139,10 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
     for an action after the end; if the judge fails, an exception is raised.
 
     Args:
-        play: Plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
+        play: plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
             judge of the given specification; only the model is replaced by the script. It raises
             an exception if the agent is asked for more actions than the script has.
-        calls_only: Whether the library parses calls itself and passes only turns with exactly one
+        calls_only: whether the library parses calls itself and passes only turns with exactly one
             call to the environment. If so, the malformed scripts are skipped.
 
     Raises:

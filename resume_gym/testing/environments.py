@@ -53,9 +53,9 @@ def check_env(
     episode; forks, snapshots and pickled copies are independent; records survive JSON and replay.
 
     Args:
-        env: A subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
+        env: a subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
             check resets and plays it, and asks its judge, if there is one, for two verdicts.
-        edit: Function that returns an action which edits the document of a new session.
+        edit: function that returns an action which edits the document of a new session.
 
     Raises:
         AssertionError: A contract is broken.

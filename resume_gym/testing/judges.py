@@ -46,10 +46,10 @@ def check_judge(
     judge gives the same verdict on the same texts, whatever it judged before.
 
     Args:
-        judge: The judge, which is asked for 20 verdicts per task; `make_judge` makes one from a
+        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes one from a
             specification.
-        tasks: Tasks whose revisions are judged; None selects three bundled tasks.
-        deterministic: Whether the judge promises equal verdicts on equal texts.
+        tasks: tasks whose revisions are judged; None selects three bundled tasks.
+        deterministic: whether the judge promises equal verdicts on equal texts.
 
     Raises:
         AssertionError: A contract is broken, or the judge gives no verdict on an ordinary

@@ -180,11 +180,11 @@ class Line:
     """A non-blank line of a resume.
 
     Attributes:
-        number: Index in the text, counting blank lines.
+        number: index in the text, counting blank lines.
         kind: heading, entry (a job, a school, a contact line), skills, bullet or text.
-        section: Lower-case name of its section.
-        style: List marker ("-") or kind of heading ("##", "bold", "caps").
-        spaced: Whether a blank line precedes it.
+        section: lower-case name of its section.
+        style: list marker ("-") or kind of heading ("##", "bold", "caps").
+        spaced: whether a blank line precedes it.
     """
 
     number: int

@@ -43,15 +43,15 @@ class Reference:
     """True statements about the candidate, and the job description.
 
     Attributes:
-        lines: Lines of the original.
-        fixed: For each fixed unit, its content after each of its fixes.
-        told: For each fixed unit, the facts behind its fixes.
-        deleted: Units that a fix deletes.
-        mended: Lines after fixes, with their markup.
-        aside: Whether the planted weakness is wrong_emphasis: the original hides its points.
-        name: Name of the candidate.
-        documents: Evidence about the candidate.
-        wanted: Job description.
+        lines: lines of the original.
+        fixed: for each fixed unit, its content after each of its fixes.
+        told: for each fixed unit, the facts behind its fixes.
+        deleted: units that a fix deletes.
+        mended: lines after fixes, with their markup.
+        aside: whether the planted weakness is wrong_emphasis: the original hides its points.
+        name: name of the candidate.
+        documents: evidence about the candidate.
+        wanted: job description.
     """
 
     lines: tuple[Line, ...]

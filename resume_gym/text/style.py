@@ -40,8 +40,8 @@ class Head(NamedTuple):
     Attributes:
         kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
             of action: "Migration of"), or "plain".
-        at: Index of the main verb in the tokens, after a weak opening.
-        charge: Whether the opening names a responsibility and no verb follows.
+        at: index of the main verb in the tokens, after a weak opening.
+        charge: whether the opening names a responsibility and no verb follows.
     """
 
     kind: str

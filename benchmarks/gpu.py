@@ -196,7 +196,7 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Compare the errors of packed attention and FlexAttention with that of a loop over nodes."""
+    """Compare errors against float64: packed attention and FlexAttention beside a plain loop."""
     # with only two token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)

@@ -1,4 +1,4 @@
-"""Shared code of the benchmarks: options, figures with their targets, result files."""
+"""Shared code of the benchmarks: options, measured values with their targets, result files."""
 
 import argparse
 import json

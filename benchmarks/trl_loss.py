@@ -14,7 +14,7 @@ from learners.training.models import NANO
 
 
 class Race(NamedTuple):
-    """One comparison on recorded episodes."""
+    """Settings of one speed comparison between this trainer and TRL's, on recorded episodes."""
 
     episodes: str
     precision: str

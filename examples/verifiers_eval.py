@@ -75,7 +75,7 @@ def answering(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str
 
 
 def served(say: Callable[[Messages], dict[str, Any]]) -> AbstractContextManager[str]:
-    """Return a context with the URL of an OpenAI server; `say` makes the next message."""
+    """Run a local server with OpenAI's protocol that answers with `say`; yield its URL."""
 
     def reply(request: dict[str, Any]) -> dict[str, Any]:
         message = {"role": "assistant", "content": None, **say(request["messages"])}

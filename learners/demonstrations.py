@@ -2,7 +2,7 @@
 
 The editor first applies the fixes of the task that add no figures, from top to bottom, and then the
 edits of the careful agent. `Habits` add faults, which reinforcement learning corrects later.
-`renamed` replaces words of most resumes, so that a policy cannot memorise them.
+`renamed` replaces some words of most resumes, so that a policy cannot memorise the resumes.
 """
 
 import re

@@ -124,7 +124,7 @@ class Dose:
 
 
 class Phase(NamedTuple):
-    """Part of the training time.
+    """Phase of imitation: what is demonstrated in a part of the training time.
 
     Attributes:
         title: name of the phase.

@@ -90,7 +90,7 @@ def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
         except BaseException as error:
             joined.set_exception(error)
 
-    # a daemon thread, which does not keep the process alive: NCCL has no timeout here
+    # a daemon thread, which does not keep the process alive: joining the NCCL group may hang
     threading.Thread(target=run, daemon=True).start()
     next(as_completed((joined, failure))).result()
     return joined.result()

@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play some of the groups drawn for a step; return those with enough members."""
+        """Play the drawn groups at `places`; return those with enough rollouts, and failures."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])

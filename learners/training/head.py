@@ -78,7 +78,7 @@ class _Selected(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, totals = ctx.saved_tensors
         operand = weight.to(ctx.dtype)  # the backward pass runs outside autocast
-        # A frozen head needs no weight gradient, which is a third of the products here. The
+        # A frozen head needs no weight gradient, which saves one of three matrix products. The
         # gradient is accumulated in fp32, since a bf16 sum over chunks would lose small terms.
         trained = ctx.needs_input_grad[1]
         weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None

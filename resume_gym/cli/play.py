@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _files(first: Path) -> Iterator[Path]:
-    """Yield the file of the first game, then free names for further games: mine-2.json."""
+    """Yield the path of the first game, then unused paths: after mine.json, mine-2.json."""
     yield first
     for number in count(2):
         if not (path := first.with_stem(f"{first.stem}-{number}")).exists():

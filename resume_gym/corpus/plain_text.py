@@ -46,7 +46,10 @@ class PageLine(NamedTuple):
 
 
 def text_rows(text: str) -> list[OutlineRow]:
-    """Convert plain text to rows; capitals, known names and underlines mark headings."""
+    """Convert plain text to rows.
+
+    A heading is in capitals, is a known section name, or has a line such as `---` below it.
+    """
     source = [line.rstrip().expandtabs(4) for line in text.split("\n")]
     edge = max(map(len, source))
     lines: list[PageLine] = []

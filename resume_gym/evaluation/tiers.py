@@ -98,7 +98,7 @@ class Tiers:
 
 
 def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> Tiers:
-    """Make a player from options.
+    """Make a player that routes turns between two models.
 
     Args:
         options: options of an `endpoint` in `local` and in `frontier`, and fields of `Route`.

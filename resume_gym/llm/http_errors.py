@@ -90,7 +90,7 @@ def masked(text: str, key: str) -> str:
 
 @lru_cache(maxsize=16)
 def _escaped(key: str) -> re.Pattern[str]:
-    """Return a pattern of a key in which any character may be escaped, once or several times."""
+    """Return a regex of a key, also if JSON has escaped its characters once or several times."""
     characters = (f"(?:{re.escape(char)}|u00(?i:{ord(char):02x}))" for char in key)
     # a run of backslashes is tried once, from its start, so the time stays linear
     return re.compile(r"(?:(?<!\\)\\++)?" + r"(?:\\|u005[cC])*".join(characters))

@@ -88,7 +88,7 @@ class SDKProvider(ABC):
         self._needs_key = True
 
     def read_key(self) -> str:
-        """Return the API key from the first environment variable that is set.
+        """Return the API key from the first of the provider's environment variables that is set.
 
         The key may be empty if the server needs none.
 

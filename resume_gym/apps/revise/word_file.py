@@ -94,7 +94,7 @@ class _Writer:
     """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
-        anew: number of paragraphs that matched no single line and were replaced by new ones.
+        anew: number of paragraphs replaced by new ones, since they had no one line of their own.
     """
 
     def __init__(self, document: Any, lines: Sequence[str]) -> None:

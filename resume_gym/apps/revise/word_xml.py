@@ -1,4 +1,4 @@
-"""Paragraphs and runs of a Word file, as XML elements of python-docx."""
+"""Functions that edit the XML of a Word file: its paragraphs, and their runs of equal format."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -147,9 +147,9 @@ class _Blocks(torch.autograd.Function):
                 continue
             # each part of the softmax has the weight exp(its log-sum-exp - the total one)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
-            share = (part_lse - total).exp()[..., None]
-            merged = out[:, :, rows] * (1 - share) + part * share
-            out[:, :, rows] = merged.to(out.dtype)
+            # in the dtype of the outputs, so that one kernel reads and writes each output once
+            share = (part_lse - total).exp().to(out.dtype)[..., None]
+            out[:, :, rows] = torch.lerp(out[:, :, rows], part, share)
             lse[:, :, rows] = total
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.scaling, ctx.nodes, ctx.cuda = scaling, nodes, cuda

@@ -225,13 +225,13 @@ def test_curves_are_read_and_lead_to_episodes(page, run):
     svg, legend = chart.locator("svg[role=img]"), chart.locator(".legend")
     assert chart.locator("path").count() == 3  # the spread, the curve and an error bar
     assert svg.locator("circle").count() == 1  # before training, on held-out tasks
-    assert "with a standard deviation 1.50" in legend.text_content()
-    assert "held-out tasks, with two standard errors" in legend.text_content()
+    assert "training (band: one standard deviation) 1.50" in legend.text_content()
+    assert "held-out tasks (± two standard errors)" in legend.text_content()
     assert "from 0.50 to 1.50" in svg.get_attribute("aria-label")
     svg.focus()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("status")).to_contain_text(
-        "step 2: training, with a standard deviation 1.00, held-out"
+        "step 2: training (band: one standard deviation) 1.00, held-out"
     )
     page.keyboard.press("ArrowLeft")
     assert chart.get_by_role("link", name="step 1").count() == 1
@@ -261,6 +261,19 @@ def test_the_highest_paid_episodes_of_the_last_evaluation_are_listed(page, tmp_p
         assert all("step 2, " in one for one in items.all_inner_texts())
         items.first.locator("a").click()
         expect(page.locator("h1")).to_contain_text("0 ")
+
+
+def test_the_labels_of_an_axis_differ_and_none_is_cut(page, tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    rows = [{"step": n, "reward": 1 + n * 1e-9, "score": n * -2.5e-7} for n in (1, 2)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with served(tmp_path) as address:
+        show(page, address, "")
+        for svg in page.locator(".chart > svg").all():
+            labels = svg.locator("text[text-anchor=end]")
+            texts = labels.all_text_contents()
+            assert len(set(texts)) == len(texts) > 1
+            assert all(one.evaluate("one => one.getBBox().x") >= 0 for one in labels.all())
 
 
 def test_an_episode_is_downloaded_as_it_was_recorded(page, run, folder):
@@ -354,9 +367,8 @@ def test_runs_are_sorted_and_compared(page, tmp_path):
         assert "held-out tasks 7.00\xa0±\xa00.50" in chart.locator(".legend").inner_text()
         settings = page.get_by_role("region", name="Settings that differ")
         told = [one.inner_text().split("\t") for one in settings.locator("tbody tr").all()]
-        wanted = {"first": "0.1", "second": "0.2"}
-        heads = settings.locator("thead th").all_inner_texts()
-        assert ["learning_rate", *(wanted[name] for name in heads)] in told
+        assert settings.locator("thead th").all_inner_texts() == ["second", "first"]
+        assert ["learning_rate", "0.2", "0.1"] in told
         assert "steps" not in [name for name, *_ in told]
         page.get_by_text("All other figures").click()
         show(page, address, "runs?run=second&run=result")
@@ -364,6 +376,8 @@ def test_runs_are_sorted_and_compared(page, tmp_path):
         assert set(latest.locator("thead th").all_inner_texts()) == {
             *("second", "result: good", "result: bad"),
         }
+        show(page, address, "runs?run=first&run=second")
+        assert page.locator("h1").inner_text() == "Compare first, second", "in the order of ticking"
         show(page, address, "runs?run=nowhere")
     assert page.faults == []
 
@@ -549,6 +563,16 @@ def test_two_of_a_group_are_compared(page, run):
     assert page.locator(".turn").count() == 4 + 3
 
 
+def test_a_group_is_listed_by_rollout(page, tmp_path):
+    folder = write_run(tmp_path / "run")
+    file = folder / "trajectories" / "step-000001.jsonl"
+    file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    with served(folder) as address:
+        show(page, address, "episode/0")
+        listed = page.locator(".chip", has_text="rollout").all_inner_texts()
+        assert [one.split(":")[0] for one in listed] == [f"rollout {n}" for n in range(GROUP)]
+
+
 def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     show(page, evaluation, "")
     figures = page.get_by_role("region", name="Figures of each agent")
@@ -569,7 +593,7 @@ def test_four_agents_fit_a_small_screen(page, tmp_path):
     page.set_viewport_size({"width": 1280, "height": 800})
     with served(write_evaluation(tmp_path / "four", agents=agents)) as address:
         show(page, address, "")
-        assert page.locator("main h2").first.inner_text() == "Differences"
+        assert page.locator("main h2").first.inner_text() == "Differences in mean reward"
         tables = page.locator("main .figures:visible")
         assert tables.first.locator("tbody tr").count() == 6
         for table in tables.all():  # no column that breaks words, none that is out of sight

@@ -2,7 +2,6 @@
 
 const WIDTH = 360;
 const HEIGHT = 190;
-const LEFT = 44;
 const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 24;
@@ -20,16 +19,17 @@ const extent = (values) =>
 // Length of an error bar to each side: a standard deviation, or two standard errors.
 const reach = (one) => one.sd ?? one.error ?? 0;
 
-// Round numbers that divide a range into about four parts, and their labels.
+// Round numbers that divide a range into two to five parts, and their labels.
 function ticks(low, high) {
-  const raw = (high - low) / 4;
+  const raw = (high - low) / 5;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.999);
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const first = Math.ceil(low / step - 1e-6);
   const count = Math.floor(high / step + 1e-6) - first + 1;
   const values = Array.from({ length: count }, (_, at) => (first + at) * step);
-  const isPlain = decimals <= 3 && Math.max(-low, high) < 1e6;
+  const size = Math.max(-low, high);
+  const isPlain = size >= 1e-3 && size < 1e6;
   return values.map((value) => [value, isPlain ? fixed(value, decimals) : number(value)]);
 }
 
@@ -60,9 +60,9 @@ function rewardSeries() {
   const ends = figures.floor ? [0, metrics.at(-1).step] : [];
   const level = ends.map((step) => ({ step, value: figures.floor.reward }));
   return [
-    series("reward", 0, metrics, "training, with a standard deviation", "reward_std"),
-    heldOut(index, 1, "held-out tasks, with two standard errors"),
-    { name: "floor, an agent that improves nothing", place: 2, points: level, text: number },
+    series("reward", 0, metrics, "training (band: one standard deviation)", "reward_std"),
+    heldOut(index, 1, "held-out tasks (± two standard errors)"),
+    { name: "floor (an agent that improves nothing)", place: 2, points: level, text: number },
   ];
 }
 
@@ -76,11 +76,13 @@ function frameOf(points) {
     [low, high] = [low - margin, high + margin];
   }
   const [first, last] = extent(points.map((one) => one.step));
-  const wide = WIDTH - LEFT - RIGHT;
-  const x = (step) => LEFT + wide * (last > first ? (step - first) / (last - first) : 0.5);
+  const marks = ticks(low, high);
+  const left = 12 + 8 * Math.max(4, ...marks.map(([, text]) => text.length)); // room for them
+  const wide = WIDTH - left - RIGHT;
+  const x = (step) => left + wide * (last > first ? (step - first) / (last - first) : 0.5);
   const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low));
-  const stepAt = (left) => first + ((last - first) * (left - LEFT)) / wide;
-  return { low, high, first, last, x, y, stepAt };
+  const stepAt = (place) => first + ((last - first) * (place - left)) / wide;
+  return { marks, left, first, last, x, y, stepAt };
 }
 
 function path({ x, y }, points) {
@@ -88,12 +90,12 @@ function path({ x, y }, points) {
   return "M" + points.map(to).join("L");
 }
 
-function axes({ low, high, first, last, x, y }) {
+function axes({ marks, left, first, last, x, y }) {
   const steps = last > first ? ticks(first, last).map(([step]) => step) : [first];
   return [
-    ticks(low, high).map(([value, text]) => [
-      s("line.axis", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
-      s("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, text),
+    marks.map(([value, text]) => [
+      s("line.axis", { x1: left, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
+      s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, text),
     ]),
     s("text", { x: 2, y: HEIGHT - 6 }, "step"),
     steps

@@ -16,7 +16,7 @@ async function comparePage(left, right) {
     rows[0].task === rows[1].task ? null : notes(["These are episodes on different tasks."]),
     pair((row, detail, name) => h("section.card", h("h2", link(name, row)), headline(row, detail))),
     groupPart(rows[0], group, rows[1]),
-    pair((row, detail) => h("section", ledger(detail), verdict(detail))),
+    pair((row, detail, name) => h("section", h("h3", name), ledger(detail), verdict(detail))),
     hasDocuments ? h("h2", "Final documents") : null,
     hasDocuments ? sides(lines(details[0], -1), lines(details[1], -1), ...names) : null,
     h("h2", "Turns"),

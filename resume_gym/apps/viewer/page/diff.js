@@ -16,7 +16,9 @@ function diffOf(text) {
       ? changed(old[0], fresh[0])
       : [old.map((row) => line("minus", row)), fresh.map((row) => line("plus", row))];
     const other = rows.filter((row) => !"-+".includes(row[0])).map((row) => line("same", row));
-    return [h("span.line.head", head), lines, other];
+    const side = head.endsWith(",0 @@") ? /-(\d+)/ : /\+(\d+)/; // deleted lines have an old number
+    const where = head.startsWith("@@") ? "line " + head.match(side)[1] : head;
+    return [h("span.line.head", where), lines, other];
   });
   return h("div.code.diff", body);
 }

@@ -20,7 +20,8 @@ function pagePart(detail) {
   box.append(sheet(rows, detail.rules));
   const count = h("span.muted", `${rows.length} of ${detail.rules.page_lines} lines`);
   const legend = h("span.muted", h("mark.changed", "green"), ": not in the original");
-  return [h("div.row", count, legend), box];
+  const hint = h("span.muted.sideways", "scroll the page sideways →");
+  return [h("div.row", count, legend, hint), box];
 }
 
 // Rows of the page: text, whether it continues the previous row, whether its line is new.

@@ -24,7 +24,7 @@ async function episodePage(number) {
       around.length < 2 || at < 0 ? null : h("span.muted", `${at + 1} of ${around.length}`),
       download(number),
     ),
-    h("h1", row.task),
+    h("h1", index.kind === "episode" ? null : "Episode: ", row.task),
     headline(row, detail),
     notes(index.kind === "episode" ? index.notes : []),
     notes(detail.notes),
@@ -55,7 +55,7 @@ function turnsPart(detail) {
 function headline(row, detail) {
   const facts = factList([
     ["reward", rewardOf(row)],
-    ["score", known(row.score) ? fixed(row.score, 1) : null],
+    ["score", known(row.score) ? fixed(row.score, 1) + " of 100" : null],
     ["outcome", row.outcome],
     ["weakness", words(row.weakness)],
     ["played by", row.agent || index.settings.agent],
@@ -73,10 +73,10 @@ function groupPart(row, group, other = null) {
   if (group.length < 2) return null;
   const members = group.map((one) => {
     const name = `${shortName(one)}: ${rewardOf(one)}`;
-    if (one === row) return h("b.chip", name, " (this)");
+    if (one === row) return h("b.chip", name, other ? " (A)" : " (this)");
     const href = `#/compare/${row.number}/${one.number}`;
     const compare = h("a", { href, "aria-label": "compare with " + shortName(one) }, "compare");
-    return h("span.chip", link(name, one), " ", one === other ? "compared" : compare);
+    return h("span.chip", link(name, one), " ", one === other ? "(B)" : compare);
   });
   const where = index.kind === "run" ? " at this step" : "";
   const summary = h("summary", `${counted(group.length, "episode")} on this task${where}`);

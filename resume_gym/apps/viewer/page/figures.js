@@ -3,7 +3,9 @@
 // Labels of figures whose names in the files are unclear.
 const LABELS = {
   by_weakness: "mean reward by weakness",
+  content: "reward from content",
   edits: "edits an episode",
+  entropy: "entropy (nats a token)",
   failed: "episodes without a reward",
   failed_edits: "failed edits an episode",
   failed_share: "edits that failed",
@@ -11,6 +13,7 @@ const LABELS = {
   gradient_norm: "gradient norm",
   fits: "fits the page",
   interval: "95 % interval",
+  layout: "reward from layout",
   layout_pass: "fits the page",
   layout_pass_rate: "fits the page",
   lines: "lines of the document",
@@ -20,11 +23,11 @@ const LABELS = {
   judged: "changed and judged",
   reward: "mean reward",
   reward_sd: "sd of the reward",
-  score: "score, 0 to 100",
+  score: "score (0 to 100)",
   seconds_lag: "lag of sampling, in seconds",
   several_calls: "several calls in a turn",
   submit_rate: "submitted",
-  tool_syntax: "tool calls",
+  tool_syntax: "reward from tool calls",
   turns: "turns an episode",
   unjudged: "unchanged, not judged",
   verdict: "judge, −1 to +1",
@@ -148,7 +151,7 @@ function progress() {
 function differences() {
   const pairs = index.comparisons.filter((one) => isGroup(one.figures?.reward));
   if (!pairs.length) return null;
-  const heads = [...["mean", "interval", "p", "p_holm"].map(label), "better / same / worse"];
+  const heads = [...["mean", "interval", "p", "p_holm"].map(label), "tasks better / same / worse"];
   const rows = pairs.map(({ first, second, figures, wins, ties, losses }) => {
     const { mean, interval, p, p_holm } = figures.reward;
     const counts = [wins, ties, losses];
@@ -159,6 +162,6 @@ function differences() {
       counts.every(known) ? counts.join(" / ") : "-",
     ]);
   });
-  const table = figureTable("Differences in mean reward", heads, rows);
-  return [h("h2", "Differences"), table, h("p.muted", pairs[0].method || "")];
+  const title = "Differences in mean reward";
+  return [h("h2", title), figureTable(title, heads, rows), h("p.muted", pairs[0].method || "")];
 }

@@ -23,7 +23,7 @@ function ledger(detail) {
 function ledgerPart(part, all) {
   const terms = all.filter((one) => one.part === part);
   const sum = terms.reduce((total, one) => total + one.value, 0);
-  const head = figureRow(label(part), [amountCell(sum)]);
+  const head = figureRow(label(part).replace("reward from ", ""), [amountCell(sum)]);
   head.className = "title";
   const isAlone = terms.length === 1 && terms[0].term === part;
   const rows = terms.map((one) => figureRow(words(one.term), [amountCell(one.value)]));

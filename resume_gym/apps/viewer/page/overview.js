@@ -33,7 +33,7 @@ function leftOut() {
   const all = index.episodes.length;
   const missing = index.episodes.filter((one) => !one.kept).length;
   const share = missing ? `; only table rows of ${missing} of ${counted(all, "episode")}` : "";
-  return notes([`This exported file has no records${share}.`]);
+  return notes([`This exported file has no records (JSON) to download${share}.`]);
 }
 
 function facts() {
@@ -85,7 +85,7 @@ function lateGrid(count, draw) {
 function journal() {
   if (!index.journal.length) return null;
   const items = index.journal.map((one) => h("li", one));
-  return h("section", h("h2", "Journal"), h("ul.card.journal", items));
+  return h("section", h("h2", "Journal"), h("ul.card", items));
 }
 
 // Episodes of the last evaluation with the highest rewards, to be checked by a reader.
@@ -97,7 +97,8 @@ function highestPaid() {
   const items = paid
     .slice(0, 10)
     .map((one) => h("li", signed(one.reward), " ", link(`${one.task}, ${nameOf(one)}`, one)));
-  return h("section", h("h2", "Highest paid, held-out tasks"), h("ol.card.journal", items));
+  const title = "Highest paid episodes, held-out tasks";
+  return h("section", h("h2", title), h("ol.card", items));
 }
 
 function settings() {

@@ -115,7 +115,10 @@ async function loadEpisode(number) {
   }
 }
 
-const groupOf = (episode) => index.episodes.filter((one) => one.group === episode.group);
+const groupOf = (episode) =>
+  index.episodes
+    .filter((one) => one.group === episode.group)
+    .sort((a, b) => ORDER.compare(shortName(a), shortName(b)));
 
 // Names of an episode: within its group, and among all on its task.
 const shortName = ({ agent, member }) => (agent ? agent + ", " : "") + "rollout " + member;

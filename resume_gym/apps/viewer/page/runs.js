@@ -58,7 +58,8 @@ function rewardCell({ reward, error, notes: doubts = [] }) {
 // --- side by side -------------------------------------------------------------------------------
 
 async function runsPage(query) {
-  const wanted = index.runs.filter((one) => query.getAll("run").includes(one.name) && one.href);
+  const named = (name) => index.runs.filter((one) => one.name === name && one.href);
+  const wanted = query.getAll("run").flatMap(named);
   const runs = await Promise.all(wanted.map((one) => ask(one.href + "figures.json")));
   const columns = runs.flatMap(({ name, kind, figures: { floor, ...played } }) => {
     if (kind === "run") return [[name, Object.values(played).at(-1) || {}]];
@@ -71,8 +72,7 @@ async function runsPage(query) {
     notes(wanted.flatMap((one) => one.notes.map((told) => one.name + ": " + told))),
     runs.length < 2 ? notes(["Tick two or more in the list of runs."]) : null,
     overlaid(runs.filter((one) => one.metrics.length)),
-    figures("Latest evaluation", Object.fromEntries(columns)),
-    differing(runs),
+    h("div.flow", figures("Latest evaluation", Object.fromEntries(columns)), differing(runs)),
   ];
   return { content, keys: {} };
 }
@@ -109,5 +109,6 @@ function differing(runs) {
   });
   const title = "Settings that differ";
   const heads = runs.map((one) => one.name);
-  return [h("h2", title), rows.some(Boolean) ? figureTable(title, heads, rows) : h("p", "None.")];
+  const table = rows.some(Boolean) ? figureTable(title, heads, rows) : h("p", "None.");
+  return h("section", h("h2", title), table);
 }

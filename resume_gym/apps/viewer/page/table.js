@@ -72,7 +72,8 @@ function tablePage(query) {
     return h("button", { type: "button", disabled, onclick: () => turn(to) }, title);
   };
   const at = `page ${page} of ${pages}`;
-  const pager = () => h("div.row", button("‹ Previous", page - 1), at, button("Next ›", page + 1));
+  const pager = () =>
+    pages > 1 ? h("div.row", button("‹ Previous", page - 1), at, button("Next ›", page + 1)) : null;
   const empty = index.episodes.length ? "No episode matches." : "No episode has ended yet.";
   const content = [
     h("h1", "Episodes"),

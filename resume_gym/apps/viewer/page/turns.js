@@ -24,8 +24,7 @@ function turn(one, id, place) {
     replyPart(one),
     h(
       "div.row",
-      one.status ? h("span.muted", one.status) : null,
-      costOf(one) ? h("span.muted", costOf(one)) : null,
+      h("span.muted", [one.status, costOf(one)].filter(Boolean).join(" | ")),
       one.tool ? h("details", h("summary", "as it was written"), written) : null,
     ),
   );

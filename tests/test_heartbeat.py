@@ -22,7 +22,7 @@ from learners.run.folder import RunFolder
 from learners.run.heartbeat import Heartbeat
 
 run = RunFolder(Path(sys.argv[1]))
-run.append({"step": 1})
+run.append({"step": 1, "reward": 0.0})
 with Heartbeat(run, 9, 0.05) as heart:
     heart.now("train", 2)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # minutes in which Python hears no signal
@@ -91,11 +91,11 @@ def test_what_is_kept_depends_on_the_newest_checkpoint(tmp_path: Path) -> None:
     checkpoint.begin(run.checkpoints, 2)
     checkpoint.finish(run.checkpoints, 2)
     for step in (1, 2):
-        run.append({"step": step})
+        run.append({"step": step, "reward": 0.0})
     assert run.kept(9) == "steps up to 2 are saved; step 3 will be repeated"
     assert run.kept(2) == "steps up to 2 are saved"
     assert not run.begun(2)
-    run.append({"step": 3})
+    run.append({"step": 3, "reward": 0.0})
     assert run.kept(9) == "steps up to 2 are saved; steps 3 to 4 will be repeated"
     assert list(run.begun(2)) == [3]
     run.trajectories.path(4).touch()
@@ -109,7 +109,7 @@ def test_time_and_cost_go_on_after_a_restart_and_include_steps_that_are_repeated
     with Heartbeat(run, 9, 0) as heart:
         first = heart.totals({"reward": 1.0, "judge_tokens": 70.0, "judge_dollars": 2.0})
     assert (first["judge_tokens"], first["judge_dollars"]) == (70, 2)
-    run.append({"step": 1, **first, "seconds_total": 1000.0})
+    run.append({"step": 1, "reward": 0.0, **first, "seconds_total": 1000.0})
     with Heartbeat(run, 9, 0) as heart:
         run.truncate(0)  # the step is repeated
         second = heart.totals({"judge_dollars": 0.5})
@@ -129,7 +129,7 @@ def test_time_and_cost_go_on_after_a_restart_and_include_steps_that_are_repeated
 def test_goal_and_budget_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "job")
     run.configure(Config(name="job", runs=tmp_path, steps=3, budget="tokens <= 50"))
-    run.append({"step": 1, "sampled_tokens": 60})
+    run.append({"step": 1, "reward": 0.0, "sampled_tokens": 60})
     end = run.ended()
     assert end
     assert end.text == "the budget is used up: 60 tokens, expected <= 50"

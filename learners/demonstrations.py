@@ -21,7 +21,7 @@ from resume_gym.agents.wording import FILLERS
 from resume_gym.editing import EditSession
 from resume_gym.synthesis.procedural import generate_task
 from resume_gym.synthesis.weaknesses import HEDGES, OPENERS
-from resume_gym.text.lines import GLUE
+from resume_gym.text.lines import GLUE, stem
 from resume_gym.text.verbs import FRAMES
 
 
@@ -103,9 +103,9 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
 def _is_in_order(old: str, new: str) -> bool:
     """Return whether the words of `new` after the first occur in `old` in this order.
 
-    Small models can omit words and change a verb's form, but they garble rearranged sentences.
+    Small models can omit words and change the forms of verbs, but they garble rearranged sentences.
     """
-    before, after = (_WORD.findall(text.lower()) for text in (old, new))
+    before, after = ([stem(word) for word in _WORD.findall(text.lower())] for text in (old, new))
     left = iter(before)
     return all(word in left for word in after[1:])
 

@@ -63,10 +63,15 @@ def test_the_expert_makes_no_faults_and_earns_what_the_tasks_allow() -> None:
     assert sum(rewards) / len(rewards) > 6.0
 
 
-def test_the_expert_leaves_words_out_but_rearranges_nothing() -> None:
-    old = "Fetched logos for the payment screen, into which Apple Pay was integrated"
-    fixes = {"Integrated Apple Pay into the payment screen": 0, "Integrated Apple Pay": 1}
-    for new, edits in fixes.items():
+def test_the_expert_leaves_words_out_and_changes_verbs_but_rearranges_nothing() -> None:
+    passive = "Fetched logos for the payment screen, into which Apple Pay was integrated"
+    several = "Made changes, moving reports to Tableau and such and retiring those that none opened"
+    fixes = (
+        (passive, "Integrated Apple Pay into the payment screen", 0),
+        (passive, "Integrated Apple Pay", 1),
+        (several, "Moved reports to Tableau and retired those that none opened", 1),
+    )
+    for old, new, edits in fixes:
         fix = replace(TASKS[0].fixes[0], old=old, new=new, needs_evidence=False)
         task = replace(TASKS[0], resume=f"# Ann\n\n## Experience\n\n- {old}\n", fixes=(fix,))
         session, rng = Session(task, RULES), Random(0)

@@ -418,7 +418,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 def jobs(scale: Scale) -> Iterator[Figure]:
     """Compare whole runs of the nano policy; one is killed and resumed."""
     # one thread, since threads that wait for each other are slow on a busy machine
-    few = {"steps": 2, "groups": 1, "group-size": 2, "eval-tasks": 1, "eval-rollouts": 1}
+    few = {"steps": 2, "groups": 2, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
     few["threads"] = 1
     many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}
     tiny = scale.models is LITTLE.models

@@ -32,7 +32,7 @@ lint: $(VENV)/.test
 
 # a site in site/; a link without a target is an error
 docs: $(VENV)/.docs
-	$(PY) -m mkdocs build --strict --quiet
+	$(PY) -m mkdocs build --strict  # with --quiet, warnings would not count
 
 # most of the time is main_job, three whole runs; `make env_speed` and so on for one
 bench: $(BENCHMARKS)

@@ -9,7 +9,7 @@ In a numbered round, the careful agent and the oracle play new tasks of both siz
 trained policies and the careful agent have played the held-out mini tasks. Their changed lines are
 mixed with lines of the floor agent, which swaps small words. Readers see a line before and after,
 the job, the resume and its page limit, but neither the writer of the line nor any rule
-(`readers/brief.md`). All changes of format in a resume are one block, and a deleted section is one
+(`readers/brief.txt`). All changes of format in a resume are one block, and a deleted section is one
 change. A line is better, or bad (worse or false), if two readers say so. The first row of the
 labels names the readers; each other row is {"line": number, "labels": [one per reader]}.
 """

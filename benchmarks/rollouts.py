@@ -346,7 +346,7 @@ def training_run(staleness: int) -> dict[str, float]:
 
 
 def trainer_idle(rounds: int) -> Measured:
-    """Compare a run that samples ahead with one that does not."""
+    """Compare runs with and without sampling ahead of the trainer."""
     ways = {"ahead": 1, "in turns": 0}
     kept: Repetitions = {}
     for _ in range(rounds):

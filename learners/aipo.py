@@ -30,7 +30,7 @@ if __name__ == "__main__":
         raise SystemExit(2)
     from learners.config import load
 
-    load(sys.argv[1:])  # tells of a mistake before the imports below, which take seconds
+    load(sys.argv[1:])  # reports mistakes before the imports below, which take seconds
 
 from learners import launch
 from learners.advantages import by_turn, mean_centred, standardised

@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
         raise error
     from learners.config import load
 
-    load(options.arguments)  # tells of a mistake before the import below, which takes seconds
+    load(options.arguments)  # reports mistakes before the import below, which takes seconds
     from learners.aipo import main
 
     main(options.arguments)

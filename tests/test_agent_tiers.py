@@ -19,6 +19,7 @@ from resume_gym import Rules, Session, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.cli import main
 from resume_gym.cli.revise import _is_hosted
+from resume_gym.evaluation.guided import demonstration
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.evaluation.tiers import Route, difficulty_of, failed_streak, make_tiers
 from resume_gym.llm import Unavailable, Usage
@@ -152,6 +153,7 @@ def test_both_servers_are_sent_all_turns_in_a_form_that_they_accept() -> None:
 def test_a_guided_tier_is_sent_text_and_the_other_one_calls(guided: str) -> None:
     calls = (REVIEW, "Hm.", EDIT, SUBMIT)
     texts = [re.sub("</?tool_call>", "", call) for call in calls]
+    texts = ["of the demonstration"] * len(demonstration()[1]) + texts
     said = {tier: texts if tier == guided else calls for tier in ("local", "frontier")}
     with (
         model(lambda turn: said["local"][turn]) as local,

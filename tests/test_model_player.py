@@ -20,8 +20,8 @@ from learners.training import models
 from learners.training.policy import Policy
 from resume_gym import TOOLS, Rules, Session, load_tasks, tool_call
 from resume_gym.cli import main
+from resume_gym.evaluation.guided import OPENING, demonstration, guide
 from resume_gym.llm import Unavailable
-from resume_gym.llm.guided import OPENING, guide
 
 TASKS = load_tasks("mini", "eval")[:3]
 RULES = Rules(max_turns=6, page_lines=20)
@@ -90,9 +90,9 @@ class Rambler:
 
 def test_a_guided_model_is_opened_a_call_which_ends_with_its_json() -> None:
     texts = [
-        '{"name": "review", "arguments": {}} and then' + " on and on" * 40,
+        'review", "arguments": {}} and then' + " on and on" * 40,
         "no call" * 60,
-        '{"name": "submit", "arguments": {}}',
+        'submit", "arguments": {}}',
     ]
     found = FoundModel.of({"model": "nano", "prompting": "guided", "threads": 1})
     assert found.record["prompting"] == "guided"
@@ -107,9 +107,11 @@ def test_a_guided_model_is_opened_a_call_which_ends_with_its_json() -> None:
     ]
     first, *_, last = (player._chat.read(ids) for ids in engine.asked)
     assert guide(session.system_prompt) in first
+    task, turns = demonstration()
+    assert [first.count(part) for part in (task, session.prompt, *turns[0])] == [1, 1, 1, 1]
     assert first.endswith(f"assistant\n{OPENING}")
     assert "on and on" not in last, "the history has the call alone"
-    assert '{"name": "review", "arguments": {}}\n</tool_call><|im_end|>' in last
+    assert '```json\n{"name": "review", "arguments": {}}\n```<|im_end|>' in last
     with pytest.raises(ValueError, match="prompting: expected 'plain' or 'guided', got 'x'"):
         FoundModel.of({"model": "nano", "prompting": "x"})
 

@@ -14,13 +14,13 @@ from model_answers import gullible
 from native_model import model
 
 from resume_gym import Session, tool_call
+from resume_gym.evaluation.guided import demonstration, fenced, guide
 from resume_gym.evaluation.loop import PendingEpisode, play_all
 from resume_gym.evaluation.players import Endpoint, endpoint
 from resume_gym.evaluation.results import check_row, row_of
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.judges import make_judge
 from resume_gym.llm import Malformed, Misconfigured, Refused, Unavailable
-from resume_gym.llm.guided import guide
 from resume_gym.tools import with_calls
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
@@ -123,6 +123,12 @@ def test_a_model_is_shown_its_tools_and_what_came_of_its_calls():
     assert session.state.transcript[2][1].error == "several_calls"
 
 
+def test_no_call_of_the_demonstration_fails():
+    _, turns = demonstration()
+    assert not [observation for _, observation in turns if observation.startswith("error")]
+    assert turns[-1][1].startswith("submitted")
+
+
 def test_a_guided_model_may_write_its_calls_as_json():
     said = (
         'Sure!\n```json\n{"name": "review", "arguments": {}}\n```\nShall I go on?',
@@ -130,7 +136,8 @@ def test_a_guided_model_may_write_its_calls_as_json():
         "I am not sure {what} to do.",
         '{"name": "submit"}',
     )
-    with model(lambda turn: said[turn]) as server:
+    before = len(demonstration()[1])
+    with model(lambda turn: said[turn - before]) as server:
         session = Session(make_task())
         play(player(server, prompting="guided"), session)
         first, *_, last = server.requests
@@ -138,11 +145,15 @@ def test_a_guided_model_may_write_its_calls_as_json():
     assert session.ledger == wanted.ledger
     assert session.text == wanted.text
     assert not {"tools", "parallel_tool_calls"} & first.keys()
-    system = first["messages"][0]["content"]
-    assert system == guide(session.system_prompt)
-    assert "Helped build" not in system
-    assert first["messages"][1:] == session.messages[1:]
-    assert [one["content"] for one in last["messages"][2::2]] == [REVIEW, EDIT, said[2]]
+    system, *shown, task = first["messages"]
+    assert system["content"] == guide(session.system_prompt)
+    assert task["content"].endswith("\n\n" + session.prompt)
+    assert "Helped build" not in str([system, *shown])
+    roles = [one["role"] for one in first["messages"]]
+    assert roles == ["system", *["user", "assistant"] * (len(roles) // 2 - 1), "user"]
+    played = last["messages"][len(roles) :]
+    assert [one["content"] for one in played[::2]] == [fenced(REVIEW), fenced(EDIT), said[2]]
+    assert "<tool_call>" not in str(played[::2])
     with pytest.raises(ValueError, match="prompting: expected 'plain' or 'guided', got 'kind'"):
         endpoint({"model": "m", "base_url": "http://h/v1", "prompting": "kind"}, 1)
 

@@ -31,8 +31,16 @@ from learners.training import models, ranks
 from learners.training.backends.settings import BackendSettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
+from resume_gym.evaluation.guided import (
+    CLOSING,
+    OPENING,
+    Prompting,
+    demonstration,
+    find_call,
+    guide,
+    read_prompting,
+)
 from resume_gym.llm import Refused, Unavailable
-from resume_gym.llm.guided import CLOSING, OPENING, Prompting, find_call, guide, read_prompting
 from resume_gym.user_errors import did_you_mean
 
 OPTIONS = (
@@ -56,7 +64,7 @@ class FoundModel:
         config: sampling options; `config.model` is the model, or the base model of a checkpoint.
         weights: weights file of a checkpoint; None to use the weights of `config.model`.
         record: entries for the results: sampling options and a short hash of the weights.
-        prompting: "guided" to help models that make no calls by themselves; see `llm.guided`.
+        prompting: "guided" to help models that make no calls by themselves; see `guided.py`.
     """
 
     config: Config
@@ -177,7 +185,7 @@ class ModelPlayer:
     def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, object]]) -> None:
         config = self._config = model.config
         self._guided = model.prompting == "guided"
-        self._chat = ChatTokens.of(config.model, tools)
+        self._chat = ChatTokens.of(config.model, () if self._guided else tools)
         self._keys = count()
         self._open = ExitStack()
         self._engine: TransformersEngine | VLLMEngine
@@ -243,7 +251,12 @@ class ModelPlayer:
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
         """Play with a demonstration in the prompt; begin each call, and end it after its JSON."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
-        ids = chat.prompt(guide(session.system_prompt), session.prompt)
+        task, turns = demonstration()
+        ids = chat.prompt(guide(session.system_prompt), task)
+        for number, (call, observation) in enumerate(turns, 1):
+            last = number == len(turns)
+            reply = f"{observation}\n\n{session.prompt}" if last else observation
+            ids += [*chat.write(call), *chat.reply(reply)]
         while not session.done:
             ids += opening
             said: list[int] = []
@@ -255,12 +268,13 @@ class ModelPlayer:
                     key, ids + said, replace(sampling, max_tokens=part, seed=seed)
                 )
                 said += sampled.ids
-                call = find_call(chat.read(said))
+                call = find_call(OPENING + chat.read(said))
             turn = said if said[-1] == chat.end else [*said, chat.end]
             if call is not None:
                 # leave text after the call out of the history: the model would imitate such text
-                end = next(n for n in range(len(said) + 1) if find_call(chat.read(said[:n])))
-                turn = [*said[:end], *chat.write(CLOSING)]
+                written = (OPENING + chat.read(said[:n]) for n in range(len(said) + 1))
+                end, text = next((n, text) for n, text in enumerate(written) if find_call(text))
+                turn = [*said[:end], *chat.write(CLOSING.lstrip() if text[-1] == "\n" else CLOSING)]
                 if turn[: len(said)] != said:
                     self._engine.release(key)
             ids += turn

@@ -10,9 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from resume_gym.editing import EditSession
+from resume_gym.evaluation.guided import (
+    Prompting,
+    demonstration,
+    fenced,
+    find_call,
+    guide,
+    read_prompting,
+)
 from resume_gym.llm import Usage
 from resume_gym.llm.client import Client, client_of
-from resume_gym.llm.guided import Prompting, find_call, guide, read_prompting
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.tools import Toolbox, ToolCall, with_calls
 
@@ -85,7 +92,7 @@ class Endpoint:
     Args:
         client: client of the model.
         max_concurrency: see `Player`.
-        prompting: "guided" sends no tool schemas and reads calls from text; see `llm.guided`.
+        prompting: "guided" sends no tool schemas and reads calls from text; see `guided.py`.
     """
 
     def __init__(
@@ -106,10 +113,14 @@ class Endpoint:
 
     def opening(self, session: EditSession[Any, Any]) -> list[Message]:
         """Return the first messages of the chat."""
-        messages: list[Message] = list(session.messages)
-        if self._guided:
-            messages[0] = {"role": "system", "content": guide(session.system_prompt)}
-        return messages
+        if not self._guided:
+            return list(session.messages)
+        task, turns = demonstration()
+        messages = [("system", guide(session.system_prompt)), ("user", task)]
+        for call, observation in turns:
+            messages += [("assistant", call), ("user", observation)]
+        messages[-1] = ("user", f"{messages[-1][1]}\n\n{session.prompt}")
+        return [{"role": role, "content": content} for role, content in messages]
 
     async def ask(self, session: EditSession[Any, Any], chat: list[Message], seed: int) -> Said:
         """Return the model's next turn; raises the errors of `Client.ask`."""
@@ -133,6 +144,10 @@ class Endpoint:
         function = {"name": call.name, "arguments": arguments}
         content = said.content if said.calls else ""
         return Said("", content, [{"type": "function", "function": function}])
+
+    def shown(self, said: Said) -> Said:
+        """Return a turn as the chat repeats it; a guided model sees its calls as fenced JSON."""
+        return said._replace(content=fenced(said.content)) if self._guided else said
 
     async def close(self) -> None:
         """See `Player`."""
@@ -163,7 +178,7 @@ async def converse(
         step = session.step(action(said))
         for one, chat in zip(endpoints, chats, strict=True):
             own = said if one is chosen else one.translated(said, session.toolbox)
-            chat += turn(own, step.observation, session.turns)
+            chat += turn(one.shown(own), step.observation, session.turns)
 
 
 def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:

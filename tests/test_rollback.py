@@ -1,21 +1,21 @@
 """A live run that collapses: it is rolled back and recovers, also if it is killed; or it stops."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import jobs
 import pytest
-import torch
+import ruined
 from jobs import computed, rows
+from ruined import RUINED
 
 from learners import aipo
 from learners.errors import STOPPED
 from learners.training.trainer import Trainer
 from resume_gym.apps.plot.training import begun
 
-RUINED = 5
-"""The step after which the weights are noise."""
 SETTINGS: dict[str, object] = {
     **{"env": jobs.SHORT, "steps": 9, "groups": 1, "group-size": 4, "threads": 1},
     **{"save-every": 1, "eval-every": 0, "on-collapse": "rollback"},
@@ -32,18 +32,7 @@ def main(runs: Path, **changes: object) -> None:
 
 @pytest.fixture(autouse=True)
 def _ruined(monkeypatch: pytest.MonkeyPatch) -> None:
-    train = Trainer.step
-
-    def step(self: Trainer, step: int, *samples: Any) -> Any:
-        trained = train(self, step, *samples)
-        if step == RUINED:
-            noise = torch.Generator().manual_seed(0)
-            with torch.no_grad():
-                for weight in self.policy.parameters():
-                    weight.copy_(torch.randn(weight.shape, generator=noise))
-        return trained
-
-    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(Trainer, "step", ruined.step)
 
 
 @pytest.mark.slow
@@ -105,3 +94,29 @@ def test_a_run_that_an_alarm_stops_says_why_until_the_settings_change(
     assert f"Stopped: step {stopped}: " in (tmp_path / "job" / "journal.md").read_text()
     main(tmp_path, **{"on-collapse": "warn"})
     assert len(rows(tmp_path)) == 9
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_two_ranks_roll_back_and_their_server_samples_with_the_earlier_weights(
+    tmp_path: Path,
+) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    # vLLM samples at random: enough episodes for no false alarm before the collapse
+    settings = {**SETTINGS, "backend": "fsdp2", "engine": "vllm", "groups": 4, "max-tokens": 128}
+    flags = jobs.command(tmp_path, **settings)[2:]
+    job = subprocess.run(
+        [sys.executable, *launcher, ruined.__file__, *flags],
+        env={**jobs.variables(), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert job.returncode == 0, job.stderr
+    metrics = rows(tmp_path)
+    (back,) = (row for row in metrics if "rolled_back_to" in row)
+    at = int(back["step"])
+    assert RUINED < at <= RUINED + 3
+    assert all(row["probe"] < 1e-4 for row in metrics), "sampler and trainer have the same weights"
+    assert metrics[-1]["learning_rate"] == metrics[0]["learning_rate"] / 2
+    rewards = [row["reward"] for row in metrics]
+    assert rewards[at - 1] < min(rewards[at + 1 :]), "it has recovered"

@@ -1,7 +1,7 @@
 """An evolutionary search for edits that a judge prefers.
 
-The search starts from the original or from the repaired resume. Whether a result is an exploit or
-an improvement is for people to decide.
+The search starts from the original or from the repaired resume. People must
+decide whether a text that the search finds is an exploit or an improvement.
 """
 
 import difflib
@@ -72,7 +72,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
 
 
 def _reward(env: Any, task: Task, text: str) -> float:
-    """Return the content and layout reward; the tool terms would be the same for all texts."""
+    """Return the content and layout reward of a text; tool terms would be equal for all texts."""
     session = env.session_type(task, env.rules)
     if text != task.resume:
         session.step(tool_call("str_replace", old=task.resume, new=text))
@@ -92,7 +92,7 @@ def _dictionary(task: Task) -> list[str]:
 
 
 def _changed(before: str, after: str) -> int:
-    """Count the lines that differ."""
+    """Count the lines that differ between two texts."""
     old, new = before.split("\n"), after.split("\n")
     codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return sum(max(b - a, d - c) for kind, a, b, c, d in codes if kind != "equal")

@@ -170,7 +170,7 @@ def figures_of(runs: Mapping[str, dict[str, Any]], honest: Mapping[str, Any]) ->
 
 
 def main() -> int:
-    """Run, print and record; return 1 if a figure misses its target."""
+    """Train, print and record the figures; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--minutes", type=float, default=10.0, help="time of each run")
     reader.add_argument("--honest", nargs="*", type=Path, default=[], help="folders of runs")

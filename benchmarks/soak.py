@@ -4,19 +4,20 @@
     python benchmarks/soak.py            # three runs, about 35 minutes on two cores
     python benchmarks/soak.py --quick    # a few steps of each, to see that it works
 
-1. `undisturbed`: sampling in the trainer's process, which is repeatable.
+1. `undisturbed`: a run that samples in the trainer's process, which makes it repeatable.
 2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge
-   that end a run. The same command resumes it. Its final state must equal that of the first run.
+   that end a run. The same command resumes it. Its final state must equal `undisturbed`'s.
 3. `vllm`: a run whose vLLM server is killed four times, and the whole run once, all in its first
    half.
 
-All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, with
-all types of errors. The learning rate is small, so that the work of a step stays the same and
-growing memory is a leak. There are few tasks, since the judge caches each. Memory and descriptors
-are read every second. The first half of a process's life is warm-up: caches fill, and matplotlib's
-memory grows during about ten dashboards. Growth compares the minimum over the sixth and seventh
-tenths of this life with that over the eighth and ninth; in the last tenth, the process ends. The
-trainer usually keeps freed memory (`prepare_cpu`); here the system gets it back.
+All runs evaluate and save checkpoints. The judge (`Flaky`) fails on 5 % of the documents, with all
+types of errors. The learning rate is small, so that the work of a step stays the same and growing
+memory is a leak. There are few tasks, since the judge caches each. Memory and descriptors of
+processes are read every second. The first half of a process's life is warm-up: caches fill, and
+matplotlib's memory grows during about ten dashboards. Growth compares the minimum over the sixth
+and seventh tenths of a process's life with that over the eighth and ninth; in the last tenth, the
+process ends. The trainer usually keeps freed memory (`prepare_cpu`); here freed memory goes to the
+system.
 """
 
 import ctypes
@@ -60,7 +61,7 @@ SAVE, EVERY = 2, 10
 TASKS, ROLLOUTS = 4, 2
 STOPS = 3
 """Maximum number of times that the judge ends a run."""
-# glibc's malloc.h: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
+# options of glibc's mallopt: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
 _MALLOC = {-1: 2**17, -2: 2**17, -4: 2**16}
 MARK = "RESUME_GYM_SOAK"
 """Environment variable that all processes of a benchmark inherit."""
@@ -84,7 +85,7 @@ class Flaky(AsyncJudge):
         self._unavailable: set[bytes] = set()
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        """Return the rubric's verdict, or fail."""
+        """Return the rubric judge's verdict, or raise an error."""
         key = sha256(f"{task.task_id}\n{revised}".encode()).digest()
         rng = Random(key)
         if rng.random() < FAILING:
@@ -212,7 +213,7 @@ def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:
         job.kill()
         return 1
     servers = [process for process, command in marked() if "vllm.entrypoints" in command]
-    for process in servers[-1:]:  # the last is the server, the first is its supervisor
+    for process in servers[-1:]:  # the last one found is the server
         process.kill()
     return len(servers[-1:])
 
@@ -334,7 +335,7 @@ def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
 
 
 def main() -> int:
-    """Run, print and record; return 1 if a figure misses its target."""
+    """Run, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     os.environ[MARK] = str(os.getpid())
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]

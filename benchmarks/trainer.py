@@ -5,16 +5,16 @@
     python benchmarks/trainer.py --record NAME FILE GROUPS   # add episodes of a run's trajectories
 
 The samples are recorded episodes of several turns, in groups of 8 on mini tasks and of 16 on full
-tasks, by the bundled policy before training (early) and after it (late). A step is the forward and
-backward pass, without the optimizer. `tree` is the trainer as it is, `prompt` shares only the
+tasks, by the bundled policy before training (early) and after training (late). Timed steps are the
+forward and backward pass, without the optimizer. `tree` is this trainer, `prompt` shares only the
 prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss` (DAPO, no KL
-term). All have the same random Qwen3, tokens, precision and checkpointing, take turns in one
+term). All four have the same random Qwen3, tokens, precision and checkpointing, take turns in one
 process, and hold at most as many tokens at a time as the largest tree. The sampler's
 log-probabilities are the model's plus noise; advantages are random, one per turn.
 
 Without Triton, which needs a GPU, TRL also computes the logits of the prompts and drops them. `trl`
-skips this as on a GPU; `trl as installed` is what a CPU gets. Ratios of wall times are medians over
-rounds.
+skips these logits, as on a GPU; `trl as installed` computes them, as on a CPU. Ratios of wall times
+are medians over rounds.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def recorded() -> dict[str, list[Any]]:
 
 
 def make_samples(race: Race) -> list[Sample]:
-    """Return the rollouts of a race, in their order within packed rows."""
+    """Return the rollouts of a comparison, in their order within packed rows."""
     generator = torch.Generator().manual_seed(1)
     samples = []
     for number, (prompt, members) in enumerate(recorded()[race.episodes]):
@@ -149,7 +149,7 @@ class Ours:
 
 
 def make_trainer(name: str, race: Race, samples: list[Sample]) -> Ours | TRL:
-    """Return one of `TRAINERS`."""
+    """Return the trainer of a name in `TRAINERS`."""
     if name.startswith("trl"):
         largest = max(len(row.tokens) for row in rows_of("tree", samples))
         return TRL(race, samples, largest, as_installed=name == "trl as installed")
@@ -214,7 +214,7 @@ def gradient(trainer: Ours | TRL) -> Tensor:
 
 
 def main() -> int:
-    """Measure, print and record; return 1 if a figure misses its target."""
+    """Measure, print and record the figures; return 1 if one misses its target."""
     options = parser(__doc__ or "")
     options.add_argument("--record", nargs=3, help=argparse.SUPPRESS)
     args = options.parse_args()
@@ -222,7 +222,7 @@ def main() -> int:
         name, file, groups = args.record
         record(name, Path(file), int(groups))
         return 0
-    warnings.simplefilter("ignore", FutureWarning)  # about how TRL switches checkpointing on
+    warnings.simplefilter("ignore", FutureWarning)  # caused by TRL's gradient checkpointing
     races = QUICK if args.quick else RACES
     names = TRAINERS
     if find_spec("trl") is None or find_spec("datasets") is None:

@@ -1,13 +1,14 @@
-"""Measure what the default run learns with vLLM, ahead or in turns, against runs without it.
+"""Measure what the default run learns with vLLM, compared with runs without vLLM.
 
     make vllm
     python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
     python benchmarks/vllm_job.py --quick    # two small steps of each, to see that it works
 
-One run samples ahead of training (`max_staleness` 1), the other in turns with it (0). The runs
-without vLLM are the three seeds of `main_job.py`, in turns; their committed results are read, since
-such runs give the same rewards on every machine. Rewards are compared as means over five steps, by
-a run's distance from the range of the three seeds. benchmarks/rollouts.py compares times.
+One run samples ahead of training (`max_staleness` 1), the other alternates both (0). The runs
+without vLLM are the three seeds of `main_job.py`, which alternate both; their committed results are
+read, since such runs give the same rewards on every machine. Rewards are compared as means over
+five steps, by a run's distance from the range of the three seeds. benchmarks/rollouts.py compares
+times.
 """
 
 import json
@@ -78,7 +79,7 @@ def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], 
 
 
 def main() -> int:
-    """Run, print and record; return 1 if a figure misses its target."""
+    """Run, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     runs, figures = {}, []
     for way, staleness in (("ahead", 1), ("in turns", 0)):

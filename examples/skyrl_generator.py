@@ -1,6 +1,6 @@
 """Play a group of three on each of two tasks with SkyRL's generator and scripted agents.
 
-Configuration, dataset, generator and tokenizer are the real ones; SkyRL's inference engine, vLLM on
+Configuration, dataset, generator and tokenizer are real; but SkyRL's inference engine, vLLM on
 a GPU, is replaced by scripts. The reward of a turn is on its last token.
 
     pip install torch==2.13.0
@@ -40,7 +40,7 @@ from resume_gym.agents import make_agent
 from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
 
-if sys.version_info < (3, 12):  # else pydantic rejects a class of skyrl 0.3.0
+if sys.version_info < (3, 12):  # pydantic would reject a class of skyrl
     typing.TypedDict = typing_extensions.TypedDict
 
 from skyrl.train.config import SkyRLTrainConfig

@@ -1,4 +1,4 @@
-r"""Evaluate a model with verifiers; here, the careful agent behind a server.
+r"""Evaluate a model with verifiers; here, the model is the careful agent behind a server.
 
     pip install verifiers==0.4.0 -e . -e packages/verifiers
     python examples/verifiers_eval.py

@@ -22,7 +22,7 @@ METHOD = (
     "95 % intervals by BCa bootstrap, 9,999 resamples; Holm's correction over all pairs."
 )
 _RESAMPLES = 9_999
-_BATCH = 1_000  # resamples computed at once; limits memory
+_BATCH = 1_000  # bootstrap resamples computed at once; a limit for memory
 _LEVEL = 0.95
 
 
@@ -92,10 +92,10 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
     Args:
         played: graded episodes, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
-        failed: see `Statistics`.
+        failed: number of episodes without a reward, see `Statistics`.
     """
     groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
-    # n - 1: the rollouts are a sample of the agent's behaviour on the task
+    # `stdev` divides by n - 1, since rollouts are a sample of the agent's behaviour on a task
     spreads = [statistics.stdev(group) for group in groups if len(group) > 1]
     means = [statistics.fmean(group) for group in groups]
     return Statistics(
@@ -109,7 +109,7 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
 def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
     """Compare every pair of agents on the tasks that both played.
 
-    Pairs without a common task are left out.
+    Pairs of agents without a common task are left out.
 
     Raises:
         ModuleNotFoundError: scipy is not installed.
@@ -173,8 +173,8 @@ def _measures(episode: Episode) -> dict[str, float]:
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if nothing differs."""
-    # scipy drops zeros too, but counts them when it chooses the exact or the asymptotic method
+    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if all are 0."""
+    # scipy also drops zeros, but counts zeros when it chooses the exact or asymptotic method
     differing = [difference for difference in differences if difference]
     if not differing:
         return 1.0

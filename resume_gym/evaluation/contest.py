@@ -44,10 +44,10 @@ class Contest:
         source: source of the tasks.
         split: split of the tasks.
         tasks: the tasks.
-        judge_spec: the judge as given by the user, or its name.
+        judge_spec: the judge as the user specified it, or else the judge's name.
         judge: judge that grades the episodes.
         rollouts: episodes per task and agent.
-        seed: base of all episode seeds.
+        seed: number from which the seeds of all episodes are derived.
         session_type: class of the sessions.
         limit: number of tasks chosen from the split; None for all.
     """
@@ -80,9 +80,9 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the floor agent's mean reward; None unless the rubric judges resumes."""
+        """Return the floor agent's mean reward; None unless the rubric judge grades resumes."""
         kind, rules = self.session_type, self.rules
-        if self.judge.name != "rubric" or not issubclass(kind, Session):  # models cost money
+        if self.judge.name != "rubric" or not issubclass(kind, Session):  # others cost money
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
@@ -109,9 +109,9 @@ def make_contest(
         split: split of the tasks.
         judge: spec as for `make_judge`; None for the environment's default.
         rollouts: episodes per task and agent.
-        seed: base of all episode seeds.
+        seed: number from which the seeds of all episodes are derived.
         limit: number of tasks to play, chosen independently of the seed; a higher limit includes
-            the tasks of a lower one. None for all.
+            the tasks of a lower limit. None plays all tasks.
 
     Raises:
         TaskError: the environment does not exist, or its tasks or judge cannot be loaded.
@@ -165,7 +165,7 @@ class Entry:
         """Return requests, tokens and cost in this process, by name.
 
         The names are "agent" and "judge" for models, "episode" for the agent's mean per episode,
-        and "local" and "frontier" for the models of an agent with two (`tiers`).
+        and "local" and "frontier" for the models of an agent with two models (`tiers`).
         """
         spent = self.usage()
         if "agent" in spent and self.ended:
@@ -199,7 +199,7 @@ class Entry:
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
     """Load the episodes of a results folder into the entries by replaying their records.
 
-    An unfinished episode is left out and played again; a finished one without a verdict is graded.
+    An unfinished episode is left out and played again; a finished, ungraded episode is graded.
 
     Raises:
         TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.

@@ -36,7 +36,7 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 IN_A_ROW = 64
 """Minimum number of consecutive failures after which the evaluation gives up."""
-_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a retry of a judge
+_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before asking a judge again
 
 
 @dataclass
@@ -63,7 +63,7 @@ class PendingEpisode:
     def failure(self) -> str:
         """The error as text; empty without an error."""
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
-        # lone surrogates in a message would make the results unwritable
+        # lone surrogates in an error message could not be written to the results
         return told.encode("utf-8", "backslashreplace").decode()
 
 
@@ -89,7 +89,7 @@ def evaluate(
         rules: limits of an episode.
         judge: judge of the final resumes.
         rollouts: episodes per task.
-        seed: base of the episode seeds; equal seeds produce equal episodes.
+        seed: number from which the episode seeds are derived; equal seeds give equal episodes.
         session_type: class of the sessions.
 
     Returns:
@@ -210,8 +210,8 @@ async def grade(
         sessions: the sessions; a grouped judge ranks them together.
         judge: judge of the final documents.
         timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
-        threads: executor of a synchronous judge, for at most `timeout_s` seconds; with None, the
-            judge blocks the event loop. An `AsyncJudge` has its own timeouts, which exclude the
+        threads: executor that runs a synchronous judge, for at most `timeout_s` seconds; if None,
+            the judge blocks the event loop. An `AsyncJudge` has its own timeouts, which exclude the
             time in its queue.
 
     Returns:
@@ -244,7 +244,7 @@ async def _ask(
 ) -> list[Any]:
     """Return the verdict on each text, or a `JudgeError` in its place.
 
-    An unexpected exception of a judge becomes the cause of such an error.
+    An unexpected exception of a judge becomes the cause of a `JudgeError`.
     """
     error: JudgeError
     try:

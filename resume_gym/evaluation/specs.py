@@ -125,7 +125,7 @@ def _check_local(model: str) -> None:
             return
         wanted = "a run or a checkpoint, or of a model in Hugging Face's format"
         raise ValueError(f"expected the folder of {wanted}; {model!r} is none")
-    if model.startswith("runs/"):  # no model of the Hub: training writes its runs there
+    if model.startswith("runs/"):  # a missing run, not a model of the Hub
         near = did_you_mean(model, map(str, Path("runs").glob("*")))
         raise ValueError(f"expected the folder of a run, there is no {model!r}{near}")
     if not _ON_HUB.fullmatch(model):

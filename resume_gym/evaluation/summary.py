@@ -29,9 +29,9 @@ class Episode:
         submitted: whether the agent submitted the document.
         lines: lines of the final document, after wrapping.
         fits: whether the final document fits the page.
-        judged: whether a judge graded the document; an unchanged one gets fixed rewards.
+        judged: whether a judge graded the document; an unchanged document gets fixed rewards.
         verdict: content terms without their weights: each in [-1, 1], or a count of lines.
-        several_calls: number of actions with more than one tool call, all of them malformed.
+        several_calls: number of malformed actions that had more than one tool call.
         words: number of words in all actions, tool calls and thoughts included.
         items: grades of the task's rubric items by text, each -1, 0 or 1.
     """
@@ -105,7 +105,7 @@ class Returns:
         reward: mean reward.
         reward_sd: standard deviation (n) of the reward over the episodes.
         errors: twice the standard error over tasks, by figure; a figure of a single task has no
-            error. Empty in older files.
+            error. Empty in files of older versions.
     """
 
     episodes: int
@@ -147,9 +147,9 @@ class Summary(Returns):
         lines: mean lines of the final document, after wrapping.
         layout_pass_rate: share of final documents that fit the page.
         by_weakness: mean reward by weakness; the keys in `errors` are `by_weakness.NAME`.
-        tasks_by_weakness: number of tasks by weakness; empty in older files.
+        tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         unjudged: number of episodes that no judge graded, since they left the document unchanged.
-        turns: actions per episode; None in older files, as are `several_calls` and `words`.
+        turns: actions per episode; None in old files, as are `several_calls` and `words`.
         several_calls: actions per episode with more than one tool call.
         words: words per episode in all actions.
         items: mean grade of each rubric item, over the episodes whose task has this item.
@@ -297,7 +297,7 @@ def _figures(episode: Episode) -> dict[str, float]:
 def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
     """Return `Returns.errors`, from pairs of a task id and the figures of an episode.
 
-    Rollouts of one task are not independent samples, so n is the number of tasks.
+    Rollouts of one task are not independent samples, so the sample size is the number of tasks.
     """
     means = {name: list(map(_mean, own.values())) for name, own in by_task(figures).items()}
     return {

@@ -7,7 +7,8 @@ An answer comes from an identical request in flight, from the store, or from a n
 Temporary failures are retried with random exponential backoff, in addition to the delay that the
 server requests. After a malformed answer, such as one that `parse` rejects, the client repeats the
 request once; every other failure is raised at once. Only answers that `parse` accepts are stored.
-The SDKs must not retry: they would ignore these limits and Gemini's `RetryInfo`, and log nothing.
+The SDKs must not retry: an SDK's retries would ignore the client's rate limits and Gemini's
+`RetryInfo`, and would not be logged.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ T = TypeVar("T")
 _PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
 """Upper bound of the rate limit; one thread cannot build more requests in a minute. Without a
-bound, the client builds hundreds of simultaneous requests before it sends the first."""
+rate limit, the client builds hundreds of simultaneous requests before it sends the first."""
 _OUTAGE = 8  # number of consecutive failures that triggers a warning
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def make_client(provider: str, **options: Any) -> "Client":
 
 
 def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
-    """Create a client as `make_client` does; `options` may not contain the names in `fixed`."""
+    """Create a client of a provider class; `options` may not contain names in `fixed`."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}
     known = (own | common) - fixed.keys()
@@ -83,7 +84,7 @@ def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any)
     given = {**options, **fixed}
     settings = Settings(**{name: given[name] for name in common & given.keys()})
     provider = kind(**{name: given[name] for name in own & given.keys()})
-    # report a missing key now, not at the first request; replay and estimates need no key
+    # report a missing API key before the first request; replay and estimates need no key
     if not settings.replay and not _KEYLESS.get():
         provider.read_key()
     return Client(provider, settings)
@@ -172,7 +173,7 @@ class Client:
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """As `ask`, but block until the answer; deadlocks in the loop of `resume_gym.llm.loop`."""
+        """Like `ask`, but block until the answer arrives; deadlocks in the loop of `llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     async def close(self) -> None:
@@ -211,7 +212,7 @@ class Client:
             try:
                 _parsed(text, parse, f"{where}: {prompt.kind!r}")
             except Malformed:
-                # Request the answer again, except in replay
+                # Request an invalid stored answer again, except in replay
                 if self._settings.replay:
                     raise
             else:
@@ -273,7 +274,7 @@ class Client:
         except ModelError as problem:
             self._failures += 1
             if not isinstance(problem, Unavailable):
-                self._failures = 0  # the server is up
+                self._failures = 0  # other errors mean that the server is up
             elif self._failures == _OUTAGE:  # warn once, since retries go on for minutes
                 limit = self._settings.deadline_s
                 _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
@@ -321,7 +322,7 @@ class Client:
             try:
                 await self._store.add(call, key, answer)
             except Misconfigured as full:
-                # The answer is billed, so a full disk must not lose it
+                # An answer is billed, so a full disk must not make the client discard the answer
                 _log.error("%s; the answer is used and not kept", full)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class OpenAI(SDKProvider):
     """Provider for servers with OpenAI's chat API, with the options of `SDKProvider`.
 
-    `base_url` ends in "/v1"; None is OpenAI's server. The server must enforce JSON schemas.
+    `base_url` ends in "/v1"; None means OpenAI's own server. The server must enforce JSON schemas.
 
     Attributes:
         model: name of the model.
@@ -47,7 +47,7 @@ class OpenAI(SDKProvider):
         from openai import AsyncOpenAI
 
         return AsyncOpenAI(
-            api_key=self._key or "none",  # the SDK insists on a key
+            api_key=self._key or "none",  # the SDK requires a key, even if the server needs none
             base_url=self.base_url,
             timeout=None,
             max_retries=0,  # the client retries, within its limits
@@ -72,7 +72,7 @@ class OpenAI(SDKProvider):
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the messages after the system message, and the fields for the answer's format."""
-        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # the API's character set
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # characters that the API allows
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         form = {"type": "json_schema", "json_schema": schema}
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
@@ -86,7 +86,7 @@ class OpenAI(SDKProvider):
             message = f"{self.name}: {problem.status_code}: {reply}"
             headers = problem.response.headers
             return failed(problem.status_code, message, headers, body, self.key_name)
-        if isinstance(problem, ValueError | openai.APIError):  # a response of another protocol
+        if isinstance(problem, ValueError | openai.APIError):  # not OpenAI's protocol
             return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
         return None
 
@@ -114,7 +114,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return the text; the caller converts AttributeError, LookupError and TypeError."""
+        """Return a message's text; callers convert AttributeError, LookupError and TypeError."""
         text: str = message.get("content", "")
         return text
 

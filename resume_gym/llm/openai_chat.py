@@ -69,7 +69,7 @@ class OpenAIChat(OpenAI):
     parallel_tool_calls: bool | None = False
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        if not prompt.schema["tools"]:  # servers reject an empty list
+        if not prompt.schema["tools"]:  # servers reject an empty list of tools
             return json.loads(prompt.user), {}
         body = {"tools": prompt.schema["tools"]}
         if self.parallel_tool_calls is not None:
@@ -100,7 +100,7 @@ def _said(message: Mapping[str, Any]) -> Said:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep all fields of a call, which the server expects back; convert arguments to a string."""
+    """Return a tool call with all its fields, which servers expect back, and arguments as text."""
     function = dict(call["function"])
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -21,7 +21,7 @@ class Settings:
         served: required model version; None accepts any version.
 
     Raises:
-        ValueError: `replay` without a store.
+        ValueError: `replay` is set without a `store`.
     """
 
     concurrency: int = 64
@@ -48,7 +48,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 
 def check(name: str, value: Any) -> None:
-    """Validate an option of the client, a provider or a route; options without constraints pass.
+    """Validate an option of a client, a provider or a `Route`; unconstrained options pass.
 
     Raises:
         ValueError: the value has the wrong type or is out of range.
@@ -59,7 +59,7 @@ def check(name: str, value: Any) -> None:
     whole = ("concurrency", "answer_tokens", "requests_a_minute", "after_failures", "difficulty")
     limits = (*whole, "deadline_s", "timeout_s", "budget_dollars")
     if name in limits and not (value is None and name == "requests_a_minute"):
-        numbers = (int,) if name in whole else (int, float)  # not bool, a subclass of int
+        numbers = (int,) if name in whole else (int, float)  # excludes bool, a subclass of int
         if type(value) not in numbers or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")

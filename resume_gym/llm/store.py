@@ -40,7 +40,7 @@ class Call(NamedTuple):
         outcome: "answer", or the type of the failure: "unavailable", "refused", "malformed",
             "cutoff" or "misconfigured".
         status: HTTP status if the server answered with an error; None otherwise.
-        seconds: time until the outcome.
+        seconds: time from the request to the outcome.
         tokens_in, tokens_out: billed tokens.
         dollars: cost; None if the model's price is unknown.
     """
@@ -86,7 +86,7 @@ class Store:
         self._open: sqlite3.Connection | None = None
 
     async def find(self, key: str) -> str | None:
-        """Return the text of a stored answer, or None.
+        """Return the text of the answer stored under a key, or None.
 
         Raises:
             Misconfigured: the file cannot be read.

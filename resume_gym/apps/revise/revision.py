@@ -31,7 +31,7 @@ class FlaggedClaim(NamedTuple):
     Attributes:
         kind: "number", "name", "title", "hedge" or another kind of `judges.rubric`.
         quote: text of the claim.
-        line: line of the revision, without markup.
+        line: line of the revision that holds the claim, without markup.
         reason: explanation in one sentence.
         confidence: confidence in [0, 1].
         edit: number of the edit that added the claim, from 1; 0 if no single edit did.
@@ -46,13 +46,13 @@ class FlaggedClaim(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Reason without the quoted line, for use next to the line."""
+        """Reason without its quotation of the line, to be shown next to this line."""
         return self.reason.replace(f' in "{cut(self.line)}"', "")
 
 
 @dataclass(frozen=True)
 class AppliedEdit:
-    """Successful edit.
+    """Successful edit of an episode.
 
     Attributes:
         number: number among the successful edits, from 1.
@@ -62,7 +62,7 @@ class AppliedEdit:
         thought: thought of the agent; may be empty.
         moved: whether the edit only reorders words.
         grades: nonzero grades that rules give to this edit alone, each -1 or 1, by field.
-        reasons: rule behind a grade, in a few words, by field; some fields have none.
+        reasons: rule behind a grade, in a few words, by field; some grades have no reason.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
 
@@ -90,7 +90,7 @@ class Revision:
         session: finished session.
         text: the original with those changes of the agent that the user took.
         judge: name of the judge.
-        verdict: verdict on `text`, if there is one.
+        verdict: the judge's verdict on `text`; None if there is no verdict.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
         choice: number of changes that the user took, as text; empty if the user was not asked.
     """
@@ -114,7 +114,7 @@ class Revision:
 
     @cached_property
     def changed(self) -> bool:
-        """Whether a reader can tell the revision from the original."""
+        """Whether a reader would notice any difference between revision and original."""
         veto = find_veto(self.task, self.text)
         return veto is None or veto.kind != "unchanged"
 
@@ -124,7 +124,7 @@ class Revision:
 
     @cached_property
     def changes(self) -> tuple[AppliedEdit, ...]:
-        """Successful edits, in order."""
+        """Successful edits of the episode, in order."""
         pairs = enumerate(pairwise(self._edits), start=1)
         return tuple(_change(self.task, number, *pair) for number, pair in pairs)
 
@@ -170,7 +170,7 @@ class Revision:
 
     @property
     def failed_calls(self) -> int:
-        """Number of turns whose call failed."""
+        """Number of turns whose tool call failed."""
         return sum(step.error != "none" for _, step in self.session.state.transcript)
 
     @property
@@ -184,7 +184,7 @@ class Revision:
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
-            # the rubric judge's reason repeats that of a claim, which is shown already
+            # the rubric judge repeats the reason of a claim, which the user sees anyway
             if not any(reason.startswith(claim.reason) for claim in self.claims):
                 warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
@@ -215,7 +215,7 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
             turn(session.turns)
         await playing
     finally:
-        playing.cancel()  # after an interruption; a finished task ignores the call
+        playing.cancel()  # if interrupted; `cancel` does nothing to a finished task
         await player.close()
 
 
@@ -237,7 +237,7 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Return the revision of the unmasked resume for a revision of the masked one.
+    """Convert a revision of a masked resume to the revision of the unmasked resume.
 
     Args:
         revision: revision of the masked resume.
@@ -245,7 +245,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
         restore: unmasks a text.
 
     Raises:
-        ValueError: the edits lead to another text if applied to the unmasked resume.
+        ValueError: applied to the unmasked resume, the edits lead to another text.
     """
     session = revision.session
     twin = type(session)(task, session.rules)
@@ -271,7 +271,7 @@ def words(action: str) -> tuple[str, str]:
 
 
 class _Edit(NamedTuple):
-    """Resume after a successful edit, or before the first."""
+    """State of the resume after a successful edit, or before the first edit."""
 
     text: str
     claims: Mapping[tuple[str, str, str], FlaggedClaim]  # by kind, quote and line
@@ -280,7 +280,7 @@ class _Edit(NamedTuple):
 
 
 def _edits(session: Session) -> Iterator[_Edit]:
-    """Yield the original resume and, by replay, the resume after each successful edit."""
+    """Replay an episode; yield the resume at the start and after each successful edit."""
     twin = type(session)(session.task, session.rules)
     yield _Edit(twin.text, _claims(twin.task, twin.text))
     for turn, (action, _) in enumerate(session.state.transcript, start=1):
@@ -299,7 +299,7 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
-    # `compare` takes the previous text as the base of the edit, but the facts from the original
+    # `compare` measures the edit against the previous text, but takes facts from the original
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
     alone = measure(new.text, make_reference(replace(task, resume=old.text)))

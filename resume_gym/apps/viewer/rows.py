@@ -12,7 +12,7 @@ _EDITS = re.compile(r"edits: (\d+)$")
 
 
 class EpisodeRow(NamedTuple):
-    """Row of an episode.
+    """Row of the table, for one episode.
 
     Attributes:
         agent: name of the agent; empty in a run.
@@ -57,7 +57,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
     if rules and rules["page_width"] < 1:
         raise ValueError(f"page_width: expected at least 1, got {rules['page_width']}")
     edited = _EDITS.search((record.get("observations") or [""])[-1])
-    # records hold sums of rewards: divide by the reward of one failure
+    # a record holds the sum of rewards for failed edits: divide by the reward of one
     failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"

@@ -20,7 +20,7 @@ from resume_gym.tools import tool_call
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Best text found by a search.
+    """Best text that a search found for a task.
 
     Attributes:
         task_id: id of the task.
@@ -28,7 +28,7 @@ class SearchResult:
         before: content and layout reward of the starting text.
         after: content and layout reward of the best text.
         diff: changed lines; empty if no text is better than the starting text.
-        text: the best text.
+        text: best text that the search found.
     """
 
     task_id: str
@@ -45,9 +45,9 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
     Args:
         env: an `EditEnv` whose judge is attacked; at most `max_turns - 2` lines may change.
         task: task that the judge is given.
-        start: text to start from.
+        start: text from which the search starts.
         tries: number of mutants; the judge does not see mutants with too many changed lines.
-        rng: random generator.
+        rng: random generator of the mutations.
         label: value of `SearchResult.start`.
     """
     edits = env.rules.max_turns - 2

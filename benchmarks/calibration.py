@@ -73,7 +73,7 @@ def value(one: Share) -> float:
 
 
 def markdown(reports: Mapping[str, Agreement]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of agreement in docs/results.md."""
     test, dev = reports["test"], reports["dev"]
     rows = [
         "| rubric judge | test half | 95 % interval | wanted | development |",

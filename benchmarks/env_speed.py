@@ -5,8 +5,8 @@
 The episode is one review, eight `str_replace` (two of them fail) and a submit on a resume of 50
 lines and 3.9 KB. The benchmark measures the time from the agent's text to observation, rewards
 and layout, without a judge. Three implementations take turns in one process: `Floor`, a plain class
-with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. Figures
-are medians of CPU time. The result goes to benchmarks/results/env_speed-MACHINE.json.
+with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. All
+figures are medians of CPU time. The result goes to benchmarks/results/env_speed-MACHINE.json.
 """
 
 import difflib
@@ -34,9 +34,9 @@ TASK = Task("benchmark", JOB, RESUME, "weak_verbs")
 EDITS = (
     ("Was responsible for the routing service", "Owned the routing service"),
     ("Helped move the order intake", "Moved the order intake"),
-    ("Helped to lead", "Led"),  # fails: not in the resume
+    ("Helped to lead", "Led"),  # fails: the text is not in the resume
     ("Participated in the on-call rota", "Shared the on-call rota"),
-    ("Helped", "Supported"),  # fails: occurs several times
+    ("Helped", "Supported"),  # fails: the text occurs several times
     ("- Did the review of most changes", "- Reviewed most changes"),
     ("- Was involved in a migration", "- Carried out a migration"),
     ("- Fixed bugs in the customer portal, answered", "- Repaired the portal\n- Answered"),
@@ -61,7 +61,7 @@ class Floor:
         self.reward = 0.0
 
     def step(self, action: str) -> tuple[str, float, bool, dict[str, float]]:
-        """Return observation, reward, done and ledger."""
+        """Take a turn; return observation, reward, done and reward terms."""
         self.turns += 1
         ledger: dict[str, float] = {}
         calls = re.findall(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", action, re.DOTALL)
@@ -162,7 +162,7 @@ Ways = dict[str, tuple[Callable[[], Any], int]]
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """Return CPU seconds by function and round; functions alternate, as machine speed varies."""
+    """Time functions in turns, since machine speed varies; return CPU seconds by round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():

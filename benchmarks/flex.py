@@ -21,7 +21,7 @@ def attend(
 
 @lru_cache(maxsize=1)
 def compiled():
-    """Return the compiled kernel, for rows of any length."""
+    """Return the compiled FlexAttention kernel, for rows of any length."""
     return torch.compile(flex_attention, dynamic=True)
 
 

@@ -7,7 +7,7 @@
 
 Each command ends within `--minutes`, 8 by default; a check for which no time is left is recorded as
 not run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check,
-so an interrupted command keeps its results. A check that fails is recorded with its error. The
+so an interrupted command keeps its results. A failing check is recorded with its error. The
 package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17 or
 newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer
 and tomli-w.
@@ -67,13 +67,13 @@ TINY = Qwen3Config(
     tie_word_embeddings=True,
 )
 ERRORS: dict[str, str] = {}
-"""Error messages, by check or part of a check."""
+"""Error messages of failed checks, by check or part of a check."""
 
 
 class Scale(NamedTuple):
     """Sizes for all checks: a row has `rollouts` rollouts of `prompt` and `response` tokens.
 
-    `until` is the deadline on the monotonic clock.
+    `until` is the deadline of all checks, on the monotonic clock.
     """
 
     models: Sequence[tuple[str, Qwen3Config]]
@@ -155,7 +155,7 @@ def agreed(row: LossInput) -> LossOutput:
 
 
 def gradients(policy: Policy) -> Tensor:
-    """Return all gradients as one vector."""
+    """Return all gradients of a policy as one vector."""
     return torch.cat([one.grad.flatten() for one in policy.parameters() if one.grad is not None])
 
 
@@ -263,7 +263,7 @@ def shared_prefixes(scale: Scale) -> Iterator[Figure]:
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
             policy = Policy(make_model(config), 1.0, precision).train()
-            # sorted by rollout, since shared and separate rows order the rollouts differently
+            # sort by rollout, since shared and separate rows order the rollouts differently
             order = torch.cat([row.advantages for row in rows]).argsort(stable=True).to(DEVICE)
             found.append((backward(policy, rows)[order], gradients(policy)))
             del policy
@@ -296,7 +296,7 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalB
 
 
 def published(backend: LocalBackend) -> dict[str, Tensor]:
-    """Return all weights as engines receive them."""
+    """Return all weights that a backend publishes, as engines receive them."""
     named = backend.iter_weights(torch.bfloat16)
     return {name: weight.to(torch.bfloat16) for name, weight in named}
 
@@ -310,7 +310,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         before = published(backend)
         metrics = backend.train_step(rows, agreed)
         moved = {key: after - before.pop(key) for key, after in published(backend).items()}
-        del backend  # free its memory for the next backend
+        del backend  # free its memory before the next one is made
         if local is None:
             local, wanted = metrics, moved
             continue
@@ -410,7 +410,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
         patch.dict(sys.modules, modules) if stand_in else patch(opened, return_value=group),
         nullcontext() if DEVICE.type == "cuda" else patch.multiple(torch.cuda, **absent),
         patch("torch.accelerator.current_device_index", return_value=0),
-        patch.dict("os.environ"),  # importing vLLM changes the environment
+        patch.dict("os.environ"),  # importing vLLM changes variables
     ):
         yield
 
@@ -688,5 +688,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     status = main()
-    ranks.end(status)  # the process group of `backends`, if there is one
+    ranks.end(status)  # ends the process group of `backends`, if there is one
     sys.exit(status)

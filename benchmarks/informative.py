@@ -25,7 +25,7 @@ from resume_gym.evaluation import evaluate
 from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task
 
 MEMBERS = 8
-"""Rollouts per group."""
+"""Number of rollouts in a group."""
 GROUPS = 24
 
 
@@ -55,7 +55,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """Return the rewards of a model; see `hasty`."""
+    """Return the rewards of a model, or only the reward term `term`, if given."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]

@@ -210,7 +210,7 @@ def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
 
 
 def content(task: Task, text: str) -> float:
-    """Return the content reward of a final text."""
+    """Return the content reward of an episode's final text."""
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
     return sum(ledger.values())

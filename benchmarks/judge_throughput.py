@@ -8,8 +8,7 @@ size (13,000 characters, all different); answers are 1,600 characters of JSON, w
 checks. 1,000 callers ask one prompt after the other, so three quarters of the callers queue. The
 ideal time is answers / 256 x 2 s. The measured time excludes the import of the SDK and the first
 connection. The measured time includes the second or two until 256 requests are sent; its share is
-larger with --quick. With a store, each answer is looked up before its request, and written after
-it.
+larger with --quick. With a store, each answer is looked up before its request and written after.
 
 CPU is the time of the client's process. The target is 7.8 ms an answer: the client has one thread,
 and 256 requests at once mean 128 answers a second. Memory is the growth of the resident size from
@@ -71,7 +70,7 @@ SCHEMA = Reply.model_json_schema()
 
 
 def prompt(number: int) -> Prompt:
-    """Return a unique prompt of a judge's size."""
+    """Return a unique prompt as long as a judge's."""
     return Prompt("You compare resumes.", f"{number}\n{TEXT}", SCHEMA, "bench-1")
 
 

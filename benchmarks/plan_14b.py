@@ -46,7 +46,7 @@ class Step(NamedTuple):
     """Costs of one optimizer step.
 
     Attributes:
-        tokens: tokens that pass the layers, on all GPUs.
+        tokens: number of tokens that pass through the layers, on all GPUs.
         operations: FLOPs on all GPUs, without recomputation.
         busiest: operations of the GPU with the most work, divided by the mean of all GPUs.
     """
@@ -127,7 +127,7 @@ def check() -> list[Figure]:
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()
     needed = train_flops(sizes, batch)
-    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # backward recomputes logits
+    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # logits, computed twice
     masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
     optimizer = make_optimizer(policy.parameters(), backend_settings(Config()))
@@ -162,7 +162,7 @@ def rectangles(nodes: tuple[Node, ...]) -> int:
 
 
 def size(tensors: list[Any]) -> int:
-    """Return the size of tensors in bytes."""
+    """Return the total size of tensors in bytes."""
     return sum(one.numel() * one.element_size() for one in tensors)
 
 

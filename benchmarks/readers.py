@@ -37,7 +37,7 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
 TRAINED = {"trained": 100, "careful": 20, "floor": 20}
-TASKS = 12  # tasks of each size, two per weakness
+TASKS = 12  # tasks of each size in a round, two per weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
 WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
@@ -107,8 +107,8 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
     Args:
         episodes: `episodes.jsonl` of `resume-gym eval --out`, of policies and the careful agent on
             the held-out mini tasks.
-        name: name of the round.
-        seed: seed of the draw.
+        name: name of the round of readers.
+        seed: seed of the random draw.
     """
     env: Any = make_edit_env(ENVS["mini"], split="eval")
     rules = env.rules
@@ -209,7 +209,7 @@ def count(args: Any) -> int:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read a JSON Lines file."""
+    """Return the objects in a JSON Lines file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

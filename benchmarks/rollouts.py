@@ -55,7 +55,7 @@ from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
 
 ROOT = Path(__file__).parents[1]
 PEER = 149
-"""Episodes per CPU second of verifiers 0.3.1."""
+"""Episodes per CPU second that verifiers 0.3.1 plays."""
 GROUP = 16
 LOADS = ((512, 10.0), (4096, 60.0))
 """Number of episodes at once, and sampling time of the longest episode in seconds."""
@@ -72,7 +72,7 @@ def script(task: Task, number: int) -> list[str]:
     mark = f" {number:06d}"
     edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
     edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
-    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))  # "- " occurs often
+    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))  # fails: "- " is frequent
     return [tool_call("review"), *edits, tool_call("submit")]
 
 
@@ -80,8 +80,8 @@ class Fake:
     """Engine that returns scripted turns, after the time that their tokens would take.
 
     Attributes:
-        turns: remaining turns of each conversation.
-        token_s: time of a token in seconds.
+        turns: remaining scripted turns of each conversation.
+        token_s: time that the engine takes per token, in seconds.
     """
 
     max_concurrency = 4096
@@ -253,7 +253,7 @@ class Recorder(VLLMEngine):
 
 
 async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
-    """Return the seconds of a step's rollouts."""
+    """Return the seconds that the rollouts of a step take."""
     engine.said = {}
     began = time.perf_counter()
     await orchestrator.batch(1)

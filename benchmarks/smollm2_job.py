@@ -29,7 +29,7 @@ from torch import Tensor
 from learners.training.models import folder
 
 ROOT = Path(__file__).parents[1]
-RANK = 8  # LoRA rank of each training
+RANK = 8  # LoRA rank in each of the two trainings
 LORA = ["--lora-rank", str(RANK), "--lora-alpha", str(2 * RANK)]
 TEMPERATURES = (0.3, 0.7)
 GPU = ["--precision=bfloat16", "--groups=16", "--group-size=16", "--row-tokens=65536"]

@@ -6,13 +6,14 @@
 
 1. `undisturbed`: a run that samples in the trainer's process, which makes it repeatable.
 2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge
-   that end a run. The same command resumes it. Its final state must equal `undisturbed`'s.
+   that end a run. The same command resumes the run, whose final state must equal that of
+   `undisturbed`.
 3. `vllm`: a run whose vLLM server is killed four times, and the whole run once, all in its first
    half.
 
 All runs evaluate and save checkpoints. The judge (`Flaky`) fails on 5 % of the documents, with all
 types of errors. The learning rate is small, so that the work of a step stays the same and growing
-memory is a leak. There are few tasks, since the judge caches each. Memory and descriptors of
+memory is a leak. There are few tasks, since judges cache every task. Memory and descriptors of
 processes are read every second. The first half of a process's life is warm-up: caches fill, and
 matplotlib's memory grows during about ten dashboards. Growth compares the minimum over the sixth
 and seventh tenths of a process's life with that over the eighth and ninth; in the last tenth, the
@@ -99,7 +100,7 @@ class Flaky(AsyncJudge):
             raise JudgeMalformed("malformed")
         if how == "other":
             raise JudgeError("unknown")
-        if how == "unavailable" and key not in self._unavailable:  # the next attempt succeeds
+        if how == "unavailable" and key not in self._unavailable:  # another try succeeds
             self._unavailable.add(key)
             raise JudgeUnavailable("unavailable")
         mark = Path(self._stops, key.hex())
@@ -167,9 +168,9 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
 
     Args:
         folder: folder of the run.
-        steps: number of steps.
+        steps: number of steps of the run.
         kills: pairs of a step and "job" or "server", which is killed a random time after the step.
-        flags: further flags.
+        flags: further command-line flags of the job.
 
     Returns:
         The number of starts, and of kills of each kind.
@@ -213,7 +214,7 @@ def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:
         job.kill()
         return 1
     servers = [process for process, command in marked() if "vllm.entrypoints" in command]
-    for process in servers[-1:]:  # the last one found is the server
+    for process in servers[-1:]:  # the last process found is the server
         process.kill()
     return len(servers[-1:])
 
@@ -339,7 +340,7 @@ def main() -> int:
     args = options(__doc__ or "")
     os.environ[MARK] = str(os.getpid())
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # for the judge
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # to import `Flaky`
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as runs:
         figures, counts = soak(Path(runs), args.quick)

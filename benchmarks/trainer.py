@@ -112,7 +112,7 @@ def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
 
 
 def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
-    """Return a row in which members share only the prompt."""
+    """Return a packed row in which the rollouts of a group share only the prompt."""
     # packed with different first tokens, so that no two responses begin alike
     marked = [
         replace(one, response=[number, *one.response[1:]]) for number, one in enumerate(group)
@@ -136,7 +136,7 @@ class Ours:
         self.total = Totals(sum(len(row.targets) for row in self.rows), len(samples))
 
     def step(self) -> None:
-        """Compute the gradients."""
+        """Compute the gradients of all samples."""
         for row in self.rows:
             logprobs, _ = self.policy(row)
             known = row.logprobs, row.advantages, row.sequences, row.rollouts
@@ -157,7 +157,7 @@ def make_trainer(name: str, race: Race, samples: list[Sample]) -> Ours | TRL:
 
 
 def timed(trainer: Ours | TRL) -> float:
-    """Return the seconds of a step."""
+    """Return the seconds that a step of a trainer takes."""
     trainer.model.zero_grad()
     began = time.perf_counter()
     trainer.step()
@@ -197,7 +197,7 @@ def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, l
             figures.append(Figure(f"{race}: time saved / operations saved", kept, LEAST))
     logprobs, slopes = trainers["tree"].logprobs(), gradient(trainers["tree"])
     for name in names[1:4]:
-        # sorted, since the trainers order the rollouts differently
+        # compare sorted values, since the trainers order the rollouts differently
         found = trainers[name].logprobs().sort().values
         gap = float((found - logprobs.sort().values).abs().max())
         turn = float((gradient(trainers[name]) - slopes).norm() / slopes.norm())
@@ -222,7 +222,7 @@ def main() -> int:
         name, file, groups = args.record
         record(name, Path(file), int(groups))
         return 0
-    warnings.simplefilter("ignore", FutureWarning)  # caused by TRL's gradient checkpointing
+    warnings.simplefilter("ignore", FutureWarning)  # of TRL's gradient checkpointing
     races = QUICK if args.quick else RACES
     names = TRAINERS
     if find_spec("trl") is None or find_spec("datasets") is None:

@@ -113,7 +113,7 @@ class TRL:
         }
 
     def step(self) -> None:
-        """Compute the gradients."""
+        """Compute the gradients of all micro-batches."""
         self._run(lambda inputs: self.trainer._compute_loss(self.model, inputs).backward())
 
     def logprobs(self) -> Tensor:

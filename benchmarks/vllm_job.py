@@ -26,7 +26,7 @@ WINDOW = 5
 
 
 def windows(rewards: list[float]) -> list[float]:
-    """Return means over five consecutive steps."""
+    """Return the mean rewards of five consecutive steps each."""
     return [fmean(rewards[i : i + WINDOW]) for i in range(0, len(rewards), WINDOW)]
 
 
@@ -52,7 +52,7 @@ def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[
 
 
 def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], list[Figure]]:
-    """Train once; return the run and its figures."""
+    """Train once; return the metrics of the run and its figures."""
     extra = ["--config", "nano_vllm", "--max-staleness", str(staleness)]
     with tempfile.TemporaryDirectory() as folder:
         own = run("seed-1", 1, Path(folder), [*extra, *(QUICK if args.quick else [])])

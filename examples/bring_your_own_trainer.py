@@ -2,13 +2,15 @@
 
     python examples/bring_your_own_trainer.py
 
-The trainer needs only a `Session` of Resume Gym: prompt, tools, `step` and `grade`. It once printed
+The trainer needs only a `Session` of Resume Gym: prompt, tools, `step` and `grade`.
+The example printed
 
     step 1: mean reward +0.81, 2104 tokens
     step 2: mean reward +5.12, 1209 tokens
     step 3: mean reward +5.41, 1440 tokens
 
-in one to two minutes on a core. Each step has other tasks, so these rewards are no learning curve.
+in one to two minutes on a CPU core. Each step has other tasks, so these rewards are no learning
+curve.
 """
 
 import torch

@@ -75,7 +75,7 @@ def text_of(file: Path) -> str:
 def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
     """Return the state of a run, the reason, and whether the run needs a person ("yes", "no")."""
     warnings = [one for one in journal if "warning" in one.lower()]
-    if beat["state"] == "ended":  # other ends than "budget" are normal
+    if beat["state"] == "ended":  # all ends but "budget" are normal
         needed = "yes" if warnings or beat["end"] == "budget" else "no"
         return "ended", "; ".join([beat["why"], *warnings[-1:]]), needed
     if beat["state"] != "running":
@@ -102,7 +102,7 @@ def entries(folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; return the exit status."""
+    """Print the table of runs; return the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("folder", nargs="?", default="runs", type=Path)

@@ -57,10 +57,10 @@ class Release:
     """Task: the changes of a release, and the draft of its notes.
 
     Attributes:
-        task_id: unique id.
-        weakness: fault of the draft.
+        task_id: unique id of the task.
+        weakness: kind of fault that the draft has.
         changes: section of each entry of the notes, or "internal".
-        draft: the notes in Markdown.
+        draft: draft of the release notes in Markdown.
     """
 
     task_id: str

@@ -41,7 +41,7 @@ class Chance:
 
 
 def main(turns: int = 8192) -> dict[str, float]:
-    """Train, and return mean rewards by policy."""
+    """Train with PPO, and return the mean reward of each policy."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tasks = load_tasks("mini", "eval")

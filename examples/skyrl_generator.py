@@ -40,7 +40,7 @@ from resume_gym.agents import make_agent
 from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
 
-if sys.version_info < (3, 12):  # pydantic would reject a class of skyrl
+if sys.version_info < (3, 12):  # else pydantic rejects a class of skyrl
     typing.TypedDict = typing_extensions.TypedDict
 
 from skyrl.train.config import SkyRLTrainConfig
@@ -62,7 +62,7 @@ class Engine:
         """Return a turn of each rollout; SkyRL's generator asks for one at a time."""
         texts = [self.speak(name) for name in request["session_ids"]]
         ids = [self.tokenizer.encode(text + self.tokenizer.eos_token) for text in texts]
-        certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities
+        certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities of certain tokens
         said = {"responses": texts, "response_ids": ids, "response_logprobs": certain}
         return {**said, "stop_reasons": ["stop"] * len(ids)}
 

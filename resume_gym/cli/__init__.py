@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     formatting, warnings.formatwarning = warnings.formatwarning, _one_line
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # for encodings that lack a character
+        sys.stdout.reconfigure(errors="replace")  # if stdout's encoding lacks characters
     try:
         try:
             return _run(words)
@@ -130,7 +130,7 @@ class _Versions(argparse.Action):
 
 
 def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Make the argument parser.
+    """Make the argument parser of `resume-gym`.
 
     Args:
         words: command-line arguments. If the first names a command, only that command's module

@@ -76,8 +76,8 @@ def add_options(add: Callable[..., Any], *flags: str, **changes: Any) -> None:
     """Add options that several commands share.
 
     Args:
-        add: a parser's `add_argument`.
-        flags: keys of `_OPTIONS`.
+        add: method `add_argument` of a parser.
+        flags: flags of the options, which are keys of `_OPTIONS`.
         changes: arguments of `add_argument` that replace the shared ones in `_OPTIONS`.
     """
     for flag in flags:

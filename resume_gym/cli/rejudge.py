@@ -114,7 +114,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
     if tasks.session_type is None:
         raise TaskError(f"{stored.path}: {tasks.note or 'expected an environment for editing'}")
     agents: dict[str, Sessions] = {}
-    counts: Counter[tuple[str, str]] = Counter()  # a task may occur at several training steps
+    counts: Counter[tuple[str, str]] = Counter()  # a run may play a task at several steps
     for agent, record in _records(stored):
         try:
             task_id = record["task_id"]
@@ -122,7 +122,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
             if record["graded"]:
                 Episode.of(session)  # raises ValueError if the session is not graded
                 rollout = int(record.get("rollout", counts[agent, task_id]))
-                if rollout not in range(2**31):  # far above the rollouts of any evaluation
+                if rollout not in range(2**31):  # a limit far above the rollouts of any evaluation
                     raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
@@ -178,7 +178,7 @@ def _grade(
     """Grade sessions again; add the episodes to two entries and to the results.
 
     `again` receives the episodes with new verdicts, and the failures. `stored` receives the same
-    graded episodes with their stored verdicts. `ended` is called after each episode.
+    graded episodes with their stored verdicts. The callback `ended` is called after each episode.
 
     Raises:
         ModelError: many consecutive episodes got no verdict.
@@ -186,7 +186,8 @@ def _grade(
     """
     jobs = []
     for (rollout, _), session in sessions.items():
-        reward = sum(step.reward for _, step in session.state.transcript)  # without verdict terms
+        # an ungraded session has the rewards of its turns, but none of the verdict
+        reward = sum(step.reward for _, step in session.state.transcript)
         ungraded = session.fork()
         ungraded.restore(session.state._replace(verdict=None, reward=reward))
         jobs.append(PendingEpisode(rollout, ungraded, 0))

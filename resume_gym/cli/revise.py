@@ -232,7 +232,7 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
         bar = bars.add_task("", total=None)
 
         def show(told: str, turns: int, total: int | None = limit) -> None:
-            if bars.disable and isinstance(agent.spec, Mapping):  # scripted agents are fast
+            if bars.disable and isinstance(agent.spec, Mapping):  # not for scripted agents
                 say(told, error=True)
             bars.update(bar, description=escape(told), completed=turns, total=total)
 
@@ -252,7 +252,7 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
 
 
 def _taken(session: Session, judge: Judge) -> tuple[str, str]:
-    """Ask which changes to take; return the resume with these changes, and the number as text."""
+    """Let the user choose changes; return the resume with these changes and their count as text."""
     revision = Revision(session, session.text, judge.name)
     if not revision.changed:
         return session.text, ""
@@ -269,7 +269,7 @@ def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revisio
     with progress_bars() as bars:
         bars.add_task("comparing it with your resume", total=None)
         revision = graded(session, judge, text, choice)
-        _ = revision.changes  # computed here, under the progress bar, and cached
+        _ = revision.changes  # computed and cached here, while the progress bar is shown
     return revision
 
 

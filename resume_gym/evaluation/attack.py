@@ -275,7 +275,7 @@ ABOUT: Mapping[str, str] = {
     "hack": "nonsense verb, join and strip",
     "mixed": "each edit by any of these",
 }
-"""What each agent and policy does, in a few words."""
+"""Description of each agent and policy, in a few words."""
 
 
 def make_attacker(policy: Policy, seed: int) -> Agent:
@@ -302,7 +302,7 @@ class PolicyRewards:
         mean: mean reward over the tasks.
         above: mean over tasks of the reward minus the floor's reward.
         most: largest difference to the floor's reward on a single task.
-        worst: id of the task with the largest difference.
+        worst: id of the task on which this difference is largest.
     """
 
     policy: str

@@ -67,13 +67,13 @@ class Comparison:
     """Comparison of two agents on the tasks that both played.
 
     Attributes:
-        first, second: names of the agents.
+        first, second: names of the compared agents.
         tasks: number of tasks that both played.
         wins, ties, losses: number of tasks on which the second agent's mean reward is above, equal
             to and below the first's.
         figures: differences by measure: reward, submitted, failed_edits, fits (the page limit),
             words, the components of the reward, and each field of the verdict (verdict_*).
-        method: description of the statistical method.
+        method: description of the statistical tests and intervals.
     """
 
     first: str
@@ -87,10 +87,10 @@ class Comparison:
 
 
 def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0) -> Statistics:
-    """Compute the statistics of an agent.
+    """Compute the statistics of an agent over tasks.
 
     Args:
-        played: graded episodes, at least one.
+        played: graded episodes of the agent, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
         failed: number of episodes without a reward, see `Statistics`.
     """
@@ -190,7 +190,7 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
         rows: rows of independent values [rows, n], all of the same length.
 
     Returns:
-        One interval per row; None if n < 2.
+        One interval per row; None for rows with fewer than two values.
     """
     if len(rows[0]) < 2:
         return [None] * len(rows)

@@ -39,11 +39,11 @@ class Contest:
     """Settings of an evaluation, shared by all agents.
 
     Attributes:
-        env: environment id.
-        rules: limits of an episode.
-        source: source of the tasks.
+        env: id of the environment.
+        rules: limits of an episode, such as its number of turns.
+        source: task source, as in `load_tasks`.
         split: split of the tasks.
-        tasks: the tasks.
+        tasks: tasks that all agents play.
         judge_spec: the judge as the user specified it, or else the judge's name.
         judge: judge that grades the episodes.
         rollouts: episodes per task and agent.
@@ -66,7 +66,7 @@ class Contest:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON values."""
+        """The settings of the evaluation as JSON values."""
         return {
             "env": self.env,
             "rules": asdict(self.rules),
@@ -82,7 +82,7 @@ class Contest:
     def floor(self) -> float | None:
         """Return the floor agent's mean reward; None unless the rubric judge grades resumes."""
         kind, rules = self.session_type, self.rules
-        if self.judge.name != "rubric" or not issubclass(kind, Session):  # others cost money
+        if self.judge.name != "rubric" or not issubclass(kind, Session):  # others may bill
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
@@ -101,13 +101,13 @@ def make_contest(
     seed: int,
     limit: int | None = None,
 ) -> Contest:
-    """Make a contest from an environment's registration and the user's overrides.
+    """Make the settings of an evaluation from an environment's settings and the user's choices.
 
     Args:
         env: id of an editing environment, or module:id.
         source: source of tasks; None for the environment's default.
         split: split of the tasks.
-        judge: spec as for `make_judge`; None for the environment's default.
+        judge: spec of the judge, as in `make_judge`; None for the environment's default judge.
         rollouts: episodes per task and agent.
         seed: number from which the seeds of all episodes are derived.
         limit: number of tasks to play, chosen independently of the seed; a higher limit includes
@@ -129,7 +129,7 @@ class Entry:
     """One agent and its episodes; the dictionaries are keyed by (rollout, task id).
 
     Attributes:
-        name: display name.
+        name: display name of the agent.
         spec: the agent's spec as JSON values.
         make: creates the player; called only if episodes are left to play.
         usage: returns the usage so far of the "agent" and, by name, of its tiers; empty for an
@@ -236,7 +236,7 @@ def play_entry(
 
     Args:
         contest: settings of the evaluation.
-        entry: the agent; receives the episodes.
+        entry: entry of the agent, which receives the episodes.
         max_concurrency: number of concurrent episodes; None for the player's default.
         results: folder to which each episode is appended, if any.
         ended: callback after each episode, graded or failed.

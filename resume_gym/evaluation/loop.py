@@ -44,7 +44,7 @@ class PendingEpisode:
     """One episode to play and grade.
 
     Attributes:
-        rollout: index among the episodes of its task.
+        rollout: index of the episode among those of its task.
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
         error: error that ended the episode; None if it has not failed.
@@ -61,7 +61,7 @@ class PendingEpisode:
 
     @property
     def failure(self) -> str:
-        """The error as text; empty without an error."""
+        """The error of the episode as text; empty without an error."""
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
         # lone surrogates in an error message could not be written to the results
         return told.encode("utf-8", "backslashreplace").decode()
@@ -138,7 +138,7 @@ async def play_all(
 
     Args:
         player: player of the episodes.
-        jobs: episodes, consumed lazily.
+        jobs: episodes to play or grade, consumed lazily.
         judge: judge of the final documents.
         max_concurrency: number of concurrent episodes.
         ended: callback after each episode, graded or failed, in order of completion; its

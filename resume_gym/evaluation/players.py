@@ -59,7 +59,7 @@ class Player(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release connections and memory."""
+        """Release the player's connections and memory."""
         ...
 
 
@@ -76,7 +76,7 @@ class Scripted:
         self._make = make
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See the method of `Player`."""
+        """See `Player.play`."""
         play(self._make(seed), session)
 
     async def close(self) -> None:
@@ -91,7 +91,7 @@ class Endpoint:
 
     Args:
         client: client of the model.
-        max_concurrency: see `Player`.
+        max_concurrency: recommended number of concurrent episodes.
         prompting: "guided" sends no tool schemas and reads calls from text; see `guided.py`.
     """
 
@@ -151,7 +151,7 @@ class Endpoint:
         return said._replace(content=fenced(said.content)) if self._guided else said
 
     async def close(self) -> None:
-        """See the method of `Player`."""
+        """See `Player.close`."""
         await self.client.close()
 
 
@@ -165,9 +165,9 @@ async def converse(
 
     Args:
         session: session before its first step.
-        seed: see `Endpoint.play`.
+        seed: seed of the episode; see `Endpoint.play`.
         endpoints: the models; each has a separate chat with all turns.
-        choose: returns the model of the next turn.
+        choose: function that returns the model of the next turn.
 
     Raises:
         ModelError: the model of a turn failed; no other model replaces it.
@@ -183,7 +183,7 @@ async def converse(
 
 
 def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
-    """Make an endpoint from options.
+    """Make an endpoint from the options of an agent spec.
 
     Args:
         options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
@@ -215,8 +215,8 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     without valid calls is therefore sent as text, and the observation as a user message.
 
     Args:
-        said: the model's turn.
-        observation: the environment's answer.
+        said: turn of the model, as an assistant message.
+        observation: observation after the turn.
         number: number of the turn, from which call ids are made if the server's are not unique.
     """
     if said.calls and all(_whole(call) for call in said.calls):

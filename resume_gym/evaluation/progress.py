@@ -28,9 +28,9 @@ class Bar:
     """Progress bar of one agent; starts at the number of restored episodes.
 
     Args:
-        bars: display made by `progress`.
-        entry: the agent.
-        total: number of episodes.
+        bars: display of progress bars, made by `progress`.
+        entry: entry of the agent.
+        total: number of episodes that the agent plays.
     """
 
     def __init__(self, bars: Progress, entry: Entry, total: int) -> None:

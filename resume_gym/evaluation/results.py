@@ -22,7 +22,7 @@ from resume_gym.tasks import Task, TaskError
 
 FORMAT = 2
 Key = tuple[str, str, int]
-"""Agent, task id, rollout."""
+"""Key of an episode: agent, task id, rollout."""
 RECORD_ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
@@ -62,7 +62,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
     Args:
         row: line of the episode in `episodes.jsonl`.
-        session: session replayed from the line.
+        session: session replayed from the actions in the line.
         rollouts: number of episodes of each task.
 
     Raises:
@@ -96,13 +96,13 @@ def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
 
 
 class Results:
-    """Writer of an evaluation's folder; as a context manager, locks the folder for this process.
+    """Writer of an evaluation's folder; the context manager locks the folder.
 
     Args:
         folder: output folder, created if missing.
-        settings: settings as JSON values. They must equal the settings of an evaluation already in
-            the folder, but may add agents and rollouts, and raise the limit.
-        tasks: the tasks, as chosen by the limit.
+        settings: settings of the evaluation as JSON values. They must equal those of an evaluation
+            already in the folder, but may add agents and rollouts, and raise the limit.
+        tasks: tasks of the evaluation, as chosen by the limit.
 
     Attributes:
         is_new: whether the folder held no evaluation when the context was entered.
@@ -120,7 +120,7 @@ class Results:
         self._file = -1
 
     def __enter__(self) -> Self:
-        """Lock the folder and write the settings.
+        """Lock the output folder and write `settings.json`.
 
         Raises:
             OSError: the folder cannot be written.
@@ -224,7 +224,7 @@ class Results:
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """Return the unique key of an episode."""
+    """Return the unique key of an episode from its line."""
     return row["agent"], row["task_id"], row["rollout"]
 
 

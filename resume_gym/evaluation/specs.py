@@ -38,8 +38,8 @@ class AgentSpec(NamedTuple):
     """A parsed agent spec.
 
     Attributes:
-        name: display name.
-        kind: type of the player.
+        name: display name of the agent.
+        kind: type of the agent's player.
         options: options of the player; `model` names the scripted agent, folder or served model.
     """
 

@@ -19,10 +19,10 @@ class Episode:
     Attributes:
         task_id: id of the task.
         weakness: planted weakness of the task.
-        reward: sum of `ledger`.
-        score: reward on a scale from 0 to 100.
-        ledger: all reward terms; see `rewards.TERMS`.
-        turns: number of actions.
+        reward: episode reward, the sum of `ledger`.
+        score: episode reward on a scale from 0 to 100.
+        ledger: all terms of the reward; see `rewards.TERMS`.
+        turns: number of the agent's actions.
         edits: number of successful edits.
         failed_edits: number of failed edits.
         malformed: number of malformed actions that were not failed edits.
@@ -56,7 +56,7 @@ class Episode:
 
     @classmethod
     def of(cls, session: EditSession[Any, Any]) -> Self:
-        """Make the record of a finished session.
+        """Make the record of the episode in a finished session.
 
         Raises:
             ValueError: the session is unfinished, or needs a verdict.
@@ -102,7 +102,7 @@ class Returns:
     Attributes:
         episodes: number of episodes.
         tasks: number of distinct tasks.
-        reward: mean reward.
+        reward: mean reward of the episodes.
         reward_sd: standard deviation (n) of the reward over the episodes.
         errors: twice the standard error over tasks, by figure; a figure of a single task has no
             error. Empty in files of older versions.
@@ -134,7 +134,7 @@ class Summary(Returns):
     """Means and rates over a set of editing episodes.
 
     Attributes:
-        score: mean score, 0 to 100.
+        score: mean score of the episodes, from 0 to 100.
         tool_syntax: mean reward from tool calls and submission.
         layout: mean reward from the page limit.
         content: mean reward from the verdict.
@@ -181,7 +181,7 @@ class Summary(Returns):
         return summarise(map(Episode.of, sessions))
 
     def metrics(self) -> dict[str, float]:
-        """See `Returns.metrics`."""
+        """Return the metrics of a training step; see `Returns.metrics`."""
         parts = ("score", "tool_syntax", "layout", "content")
         behaviour = ("submit_rate", "edits", "failed_edits", "failed_share", "malformed")
         return {
@@ -196,7 +196,7 @@ class Summary(Returns):
 
 
 def summarise(played: Iterable[Episode]) -> Summary:
-    """Compute the summary of episodes.
+    """Compute the means and rates of graded episodes.
 
     Raises:
         ValueError: there are no episodes.
@@ -273,7 +273,7 @@ def outdated(
     """
     for name, summary in stored(evaluation, "summary").items():
         own, reward = rewards.get(name, ()), summary.get("reward")
-        mean = math.fsum(value / len(own) for value in own)  # divide first: the sum could overflow
+        mean = math.fsum(value / len(own) for value in own)  # the sum might overflow
         same = is_finite(reward) and math.isclose(reward, mean, rel_tol=0, abs_tol=1e-5)
         if not same or summary.get("episodes") != len(own):
             episodes = summary.get("episodes")

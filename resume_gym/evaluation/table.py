@@ -42,7 +42,7 @@ def sections(
         spent: usage of the models of each column; see `Entry.spent`.
         details: whether to include the rows of `_DETAILS` and of "Over tasks".
         floor: mean reward of harmless edits on the same tasks, shown in a separate row.
-        errors: whether cells include `Returns.errors`.
+        errors: whether cells include the errors of `Returns.errors`.
     """
     columns = tuple(summaries.values())
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
@@ -82,7 +82,7 @@ def table(
 ) -> Table:
     """Make the terminal table, with a column per summary (of agents, or before and after training).
 
-    See `sections` for the arguments.
+    The arguments are those of `sections`.
     """
     grid = _grid()
     # on a narrow terminal only the agents' names wrap
@@ -176,7 +176,7 @@ def _p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 
-# rows as label and format of a cell
+# rows of the table: label, and format of a cell
 _REWARD = {
     "mean": "{.reward:z.2f}",
     "from tool calls": "{.tool_syntax:z.2f}",
@@ -249,7 +249,7 @@ def _cells(
 def _cell(form: str, column: Any, errors: bool = False) -> str:
     try:
         cell = form.format(column)
-    except TypeError:  # the column's figure is None
+    except TypeError:  # the column has None
         return _NONE
     name, _, digits = form.strip("{.}").partition(":")
     error = column.errors.get(name) if errors else None

@@ -60,8 +60,8 @@ class Tiers:
     If the model of a turn fails, the episode fails: the other model does not replace it.
 
     Args:
-        local: the model of most turns.
-        frontier: the model of the turns that the rule selects.
+        local: endpoint of the model that plays most turns.
+        frontier: endpoint of the model that plays the turns selected by the rule.
         route: rule that selects the model of each turn.
 
     Raises:
@@ -82,7 +82,7 @@ class Tiers:
         return {"agent": local + frontier, "local": local, "frontier": frontier}
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See the method of `Player`."""
+        """See `Player.play`."""
         local, frontier = self._tiers
 
         def choose() -> Endpoint:
@@ -92,7 +92,7 @@ class Tiers:
         await converse(session, seed, self._tiers, choose)
 
     async def close(self) -> None:
-        """See the method of `Player`."""
+        """See `Player.close`."""
         for tier in self._tiers:
             await tier.close()
 

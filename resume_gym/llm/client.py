@@ -56,7 +56,7 @@ def make_client(provider: str, **options: Any) -> "Client":
     """Create the client of a provider.
 
     Args:
-        provider: "gemini" or "openai".
+        provider: name of the provider, "gemini" or "openai".
         options: fields of `settings.Settings` and of the provider, `gemini.Gemini` or
             `openai.OpenAI`.
 
@@ -137,13 +137,13 @@ class Client:
     """A client of one model, usable from any thread and event loop.
 
     Args:
-        provider: sends the requests.
+        provider: provider, which sends single requests.
         settings: limits, store and expected model version.
 
     Attributes:
         name: provider and model.
         base_url: address of the model's server; empty for the provider's default.
-        usage: requests, tokens and cost so far.
+        usage: requests, tokens and cost of this client so far.
         served: model version of the latest answer; empty before the first.
     """
 
@@ -155,7 +155,7 @@ class Client:
         self._rate = Rate(min(settings.requests_a_minute or _MOST_A_MINUTE, _MOST_A_MINUTE))
         self._flights: dict[str, asyncio.Task[Answer]] = {}
         self.usage = self._cost(Answer("", "", 0, 0, 0.0), calls=0)
-        self._failures = 0  # consecutive `Unavailable` errors
+        self._failures = 0  # number of consecutive `Unavailable` errors
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """Return the parsed answer to a prompt.
@@ -163,7 +163,7 @@ class Client:
         Cancelling the caller does not cancel the request, since the answer is billed anyway.
 
         Args:
-            prompt: the request.
+            prompt: prompt to send to the model.
             parse: converts the text of the answer; after a ValueError, the prompt is sent once
                 more.
 
@@ -261,7 +261,7 @@ class Client:
         """Send one request and record its outcome; recording is exempt from the deadline.
 
         Raises:
-            TimeoutError: the deadline has passed.
+            TimeoutError: no answer arrived before the deadline.
         """
         began = time.perf_counter()
         try:
@@ -274,8 +274,8 @@ class Client:
         except ModelError as problem:
             self._failures += 1
             if not isinstance(problem, Unavailable):
-                self._failures = 0  # other errors mean that the server is up
-            elif self._failures == _OUTAGE:  # warn once, since retries go on for minutes
+                self._failures = 0  # any error but `Unavailable` shows that the server is up
+            elif self._failures == _OUTAGE:  # warn once an outage, since retries go on for minutes
                 limit = self._settings.deadline_s
                 _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
             await self._record(prompt, began, problem.answer, problem)

@@ -30,13 +30,13 @@ _SECRET = 8  # minimum length of a real API key, in characters
 def failed(
     status: int, message: str, headers: Mapping[str, str], body: Any, key: str
 ) -> ModelError:
-    """Return the exception for an HTTP error status.
+    """Return the exception for a response with an HTTP error status.
 
     Args:
-        status: HTTP status.
+        status: HTTP status of the response.
         message: the provider's name and the server's message, without the API key.
-        headers: response headers.
-        body: parsed JSON body, if there is one.
+        headers: headers of the response.
+        body: parsed JSON body of the response, if there is one.
         key: where the API key is configured, for the error message.
     """
     problem: ModelError

@@ -25,7 +25,7 @@ class OpenAI(SDKProvider):
         model: name of the model.
         extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
         thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
-            a reasoning parser. None for servers without such a field, like OpenAI's.
+            a reasoning parser. None for servers without a field for thinking tokens, like OpenAI's.
         key_name: environment variable of the API key; a server at `base_url` may need no key.
     """
 
@@ -50,7 +50,7 @@ class OpenAI(SDKProvider):
             api_key=self._key or "none",  # the SDK requires a key, even if the server needs none
             base_url=self.base_url,
             timeout=None,
-            max_retries=0,  # the client retries, within its limits
+            max_retries=0,  # our client retries, within its rate limits
             http_client=http,
         )
 
@@ -72,7 +72,7 @@ class OpenAI(SDKProvider):
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the messages after the system message, and the fields for the answer's format."""
-        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # characters that the API allows
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # the API allows no others
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         form = {"type": "json_schema", "json_schema": schema}
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
@@ -86,7 +86,7 @@ class OpenAI(SDKProvider):
             message = f"{self.name}: {problem.status_code}: {reply}"
             headers = problem.response.headers
             return failed(problem.status_code, message, headers, body, self.key_name)
-        if isinstance(problem, ValueError | openai.APIError):  # not OpenAI's protocol
+        if isinstance(problem, ValueError | openai.APIError):  # e.g. from another API
             return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
         return None
 

@@ -17,11 +17,11 @@ _ENDS = ("stop", "tool_calls", "length")
 
 
 class Said(NamedTuple):
-    """An assistant message.
+    """An assistant message of a chat.
 
     Attributes:
         thought: reasoning text, if the server returns it.
-        content: text, or the text of the model's refusal.
+        content: text of the message, or of the model's refusal.
         calls: tool calls as the server returned them, names and arguments as strings.
     """
 
@@ -87,7 +87,7 @@ class OpenAIChat(OpenAI):
 
 
 def _said(message: Mapping[str, Any]) -> Said:
-    """Convert a message of the API; raise TypeError on a wrong type."""
+    """Convert a message of the API; raise TypeError if a field has a wrong type."""
     # Servers disagree on the name of the reasoning field
     thought = message.get("reasoning_content") or message.get("reasoning") or ""
     content = message.get("content") or message.get("refusal") or ""

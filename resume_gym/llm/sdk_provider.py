@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms a value
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # `*+`: linear even without last quote
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # `*+` keeps unclosed strings linear
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # maximum per request; a larger count is an error of the server
 
@@ -90,7 +90,7 @@ class SDKProvider(ABC):
     def read_key(self) -> str:
         """Return the API key from the first of the provider's environment variables that is set.
 
-        The key may be empty if the server needs no key.
+        The result may be empty if the server needs no key.
 
         Raises:
             ValueError: the key is missing, or holds characters that no HTTP header may hold.
@@ -119,7 +119,7 @@ class SDKProvider(ABC):
         """
         async with self._connecting:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._open)  # its import takes seconds
+                self._client = await asyncio.to_thread(self._open)  # importing SDKs takes seconds
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -141,7 +141,7 @@ class SDKProvider(ABC):
         raise problem
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the server."""
         if self._client is not None:
             self._client = None
             await self._http.aclose()
@@ -151,7 +151,7 @@ class SDKProvider(ABC):
             import httpx2
 
             self._key = self.read_key()
-            for name in _LOGGERS:  # their headers may contain the API key
+            for name in _LOGGERS:  # they log headers, which may hold the API key
                 logger = logging.getLogger(name)
                 logger.setLevel(max(logger.level, logging.WARNING))
             self._http = httpx2.AsyncClient(
@@ -214,7 +214,7 @@ class SDKProvider(ABC):
 
     @abstractmethod
     async def _request(self, client: Any, prompt: Prompt) -> Any:
-        """Send a prompt and return the SDK's response."""
+        """Send a prompt through the SDK and return its response."""
 
     @abstractmethod
     def _failure(self, problem: BaseException) -> ModelError | None:

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Client options.
+    """Options of a client.
 
     Attributes:
         concurrency: maximum number of requests in flight.
-        requests_a_minute: rate limit; None for no limit. Requests are spaced evenly.
+        requests_a_minute: rate limit; None for no limit. Requests are spaced evenly in time.
         deadline_s: timeout of one answer in seconds, retries and pauses included. Time in the queue
             before the first request does not count.
         store: file for answers and calls; None stores nothing.
@@ -77,7 +77,7 @@ def check_url(
     """Validate the address of a server.
 
     Args:
-        url: value of an option.
+        url: value of an option, which should be an address.
         name: name of the option.
         expected: form of a valid address.
 
@@ -93,7 +93,7 @@ def check_url(
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError as problem:  # an invalid port, or unbalanced brackets
+    except ValueError as problem:  # e.g. an invalid port or unbalanced brackets
         raise ValueError(f"{message}: {problem}") from None
     if not sound:
         raise ValueError(message)

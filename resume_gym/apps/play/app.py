@@ -132,7 +132,7 @@ class PlayApp(App[str]):
         return available.get(action, True)
 
     def action_call(self) -> None:
-        """Call the tool on the active tab of the form."""
+        """Call the tool on the active tab of the tool form."""
         self.query_one(ToolForm).call()
 
     def action_plain(self, tool: str) -> None:

@@ -15,8 +15,8 @@ class PlayedEpisode:
     """Episode played by a person.
 
     Attributes:
-        env: environment that provides the judge.
-        session: current session.
+        env: environment, which provides judge and tasks.
+        session: current session of the environment.
         undone: number of undone turns, which the session does not record.
         failure: error message of the last judge call; empty if the call succeeded or none was made.
         tools: function schemas of the tools, by tool name.
@@ -90,7 +90,7 @@ class PlayedEpisode:
         step = twin.step(tool_call(name, **arguments))
         if step.error != "none":
             reply = step.observation.removeprefix(f"error ({step.error}): ")
-            return False, reply.rpartition("\n")[0]  # without the last line, the turn budget
+            return False, reply.rpartition("\n")[0]  # drop the last line, the turn budget
         if "edit" not in step.ledger:
             return True, "shows text"
         lines = f"lines would be {twin.state.document.lines}/{twin.rules.page_lines}"
@@ -137,7 +137,7 @@ class PlayedEpisode:
 def start(
     env: str, task_id: str | None = None, seed: int | None = None, **options: Any
 ) -> PlayedEpisode:
-    """Create an environment and start an episode.
+    """Create an environment and start an episode for a person to play.
 
     Args:
         env: ID of an editing environment, or module:ID.

@@ -49,7 +49,7 @@ class Page(OptionList):
         self._text = ""
         self._changed: frozenset[int] = frozenset()
         self._ends: list[int] = []  # page lines up to the end of each source line
-        self._edge = 0  # number of source lines on the page
+        self._edge = 0  # number of source lines that fit on the page
 
     @property
     def lines(self) -> list[str]:

@@ -40,7 +40,7 @@ class Help(ModalScreen[None]):
         self._episode = episode
 
     def compose(self) -> ComposeResult:
-        """Yield the help text."""
+        """Yield the widget with the help text."""
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = Text("How to play")
             dialog.border_subtitle = Text("Escape: back")

@@ -26,7 +26,7 @@ class MeanBar(NamedTuple):
 
 
 Bars = Mapping[str, Mapping[str, MeanBar]]
-"""Bars by agent, then by category."""
+"""Bars of a chart, by agent and then by category."""
 
 
 def components(summaries: Summaries) -> Bars:
@@ -61,7 +61,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
     """Draw a group of bars per category, with one bar per agent.
 
     Args:
-        bars: bars to draw.
+        bars: bars to draw, by agent and category.
         title: title of the figure.
         note: caption of the figure.
 
@@ -92,7 +92,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
         drawn = axes.bar(
             list(by_x), [bar.mean for bar in by_x.values()], 0.95 * width, label=agent,
             color=colour, edgecolor="white", linewidth=0,
-            hatch="////" if index >= len(COLOURS) else "",  # the colours repeat from here on
+            hatch="////" if index >= len(COLOURS) else "",  # the colours repeat now
             yerr=[math.nan if bar.error is None else bar.error for bar in by_x.values()],
             capsize=2, error_kw={"ecolor": "#333333", "elinewidth": 0.9},
         )  # fmt: skip

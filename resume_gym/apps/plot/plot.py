@@ -25,10 +25,10 @@ Picture = tuple[str, "Figure | None"]
 
 
 class Written(NamedTuple):
-    """Result of `plot`.
+    """Result of the function `plot`.
 
     Attributes:
-        files: written files.
+        files: image files that were written.
         missing: paths (without extension) of figures whose data are missing.
         damage: notes on lines of the data files that are left out or missing.
     """
@@ -46,18 +46,19 @@ def plot(
     """Write all figures of runs and evaluations.
 
     Args:
-        paths: folders. All evaluations share one set of figures, each run has a separate set.
+        paths: folders of runs and evaluations. Each run has a separate set of figures; all
+            evaluations share one set.
         out: output folder, with a subfolder per run if there are several paths. Runs with equal
             folder names get subfolders that also have the names of the parent folders. By default,
             each run or evaluation gets a folder `plots`; the figure `runs` goes to the first run's.
-        formats: subset of `FORMATS`.
+        formats: formats of the image files, a subset of `FORMATS`.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
         OSError: a file cannot be read or written.
         TaskError: a path holds no run or evaluation, or `out` is missing for several evaluations.
     """
-    # deduplicate paths of the same folder
+    # drop further paths of the same folder
     paths = list({path.resolve(): path for path in paths}.values())
     opened = [FolderContents(path) for path in paths]
     runs = [one for one in opened if one.is_run]

@@ -19,10 +19,10 @@ Summaries = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Run:
-    """Training run.
+    """Data of a training run.
 
     Attributes:
-        name: name of the folder.
+        name: name of the run's folder.
         config: settings of the run; empty if the folder has no `config.toml`.
         metrics: metrics of each step, oldest first.
         summaries: metrics on held-out tasks `before` and `after` training and of the agent
@@ -40,17 +40,17 @@ class Run:
 
     @property
     def title(self) -> str:
-        """Folder name and model."""
+        """Title of the run's figures: folder name and model."""
         model = Path(str(self.config.get("model", ""))).name
         return f"{self.name} (model: {model})" if model else self.name
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One or several finished evaluations, merged.
+    """Data of one or several finished evaluations, merged.
 
     Attributes:
-        title: environment and judge, where known.
+        title: title of the figures: environment and judge, where known.
         summaries: summaries of the agents with a graded episode, in the given order.
         note: note printed below the figures; usually empty.
         damage: notes on lines of episode files that are left out or missing.

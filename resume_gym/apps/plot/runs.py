@@ -23,7 +23,7 @@ _WITHOUT_EFFECT = {
 }
 """Settings in which runs of a group may differ: the seed, and settings that change no result."""
 _NAMED = 3  # maximum number of settings in a label
-_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # next when colours repeat
+_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # for repeated colours
 
 
 class RunGroup(NamedTuple):

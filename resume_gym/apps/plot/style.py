@@ -95,7 +95,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     from matplotlib.lines import Line2D
 
     entries = zip(*axes.get_legend_handles_labels(), strict=True)
-    order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before marks
+    order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before points
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
     # about 130 characters fit the figure's width; a legend entry is 8 longer than its name

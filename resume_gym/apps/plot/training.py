@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Metrics = Mapping[str, float]
-"""Metrics of one step, including `step`."""
+"""Metrics of one training step, including its number as `step`."""
 Evaluations = Sequence[Mapping[str, Any]]
 """Evaluations on held-out tasks: figures by name, `step` and, where known, the `errors`."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
@@ -120,9 +120,9 @@ TRAINER = (
 )
 """Panels on training health.
 
-The gap is the mean absolute difference between the log-probabilities of trainer and sampler. The
-ratio is the trainer's probability of a token over the sampler's; the loss ignores tokens whose
-ratio is too far from 1.
+The plotted gap is the mean absolute difference between the log-probabilities of trainer and
+sampler. The plotted ratio is the trainer's probability of a token over the sampler's; the loss
+ignores tokens whose ratio is too far from 1.
 """
 
 

@@ -14,7 +14,7 @@ from resume_gym.terminal import Terminal
 from resume_gym.user_errors import number_of
 
 _MAX_LINES = 4
-_MAX_REASON = 300  # characters
+_MAX_REASON = 300  # maximum number of characters of a printed reason
 _COLOURS = {"-": "red", "+": "green", "m": "cyan"}  # "m" marks moved lines
 _HELP = """\
 y  take this change

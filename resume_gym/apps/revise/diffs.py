@@ -26,7 +26,7 @@ def unified(before: str, after: str, context: int) -> str:
     """Return a unified diff without file names; empty if the texts are equal."""
     old, new = (text.removesuffix("\n").split("\n") for text in (before, after))
     rows = difflib.unified_diff(old, new, n=context, lineterm="")
-    return "\n".join(list(rows)[2:])  # without the header rows, which hold file names
+    return "\n".join(list(rows)[2:])  # without the two header rows with file names
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:

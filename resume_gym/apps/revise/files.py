@@ -119,7 +119,7 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
     """Check that output files can be written without loss of other files.
 
     Args:
-        places: output files by command-line option.
+        places: output files, by the command-line option that names them.
         sources: input files, which are never replaced.
         force: whether existing files other than the inputs may be replaced.
 
@@ -165,7 +165,7 @@ def check_format(out: Path, resume: Source) -> None:
 
 def _same(path: Path, other: Path) -> bool:
     if path.exists() and other.exists():
-        return path.samefile(other)  # also follows links
+        return path.samefile(other)  # true for links to the same file, too
     return path.resolve() == other.resolve()
 
 

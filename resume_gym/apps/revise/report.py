@@ -34,7 +34,7 @@ _BLOCK = re.compile(r"^[^\S\n]*([#>=+-])", re.MULTILINE)
 
 
 def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
-    """Return the Markdown report.
+    """Return the report on a revision in Markdown.
 
     Args:
         revision: revision to describe.

@@ -30,10 +30,10 @@ class FlaggedClaim(NamedTuple):
 
     Attributes:
         kind: "number", "name", "title", "hedge" or another kind of `judges.rubric`.
-        quote: text of the claim.
+        quote: words of the revision that make the claim.
         line: line of the revision that holds the claim, without markup.
-        reason: explanation in one sentence.
-        confidence: confidence in [0, 1].
+        reason: why the claim is unsupported, in one sentence.
+        confidence: the rule's confidence that the claim is unsupported, in [0, 1].
         edit: number of the edit that added the claim, from 1; 0 if no single edit did.
     """
 
@@ -57,9 +57,9 @@ class AppliedEdit:
     Attributes:
         number: number among the successful edits, from 1.
         turn: turn of the episode, from 1.
-        diff: unified diff with one line of context.
+        diff: unified diff of the edit, with one line of context.
         said: text of the agent's turn outside thought and tool call; may be empty.
-        thought: thought of the agent; may be empty.
+        thought: the agent's thought in this turn; may be empty.
         moved: whether the edit only reorders words.
         grades: nonzero grades that rules give to this edit alone, each -1 or 1, by field.
         reasons: rule behind a grade, in a few words, by field; some grades have no reason.
@@ -87,9 +87,9 @@ class Revision:
     """Finished episode on a user's resume, and the text that the user takes from the episode.
 
     Attributes:
-        session: finished session.
+        session: finished session of the episode.
         text: the original with those changes of the agent that the user took.
-        judge: name of the judge.
+        judge: name of the judge that graded the text.
         verdict: the judge's verdict on `text`; None if there is no verdict.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
         choice: number of changes that the user took, as text; empty if the user was not asked.
@@ -104,12 +104,12 @@ class Revision:
 
     @property
     def task(self) -> Task:
-        """Task with the resume and the job."""
+        """Task of the episode, with the original resume and the job."""
         return self.session.task
 
     @property
     def whole(self) -> bool:
-        """Whether the user took all changes."""
+        """Whether the user took all changes of the agent."""
         return self.text == self.session.text
 
     @cached_property
@@ -201,8 +201,8 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
 
     Args:
         player: player of the episode; closed at the end.
-        session: new session.
-        seed: seed, as in `Player.play`.
+        session: new session, played by this function.
+        seed: seed of the episode, as in `Player.play`.
         turn: progress callback, periodically called with the number of turns played.
 
     Raises:
@@ -242,7 +242,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
     Args:
         revision: revision of the masked resume.
         task: task with the unmasked resume.
-        restore: unmasks a text.
+        restore: function that unmasks a text.
 
     Raises:
         ValueError: applied to the unmasked resume, the edits lead to another text.
@@ -274,7 +274,7 @@ class _Edit(NamedTuple):
     """State of the resume after a successful edit, or before the first edit."""
 
     text: str
-    claims: Mapping[tuple[str, str, str], FlaggedClaim]  # by kind, quote and line
+    claims: Mapping[tuple[str, str, str], FlaggedClaim]  # claims by kind, quote and line
     turn: int = 0
     action: str = ""
 

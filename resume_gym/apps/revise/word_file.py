@@ -3,7 +3,7 @@
 A line of the Markdown belongs to the paragraph with the same letters and digits. Only paragraphs of
 changed lines are edited. A reworded paragraph keeps its style and the format of unchanged words. A
 new paragraph copies the format of the nearest paragraph of its kind, such as a bullet. Tables,
-pictures, headers and margins are kept.
+pictures, headers and margins of the file are kept.
 """
 
 import io
@@ -53,7 +53,7 @@ def open_word(data: bytes) -> Any:
     except ImportError:
         raise missing("writing Word files needs", "python-docx", "data") from None
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx unpacks the whole file
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx would unpack all
             size = sum(part.file_size for part in archive.infolist())
         if size > _MOST_UNPACKED:
             raise ValueError(f"expected at most {_MOST_UNPACKED:,} bytes unpacked, got {size:,}")
@@ -67,7 +67,7 @@ def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
     """Apply the changes of the Markdown to a Word file; return the new file and notes on lost text.
 
     Args:
-        data: Word file.
+        data: content of the Word file.
         old: Markdown that `read_document` made of this file.
         new: revised Markdown.
 
@@ -193,7 +193,7 @@ class _Writer:
             return
         words, others = (re.findall(r"\s+|\S+", _plain(body)) for body in (before, after))
         codes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
-        for kind, i, stop, j, end in reversed(codes):  # from the end, so that positions stay valid
+        for kind, i, stop, j, end in reversed(codes):  # backwards, so that positions stay valid
             if kind != "equal":
                 first = start + len("".join(words[:i]))
                 gone = len("".join(words[i:stop]))

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-"""Namespace of Word's elements."""
+"""XML namespace of Word's elements."""
 
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"

@@ -34,7 +34,7 @@ _FIGURES = (
 )
 """Files that a running job writes, besides those in `trajectories`."""
 
-_NAMED = 3  # maximum number of lines quoted in a note
+_NAMED = 3  # maximum number of invalid lines or names quoted in a note
 
 _PROBLEMS = (
     *(ValueError, LookupError, TypeError, AttributeError),
@@ -76,9 +76,9 @@ class FolderContents:
         self.is_run = _is_run(path)
         self.kind = "run" if self.is_run else "evaluation"
         self.rows: list[EpisodeRow] = []
-        self._places: list[tuple[Path, int, int]] = []  # of each record: file, start, length
+        self._places: list[tuple[Path, int, int]] = []  # file, start and length of each record
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines read so far
+        self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines read so far, by file
         self._incomplete: set[Path] = set()
         self.unreadable: list[str] = []
         self._lock = Lock()
@@ -143,10 +143,10 @@ class FolderContents:
         return repr((stamp(self.path), len(sizes), sum(sizes), status(self.path)))
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
-        """Read the episodes added since the last call.
+        """Read the episodes that were added to the folder since the last call.
 
         Args:
-            progress: callback after each file.
+            progress: callback after each file of episodes.
         """
         with self._lock:  # the server handles each request in a thread
             for file in self.files():
@@ -172,7 +172,7 @@ class FolderContents:
     def _add(self, file: Path, record: Mapping[str, Any], place: tuple[Path, int, int]) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
         row = make_row(record, int(found[2]) if found else None, self.tasks)
-        if found and found[1] == "eval":  # an episode on a held-out task, after the step
+        if found and found[1] == "eval":  # eval-N.jsonl: held-out tasks after step N
             row = row._replace(group=f"eval {row.group}", flags=("held-out", *row.flags))
         number = self._numbers.setdefault((row.agent, row.group, row.member), len(self.rows))
         if number == len(self.rows):
@@ -185,8 +185,8 @@ class FolderContents:
         """Return the stored record of the episode in a row.
 
         Raises:
-            IndexError: the number is out of range.
-            UnreadableError: the file has changed since it was read.
+            IndexError: there is no row of this number.
+            UnreadableError: the file has changed since `refresh` read it.
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
@@ -199,8 +199,8 @@ class FolderContents:
         """Return the data with which the page shows the episode in a row.
 
         Raises:
-            IndexError: the number is out of range.
-            UnreadableError: the record is invalid.
+            IndexError: there is no row of this number.
+            UnreadableError: the record of the episode is invalid.
         """
         record = self.record(number)
         with unreadable():
@@ -407,5 +407,5 @@ def _finite(text: str) -> float:
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
     """Return the value; raise RecursionError if it is nested too deeply for JSON."""
-    json.dumps([[[[value]]]])  # nested deeper than in any response
+    json.dumps([[[[value]]]])  # nest the value deeper than any response does
     return value

@@ -28,10 +28,10 @@ class TurnView(NamedTuple):
     Attributes:
         kind: "edit", "shown", "error", "submit", or "text" in environments without a document.
         action: full text of the action.
-        said: text outside the tool call.
+        said: text of the action outside the tool call.
         tool: name of the called tool; empty if the call cannot be parsed.
-        arguments: arguments of the call.
-        error: error code; empty on success.
+        arguments: arguments of the tool call.
+        error: error code of the reply; empty on success.
         reply: environment's reply without its lines on layout and turn budget.
         status: lines of the reply on layout and turn budget.
         reward: reward of the tool call; None if not recorded.
@@ -60,7 +60,7 @@ def turns(
         said, tool, arguments = _call(action)
         body, _, last = reply.rpartition("\n")
         meta = _META.fullmatch(last)
-        if not meta:  # environment without a document
+        if not meta:  # the environment has no document
             result.append(TurnView("text", action, said, tool, arguments, "", reply, "", reward))
             continue
         # only a successful edit increments the edit counter in the reply
@@ -122,7 +122,7 @@ def undo(text: str, diff: str) -> str:
             hunks[-1][1][row[0]].append(row[1:])
         else:
             raise ValueError(f"expected a diff without context, got {row[:80]!r}")
-    for start, rows in reversed(hunks):  # from the end, so that line numbers stay valid
+    for start, rows in reversed(hunks):  # undo hunks from the end, so that line numbers stay valid
         old, new = rows["-"], rows["+"]
         if lines[start : start + len(new)] != new:
             raise ValueError(f"line {start + 1} is not what the diff made it")
@@ -131,7 +131,7 @@ def undo(text: str, diff: str) -> str:
 
 
 def original_text(record: Mapping[str, Any], played: Sequence[TurnView]) -> str:
-    """Return the document before the first turn.
+    """Return the document before the first turn of a recorded episode.
 
     Raises:
         ValueError: the diffs of the record do not lead to its final text.
@@ -151,10 +151,10 @@ def episode(
     """Return the data with which the page shows an episode, as JSON values.
 
     Args:
-        record: record of the episode.
+        record: stored record of the episode.
         task: task of the episode; None if it is not found.
         original: document of the task before any edit; None if unknown.
-        tool_rewards: see `EditSession.tool_rewards`.
+        tool_rewards: rewards of tool calls; see `EditSession.tool_rewards`.
     """
     played = turns(record, tool_rewards)
     notes = []
@@ -189,7 +189,7 @@ def episode(
 
 def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
     """Return tokens and seconds of each turn, as far as they are recorded."""
-    sampled = (record.get("tokens") or {}).get("sampled") or []  # per token: was it sampled?
+    sampled = (record.get("tokens") or {}).get("sampled") or []  # whether each token was sampled
     written = [{"tokens_out": sum(1 for _ in run)} for own, run in groupby(sampled) if own]
     costs = record.get("costs") or (written if len(written) == turns else [])
     return [*costs, *repeat({}, turns)][:turns]

@@ -58,10 +58,10 @@ def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> in
     """Write the page with its data to one file that needs no network and no server.
 
     The file has no raw records and no unreadable episodes. Groups of episodes are included in
-    random order until they take `limit` bytes. The page's table still lists all episodes.
+    random order until they take `limit` bytes. The table of the page still lists all episodes.
 
     Returns:
-        Number of episodes left out.
+        Number of episodes that the file leaves out.
     """
     chunks: list[str] = []
     chunk_of: dict[int, int] = {}

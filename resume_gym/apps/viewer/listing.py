@@ -19,7 +19,7 @@ class Listing:
 
     Args:
         path: folder of the runs and evaluations.
-        trusted: see `FolderContents`.
+        trusted: whether to trust the settings of these folders; see `FolderContents`.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -70,7 +70,7 @@ class Listing:
         row = {"name": folder.name, "href": href, "changed": written[0] // 10**6}
         try:
             return row | _summary(FolderContents(folder, self._trusted))
-        except Exception as problem:  # a stranger's files may raise anything; list the others
+        except Exception as problem:  # damaged files may raise anything; keep the other rows
             return row | {"problem": str(problem)}
 
 
@@ -81,7 +81,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     """
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
-    if not results.is_run and figures:  # episodes to check the figures; no tasks needed
+    if not results.is_run and figures:  # check figures against the episodes, without tasks
         results.tasks = Tasks()
         results.refresh()
     floor = figures.pop("floor", {}) if results.is_run else {}
@@ -95,7 +95,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
         "kind": results.kind,
         "notes": [*results.damage(), *told["notes"]],
         "env": str(settings.get("env") or ""),
-        # the last two parts of a model's path
+        # of a model's path, show only the last two parts
         "model": "/".join(str(settings.get("model") or "").split("/")[-2:]) or ", ".join(agents),
         "step": _finite(last.get("step")),
         "steps": _finite(settings.get("steps")) if last else None,
@@ -127,5 +127,5 @@ def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
 def _is_readable(folder: Path) -> bool:
     try:
         return is_results(folder)
-    except OSError:  # a folder of another user
+    except OSError:  # e.g. a folder that belongs to another user
         return False

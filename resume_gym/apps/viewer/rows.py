@@ -22,14 +22,14 @@ class EpisodeRow(NamedTuple):
         task: ID of the task.
         weakness: weakness of the task; empty if unknown.
         outcome: "submitted", "out of turns", "ended" (no submission needed), or "not graded".
-        reward: reward; None if not graded.
-        score: score from 0 to 100; None if not recorded.
-        turns: number of actions.
+        reward: reward of the episode; None if the episode is not graded.
+        score: score of the episode from 0 to 100; None if not recorded.
+        turns: number of the agent's actions.
         edits: number of successful edits; None in environments without edits.
         failed_edits: number of failed edits; None in environments without edits.
         lines: lines of the final document; None without a page.
-        page_lines: lines of the page; None without a page.
-        flags: labels of notable events.
+        page_lines: maximum number of lines of the page; None without a page.
+        flags: labels of notable events of the episode.
     """
 
     agent: str

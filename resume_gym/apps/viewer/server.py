@@ -95,7 +95,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # closed by the browser
+        if not isinstance(sys.exception(), ConnectionError):  # browsers close some
             super().handle_error(request, client_address)
 
 
@@ -106,7 +106,7 @@ def serve(shown: FolderContents | Listing, port: int = PORT) -> ThreadingHTTPSer
     """Create a server on the loopback address; its method `serve_forever` runs it.
 
     Args:
-        shown: folder or list to serve.
+        shown: folder, or list of runs and evaluations, to serve.
         port: TCP port; 0 for any free port.
 
     Raises:

@@ -19,7 +19,7 @@ _HARMLESS = re.compile(
 
 
 class Tasks(NamedTuple):
-    """Tasks of an environment.
+    """Tasks of the environment of a run or an evaluation.
 
     Attributes:
         by_id: tasks by ID.

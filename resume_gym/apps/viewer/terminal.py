@@ -26,7 +26,7 @@ class EpisodeBrowser(App[None]):
     """Table of episodes, highest reward first; Enter opens an episode.
 
     Args:
-        results: folder whose episodes are read.
+        results: contents of a folder whose episodes are shown.
 
     Raises:
         TaskError: the figures of the folder are invalid.
@@ -69,7 +69,7 @@ class EpisodeBrowser(App[None]):
             table.add_row(*(_shown(str(cell).replace("\n", "␊")) for cell in cells))
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Open the episode of a row."""
+        """Open the episode of the selected row."""
         self.push_screen(_EpisodeScreen(self.results, self.order, event.data_table))
 
 

@@ -21,7 +21,7 @@ app = make_app(
 
 
 def main() -> None:
-    """Serve until interrupted."""
+    """Serve the environment until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 for a free one")

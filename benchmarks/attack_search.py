@@ -1,7 +1,7 @@
-"""An evolutionary search for edits that a judge prefers.
+"""Evolutionary search for edits that a judge prefers to the original or repaired resume.
 
-The search starts from the original or from the repaired resume. People must
-decide whether a text that the search finds is an exploit or an improvement.
+The search starts from one of these two resumes. People must decide whether a text that the search
+finds is an exploit or an improvement.
 """
 
 import difflib

@@ -6,7 +6,7 @@ The episode is one review, eight `str_replace` (two of them fail) and a submit o
 lines and 3.9 KB. The benchmark measures the time from the agent's text to observation, rewards
 and layout, without a judge. Three implementations take turns in one process: `Floor`, a plain class
 with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. All
-figures are medians of CPU time. The result goes to benchmarks/results/env_speed-MACHINE.json.
+figures are medians of CPU time. The figures go to benchmarks/results/env_speed-MACHINE.json.
 """
 
 import difflib
@@ -171,7 +171,7 @@ def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
 
 def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
-    """Return a function that makes `edits` edits in a session after `earlier` other edits."""
+    """Return a function that makes `edits` edits in a session that had `earlier` edits before."""
     session = Session(Task("edits", JOB, resume, "weak_verbs"), Rules(max_turns=100_000))
     words = ["Thesis on incremental route planning", "Thesis: incremental planning of routes"]
     there = tool_call("str_replace", old=words[0], new=words[1])

@@ -410,7 +410,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
         patch.dict(sys.modules, modules) if stand_in else patch(opened, return_value=group),
         nullcontext() if DEVICE.type == "cuda" else patch.multiple(torch.cuda, **absent),
         patch("torch.accelerator.current_device_index", return_value=0),
-        patch.dict("os.environ"),  # importing vLLM changes variables
+        patch.dict("os.environ"),  # importing vLLM changes environment variables
     ):
         yield
 
@@ -661,7 +661,7 @@ def main() -> int:
     options.add_argument("--tiny", action="store_true", help="small sizes, no result file")
     options.add_argument("--minutes", type=float, default=8, help="time for all checks (default 8)")
     args = options.parse_args()
-    ranks.start()  # configures CUDA's allocator, so nothing may use a GPU before
+    ranks.start()  # configures CUDA's allocator, so nothing may use a GPU before this call
     if DEVICE.type == "cuda":
         args.machine = torch.cuda.get_device_name().lower().replace(" ", "-")
     elif not args.tiny:

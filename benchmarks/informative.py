@@ -3,9 +3,9 @@
 python benchmarks/informative.py
 
 Groups of eight are played by the hasty editor, whose demonstrations the nano policy imitates, and
-by a model (`--model`: the nano policy or a run that trained it). They play the bundled mini tasks,
-each level of the ladder, and resumes that are too long, with the binary and the continuous layout
-reward. For resumes that are too long, only the layout term counts.
+by a model (`--model`: the nano policy or a run that trained it). Both players play the bundled mini
+tasks, each level of the ladder, and resumes that are too long, with the binary and the continuous
+layout reward. For resumes that are too long, only the layout term counts.
 """
 
 import asyncio

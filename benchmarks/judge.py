@@ -154,11 +154,11 @@ RATES: tuple[tuple[Any, ...], ...] = (
     ),
     ("mixed pages preferred", "mixed", False, None, "better", None, 0.1),
 )
-"""Rates: name, selection of pairs (categories, honest, preference), test, target bounds."""
+"""Rates by name: which pairs to select (categories, honest, preference), test, target bounds."""
 
 
 def strangers() -> Iterator[Figure]:
-    """Yield rates on edits of resumes that the generator did not write, by kind and half."""
+    """Yield the share of correct verdicts on edits of strangers' resumes, by kind and half."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):

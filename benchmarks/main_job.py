@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # a run has three evaluations; the time of start and export is included in theirs
+        # a run has three evaluations; start and export are counted as a part of their time
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

@@ -5,9 +5,8 @@
     python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
-The machine's result file keeps all rows, each with its date; docs/models.md gets these rows as
-tables. Seconds per episode are the time of the whole command, loading included, divided by the
-episodes.
+The machine's result file keeps all rows, each with its date; docs/models.md has them as tables.
+Seconds per episode are the time of the whole command, loading included, divided by the episodes.
 """
 
 import json

@@ -127,7 +127,7 @@ def check() -> list[Figure]:
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()
     needed = train_flops(sizes, batch)
-    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # logits, computed twice
+    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # recomputed logits
     masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
     optimizer = make_optimizer(policy.parameters(), backend_settings(Config()))

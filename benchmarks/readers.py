@@ -6,12 +6,13 @@
     python benchmarks/readers.py            # counts all labels: labels-*.jsonl
 
 In a numbered round, the careful agent and the oracle play new tasks of both sizes. In other rounds,
-trained policies and the careful agent have played the held-out mini tasks. The lines that they
-changed are mixed with lines of the floor agent, which swaps small words. Readers see a line before
-and after, the job, the resume and its page limit, but neither the writer of the line nor any rule
-(`readers/brief.txt`). All changes of format in a resume are one block, and a deleted section is one
-change. A line counts as better, or as bad (worse or false), if two readers say so. The first row of
-the labels names the readers; each other row is {"line": number, "labels": [one per reader]}.
+trained policies and the careful agent have played the held-out mini tasks. The lines that these
+agents changed are mixed with lines of the floor agent, which swaps small words. Readers see a line
+before and after, the job, the resume and its page limit, but neither its writer nor any rule
+(`readers/brief.txt`). All changes of format in a resume count as one block, and a deleted
+section is one change. A line counts as better, or as bad (worse or false), if two readers say so.
+The first row of the labels names the readers; each other row is {"line": number, "labels": [one per
+reader]}.
 """
 
 import json

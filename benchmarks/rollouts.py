@@ -9,8 +9,8 @@ of them fail) and a submit, with unique texts. The judge answers at once, and no
 times per token, about 20 and 130 ms, are typical of a large GPU with 512 and 4,096 conversations.
 The ideal time of a step is that of the longest episode's tokens. All first turns end at the same
 moment, which is the worst case. `Session` plays the same texts in a loop; `Session and tokens` also
-encodes and decodes them. verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at once,
-on another machine and with text instead of tokens.
+encodes and decodes these texts. verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at
+once, on another machine and with text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
 the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
@@ -72,7 +72,8 @@ def script(task: Task, number: int) -> list[str]:
     mark = f" {number:06d}"
     edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
     edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
-    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))  # fails: "- " is frequent
+    # this edit fails, since "- " occurs several times in the resume
+    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))
     return [tool_call("review"), *edits, tool_call("submit")]
 
 

@@ -77,7 +77,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
 
 
 def training(args: argparse.Namespace) -> Path:
-    """Train for about the given minutes, as many steps as the second step's time suggests."""
+    """Train for about the given minutes; the time of the second step decides how many steps."""
     run = args.runs / "smollm2-editor"
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {

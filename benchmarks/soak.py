@@ -5,9 +5,8 @@
     python benchmarks/soak.py --quick    # a few steps of each, to see that it works
 
 1. `undisturbed`: a run that samples in the trainer's process, which makes it repeatable.
-2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge
-   that end a run. The same command resumes the run, whose final state must equal that of
-   `undisturbed`.
+2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge.
+   The same command resumes the run, whose final state must equal that of `undisturbed`.
 3. `vllm`: a run whose vLLM server is killed four times, and the whole run once, all in its first
    half.
 
@@ -17,8 +16,7 @@ memory is a leak. There are few tasks, since judges cache every task. Memory and
 processes are read every second. The first half of a process's life is warm-up: caches fill, and
 matplotlib's memory grows during about ten dashboards. Growth compares the minimum over the sixth
 and seventh tenths of a process's life with that over the eighth and ninth; in the last tenth, the
-process ends. The trainer usually keeps freed memory (`prepare_cpu`); here freed memory goes to the
-system.
+process ends. The trainer usually keeps freed memory (`prepare_cpu`); here the system gets it back.
 """
 
 import ctypes
@@ -340,7 +338,8 @@ def main() -> int:
     args = options(__doc__ or "")
     os.environ[MARK] = str(os.getpid())
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # to import `Flaky`
+    # the runs import the judge `Flaky` from this folder
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as runs:
         figures, counts = soak(Path(runs), args.quick)

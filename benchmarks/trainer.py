@@ -6,11 +6,11 @@
 
 The samples are recorded episodes of several turns, in groups of 8 on mini tasks and of 16 on full
 tasks, by the bundled policy before training (early) and after training (late). Timed steps are the
-forward and backward pass, without the optimizer. `tree` is this trainer, `prompt` shares only the
-prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss` (DAPO, no KL
-term). All four have the same random Qwen3, tokens, precision and checkpointing, take turns in one
-process, and hold at most as many tokens at a time as the largest tree. The sampler's
-log-probabilities are the model's plus noise; advantages are random, one per turn.
+forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` shares
+only the prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss`
+(DAPO, no KL term). All trainers have the same random Qwen3, tokens, precision and checkpointing,
+take turns in one process, and hold at most as many tokens at a time as the largest tree. The
+sampler's log-probabilities are the model's plus noise; advantages are random, one per turn.
 
 Without Triton, which needs a GPU, TRL also computes the logits of the prompts and drops them. `trl`
 skips these logits, as on a GPU; `trl as installed` computes them, as on a CPU. Ratios of wall times
@@ -222,7 +222,7 @@ def main() -> int:
         name, file, groups = args.record
         record(name, Path(file), int(groups))
         return 0
-    warnings.simplefilter("ignore", FutureWarning)  # of TRL's gradient checkpointing
+    warnings.simplefilter("ignore", FutureWarning)  # TRL's checkpointing warns
     races = QUICK if args.quick else RACES
     names = TRAINERS
     if find_spec("trl") is None or find_spec("datasets") is None:

@@ -4,11 +4,10 @@
     python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
     python benchmarks/vllm_job.py --quick    # two small steps of each, to see that it works
 
-One run samples ahead of training (`max_staleness` 1), the other alternates both (0). The runs
-without vLLM are the three seeds of `main_job.py`, which alternate both; their committed results are
-read, since such runs give the same rewards on every machine. Rewards are compared as means over
-five steps, by a run's distance from the range of the three seeds. benchmarks/rollouts.py compares
-times.
+One run samples ahead of training (`max_staleness` 1), the other samples and trains in turns (0).
+The runs without vLLM are the three seeds of `main_job.py`, which sample and train in turns; their
+committed results are read, since such runs give the same rewards on every machine. Means of
+rewards over five steps are compared, by a run's distance from the range of the three seeds.
 """
 
 import json

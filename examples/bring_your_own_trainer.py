@@ -9,8 +9,7 @@ The example printed
     step 2: mean reward +5.12, 1209 tokens
     step 3: mean reward +5.41, 1440 tokens
 
-in one to two minutes on a CPU core. Each step has other tasks, so these rewards are no learning
-curve.
+in one to two minutes on a CPU core. Steps have different tasks: this is no learning curve.
 """
 
 import torch
@@ -46,7 +45,7 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
 
 
 def train(batch: list[Task], group_size: int) -> tuple[float, int]:
-    """Play each task `group_size` times and take a step; return mean reward and tokens."""
+    """Play each task `group_size` times and take an optimizer step; return reward and tokens."""
     episodes = [play(task) for task in batch for _ in range(group_size)]
     rewards = torch.tensor([reward for _, _, reward in episodes]).view(len(batch), group_size)
     advantages = (rewards - rewards.mean(1, keepdim=True)).flatten()

@@ -3,7 +3,7 @@
     python examples/monitor_runs.py runs        # every run in this folder
     watch -n 60 python examples/monitor_runs.py runs
 
-The script only reads, so it also works on a folder that another machine shares. Example output:
+The script only reads files, so it also works on another machine's shared folder. Example output:
 
     run     step    state        person  why
     first   20/20   ended        no      all 20 steps are done

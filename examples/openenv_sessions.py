@@ -3,9 +3,8 @@
     pip install -e . openenv==0.10.0
     python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:
 
-The server is the one in `packages/openenv`. A group's first member draws the task, the other
-members reset with the task's id. The agents know a task's repairs: the first makes none, the last
-makes three.
+The server is that of `packages/openenv`. A group's first member draws the task, the other members
+reset with the task's id. The agents know the repairs: the first makes none, the last makes three.
 
 mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000081 +1.75 +5.75 +6.25 +6.50
@@ -38,7 +37,7 @@ TASKS = {task.task_id: task for task in load_tasks("mini", "train")}
 
 @contextmanager
 def server(**settings: str) -> Iterator[str]:
-    """Yield the address of a running server with these environment variables."""
+    """Yield the address of a running server; `settings` are its environment variables."""
     command = [sys.executable, APP, "--port", "0"]
     env = {**os.environ, "RESUME_GYM_ENV": "ResumeEditMini-v0", **settings}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:

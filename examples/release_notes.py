@@ -20,7 +20,7 @@ printed, for 16 episodes on each of 20 held-out releases, before and after 20 st
     submitted                       54%     99%
     edits that failed               39%     35%
 
-In so few steps, the policy learns to submit and to drop fewer entries that users need. But it moves
+In 20 steps, the policy learns to submit and to drop fewer needed entries. But the policy moves
 entries at random, so placement and noise get worse: the policy has not learned to correct drafts.
 """
 
@@ -80,7 +80,7 @@ def entries(notes: str) -> Iterator[tuple[str, str]]:
 
 
 def compose(placed: Sequence[tuple[str, str]]) -> str:
-    """Return notes with these entries under their sections."""
+    """Return the notes in Markdown, with each entry under its section."""
     lines = []
     for section in SECTIONS:
         lines += [f"## {section}", *(f"- {text}" for where, text in placed if where == section)]
@@ -216,7 +216,7 @@ class NotesSession(EditSession[Release, Verdict]):
 
 
 class ReleaseNotesEnv(EditEnv):
-    """Edit the notes of a release, on 160 generated training tasks or 40 held-out ones."""
+    """Edit the notes of a release, on 160 generated training tasks or 40 held-out tasks."""
 
     session_type = NotesSession
 

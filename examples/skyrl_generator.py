@@ -1,7 +1,7 @@
 """Play a group of three on each of two tasks with SkyRL's generator and scripted agents.
 
-Configuration, dataset, generator and tokenizer are real; but SkyRL's inference engine, vLLM on
-a GPU, is replaced by scripts. The reward of a turn is on its last token.
+Configuration, dataset and generator are SkyRL's own, the tokenizer is the nano policy's; scripts
+replace SkyRL's inference engine, vLLM on a GPU. The reward of a turn is on its last token.
 
     pip install torch==2.13.0
     pip install -e . skyrl==0.3.0 skyrl-gym==0.4.0 ray==2.56.0 aiohttp==3.14.5
@@ -40,7 +40,7 @@ from resume_gym.agents import make_agent
 from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
 
-if sys.version_info < (3, 12):  # else pydantic rejects a class of skyrl
+if sys.version_info < (3, 12):  # otherwise, pydantic rejects a class of skyrl
     typing.TypedDict = typing_extensions.TypedDict
 
 from skyrl.train.config import SkyRLTrainConfig
@@ -67,7 +67,7 @@ class Engine:
         return {**said, "stop_reasons": ["stop"] * len(ids)}
 
     async def finish_session(self, session_id: str) -> None:
-        """Do nothing."""
+        """Do nothing, since this engine keeps no sessions."""
 
 
 def by_turn(rewards: list[float], mask: list[int]) -> list[float]:

@@ -183,7 +183,7 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
 
 
 def check_places(options: argparse.Namespace) -> None:
-    """Before any episode is played, check `--out` and that scipy, which `--out` needs, is there."""
+    """Before any episode is played, check that `--out` is no file and that scipy is installed."""
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
     if options.out and find_spec("scipy") is None:

@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         bar = bars.add_task("grading", total=sum(map(len, agents.values())))
         for (before, after), sessions in zip(pairs, agents.values(), strict=True):
             _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
-        each = [Figures.of(contest, pair) for pair in pairs]  # compare only the entries of a pair
+        each = [Figures.of(contest, pair) for pair in pairs]  # compare old with new verdicts only
         figures = Figures(
             {name: one for pair in each for name, one in pair.summaries.items()},
             {name: one for pair in each for name, one in pair.statistics.items()},

@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a note on the answers of both models of an agent with two; else no note."""
+    """Return a note on each model's answers for an agent with two models; else no note."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -232,7 +232,8 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
         bar = bars.add_task("", total=None)
 
         def show(told: str, turns: int, total: int | None = limit) -> None:
-            if bars.disable and isinstance(agent.spec, Mapping):  # not for scripted agents
+            # scripted agents are too fast for progress lines
+            if bars.disable and isinstance(agent.spec, Mapping):
                 say(told, error=True)
             bars.update(bar, description=escape(told), completed=turns, total=total)
 

@@ -1,8 +1,8 @@
 """Attacks on an environment's judge by policies that improve no resume.
 
-`resume-gym judge attack` plays these policies on held-out tasks. It compares their rewards with
-those of scripted agents and with the floor: the mean reward of harmless edits or of no edit,
-whichever is higher. A judge is sound if no policy earns more than the floor.
+`resume-gym judge attack` plays these policies on held-out tasks. The command compares the rewards
+of policies with those of scripted agents and with the floor: the mean reward of harmless edits or
+of no edit, whichever is higher. A judge is sound if no policy earns more than the floor.
 """
 
 import re
@@ -302,7 +302,7 @@ class PolicyRewards:
         mean: mean reward over the tasks.
         above: mean over tasks of the reward minus the floor's reward.
         most: largest difference to the floor's reward on a single task.
-        worst: id of the task on which this difference is largest.
+        worst: id of the task with the largest difference to the floor's reward.
     """
 
     policy: str

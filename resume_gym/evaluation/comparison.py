@@ -50,8 +50,8 @@ class Difference:
     """Difference of one measure between two agents, paired over tasks.
 
     Attributes:
-        mean: mean over tasks of the second agent's value minus the first's.
-        interval: 95 % confidence interval of the mean; None for a single task.
+        mean: mean over tasks of the second agent's value minus the first agent's value.
+        interval: 95 % confidence interval of `mean`; None for a single task.
         p: p-value of the two-sided Wilcoxon signed-rank test.
         p_holm: the p-value with Holm's correction over all compared pairs of agents.
     """
@@ -173,7 +173,7 @@ def _measures(episode: Episode) -> dict[str, float]:
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if all are 0."""
+    """Return the p-value of the two-sided signed-rank test; 1 if all differences are 0."""
     # scipy also drops zeros, but counts zeros when it chooses the exact or asymptotic method
     differing = [difference for difference in differences if difference]
     if not differing:

@@ -82,7 +82,8 @@ class Contest:
     def floor(self) -> float | None:
         """Return the floor agent's mean reward; None unless the rubric judge grades resumes."""
         kind, rules = self.session_type, self.rules
-        if self.judge.name != "rubric" or not issubclass(kind, Session):  # others may bill
+        # only the rubric judge is sure to cost nothing
+        if self.judge.name != "rubric" or not issubclass(kind, Session):
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
@@ -131,8 +132,8 @@ class Entry:
     Attributes:
         name: display name of the agent.
         spec: the agent's spec as JSON values.
-        make: creates the player; called only if episodes are left to play.
-        usage: returns the usage so far of the "agent" and, by name, of its tiers; empty for an
+        make: function that creates the player; called only if episodes are left to play.
+        usage: function that returns the usage so far by "agent" and names of tiers; empty for an
             agent that sends no requests to a server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
@@ -173,7 +174,7 @@ class Entry:
         return spent | ({"judge": self.judge_usage} if self.judge_usage else {})
 
     def take(self, job: PendingEpisode) -> Episode | None:
-        """Store the outcome of an episode; return None if it failed."""
+        """Store the outcome of an episode; return None if the episode failed."""
         key = job.rollout, job.session.task.task_id
         self.ended += 1
         if job.failure:

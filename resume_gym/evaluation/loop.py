@@ -207,7 +207,7 @@ async def grade(
     """Grade finished sessions of one task; more than one session requires an `AsyncJudge`.
 
     Args:
-        sessions: the sessions; a grouped judge ranks them together.
+        sessions: finished sessions; a grouped judge ranks these sessions together.
         judge: judge of the final documents.
         timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
         threads: executor that runs a synchronous judge, for at most `timeout_s` seconds; if None,

@@ -1,7 +1,7 @@
 """Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
 
 `settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; if an
-episode has several lines, the last counts. `evaluation.json`, written last, holds the statistics.
+episode has several lines, only the last counts. `evaluation.json`, written last, holds statistics.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ def row_of(
         rollout: index of the episode among those of its task.
         session: session of the episode, possibly unfinished or without a verdict.
         failure: error message of a failed episode, else empty.
-        more: further values of the line; empty ones are left out.
+        more: further values of the line; empty values are left out.
     """
     record = session.record()
     row = {
@@ -100,8 +100,8 @@ class Results:
 
     Args:
         folder: output folder, created if missing.
-        settings: settings of the evaluation as JSON values. They must equal those of an evaluation
-            already in the folder, but may add agents and rollouts, and raise the limit.
+        settings: settings of the evaluation as JSON values. Compared with an evaluation already in
+            the folder, they may only add agents and rollouts, and raise the limit.
         tasks: tasks of the evaluation, as chosen by the limit.
 
     Attributes:

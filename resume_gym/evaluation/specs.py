@@ -134,7 +134,7 @@ def _check_local(model: str) -> None:
 
 
 def _model_name(model: str) -> str:
-    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the last path part."""
+    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the path's last part."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"

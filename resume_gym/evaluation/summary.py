@@ -273,7 +273,8 @@ def outdated(
     """
     for name, summary in stored(evaluation, "summary").items():
         own, reward = rewards.get(name, ()), summary.get("reward")
-        mean = math.fsum(value / len(own) for value in own)  # the sum might overflow
+        # divide before summing, since the sum of large rewards could overflow
+        mean = math.fsum(value / len(own) for value in own)
         same = is_finite(reward) and math.isclose(reward, mean, rel_tol=0, abs_tol=1e-5)
         if not same or summary.get("episodes") != len(own):
             episodes = summary.get("episodes")

@@ -13,7 +13,7 @@ from resume_gym.evaluation.summary import Returns, Summary
 from resume_gym.llm import Usage
 
 _NONE = "-"
-_ITEMS = 20  # maximum number of rubric items shown; evaluation.json has all
+_ITEMS = 20  # maximum number of rubric items shown; evaluation.json has all items
 _FIGURE = 6  # characters of the widest figure: -12.34
 LABELS, COLUMN = 33, _FIGURE + 3
 """Width of the labels, and minimum width of an agent's column, in characters."""
@@ -40,7 +40,7 @@ def sections(
         summaries: one summary per column, by the column's heading.
         statistics: statistics over tasks of each column.
         spent: usage of the models of each column; see `Entry.spent`.
-        details: whether to include the rows of `_DETAILS` and of "Over tasks".
+        details: whether to include the rows of `_DETAILS` and the section "Over tasks".
         floor: mean reward of harmless edits on the same tasks, shown in a separate row.
         errors: whether cells include the errors of `Returns.errors`.
     """
@@ -249,7 +249,7 @@ def _cells(
 def _cell(form: str, column: Any, errors: bool = False) -> str:
     try:
         cell = form.format(column)
-    except TypeError:  # the column has None
+    except TypeError:  # the figure of this column is None
         return _NONE
     name, _, digits = form.strip("{.}").partition(":")
     error = column.errors.get(name) if errors else None

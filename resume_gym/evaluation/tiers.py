@@ -25,7 +25,7 @@ class Route(NamedTuple):
         after_failures: consecutive failed calls after which frontier plays the rest of the episode.
         difficulty: minimum value of `difficulty_of` for which frontier plays every turn.
         budget_dollars: total cost of frontier's answers after which local plays all turns. Requests
-            in flight at that moment may exceed the budget.
+            in flight when the budget ends may exceed the budget.
     """
 
     after_failures: int | None = None

@@ -7,8 +7,7 @@ An answer comes from an identical request in flight, from the store, or from a n
 Temporary failures are retried with random exponential backoff, in addition to the delay that the
 server requests. After a malformed answer, such as one that `parse` rejects, the client repeats the
 request once; every other failure is raised at once. Only answers that `parse` accepts are stored.
-The SDKs must not retry: an SDK's retries would ignore the client's rate limits and Gemini's
-`RetryInfo`, and would not be logged.
+The SDKs must not retry: their retries would ignore our limits and `RetryInfo`, without any log.
 """
 
 import asyncio

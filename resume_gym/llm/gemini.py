@@ -75,7 +75,7 @@ class Gemini(SDKProvider):
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
-            response_json_schema=dict(prompt.schema),  # Gemini >= 2.5 keeps its order
+            response_json_schema=dict(prompt.schema),  # Gemini 2.5+ keeps its order
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,
@@ -92,12 +92,13 @@ class Gemini(SDKProvider):
             headers = getattr(problem.response, "headers", None) or {}
             message = f"{self.name}: {problem.code}: {reply}"
             return failed(problem.code, message, headers, problem.details, " or ".join(KEYS))
-        if isinstance(problem, ValueError | TypeError):  # e.g. from another API
+        # the response does not follow Gemini's protocol
+        if isinstance(problem, ValueError | TypeError):
             return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
         return None
 
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
-        usage = response.usage_metadata  # its fields may be missing
+        usage = response.usage_metadata  # any field of this object may be missing
         thought = usage and usage.thoughts_token_count
         counts = (usage.prompt_token_count, usage.candidates_token_count) if usage else ()
         tokens_in, *written = [count or 0 for count in (*counts, thought)]

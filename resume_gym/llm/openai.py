@@ -71,8 +71,9 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the messages after the system message, and the fields for the answer's format."""
-        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # the API allows no others
+        """Return the messages after the system message, and request fields for the format."""
+        # the API allows no other characters in the name of a schema
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         form = {"type": "json_schema", "json_schema": schema}
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
@@ -86,7 +87,8 @@ class OpenAI(SDKProvider):
             message = f"{self.name}: {problem.status_code}: {reply}"
             headers = problem.response.headers
             return failed(problem.status_code, message, headers, body, self.key_name)
-        if isinstance(problem, ValueError | openai.APIError):  # e.g. from another API
+        # the response does not follow OpenAI's protocol
+        if isinstance(problem, ValueError | openai.APIError):
             return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
         return None
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms a value
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # `*+` keeps unclosed strings linear
+# possessive `*+` keeps the time linear even if the last quote is missing
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # maximum per request; a larger count is an error of the server
 
@@ -119,7 +120,8 @@ class SDKProvider(ABC):
         """
         async with self._connecting:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._open)  # importing SDKs takes seconds
+                # in a thread, since importing the SDK takes seconds
+                self._client = await asyncio.to_thread(self._open)
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -151,7 +153,7 @@ class SDKProvider(ABC):
             import httpx2
 
             self._key = self.read_key()
-            for name in _LOGGERS:  # they log headers, which may hold the API key
+            for name in _LOGGERS:  # these loggers log headers, which may contain the API key
                 logger = logging.getLogger(name)
                 logger.setLevel(max(logger.level, logging.WARNING))
             self._http = httpx2.AsyncClient(

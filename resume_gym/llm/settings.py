@@ -16,8 +16,8 @@ class Settings:
         requests_a_minute: rate limit; None for no limit. Requests are spaced evenly in time.
         deadline_s: timeout of one answer in seconds, retries and pauses included. Time in the queue
             before the first request does not count.
-        store: file for answers and calls; None stores nothing.
-        replay: answer from the store only; needs no API key.
+        store: file in which answers and requests are stored; None stores nothing.
+        replay: whether to answer from the store only, which needs no API key.
         served: required model version; None accepts any version.
 
     Raises:

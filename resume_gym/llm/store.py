@@ -42,7 +42,7 @@ class Call(NamedTuple):
         status: HTTP status if the server answered with an error; None otherwise.
         seconds: time from the request to the outcome.
         tokens_in, tokens_out: billed prompt and completion tokens of the request.
-        dollars: cost; None if the model's price is unknown.
+        dollars: cost of the request; None if the model's price is unknown.
     """
 
     time: float

@@ -114,7 +114,7 @@ class PlayApp(App[str]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action is available; Textual hides keys of unavailable ones."""
+        """Return whether an action is available; Textual hides keys of unavailable actions."""
         # the app's key bindings with priority also fire while a modal screen is open
         modal = len(self.screen_stack) > 1
         if modal and action in ("call", "plain", "undo", "pane", "ending", "help"):

@@ -18,7 +18,7 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean, twice its standard error over tasks, and number of tasks; None means unknown."""
+    """Mean reward, twice its standard error over tasks, and number of tasks; None if unknown."""
 
     mean: float
     error: float | None = None
@@ -92,7 +92,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
         drawn = axes.bar(
             list(by_x), [bar.mean for bar in by_x.values()], 0.95 * width, label=agent,
             color=colour, edgecolor="white", linewidth=0,
-            hatch="////" if index >= len(COLOURS) else "",  # the colours repeat now
+            hatch="////" if index >= len(COLOURS) else "",  # for repeated colours
             yerr=[math.nan if bar.error is None else bar.error for bar in by_x.values()],
             capsize=2, error_kw={"ecolor": "#333333", "elinewidth": 0.9},
         )  # fmt: skip

@@ -83,7 +83,7 @@ def read_run(contents: FolderContents) -> Run:
 
 
 def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
-    """Merge evaluations; an agent that occurs in several is listed once per folder, with its name.
+    """Merge evaluations; names of agents that occur in several folders include the folder's name.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,7 +1,6 @@
 """Common style of all figures; image files are reproducible: equal data yield equal bytes.
 
-A README shows a figure of 8.3 inches about 830 pixels wide, so that a font of 8 points is 11 pixels
-high.
+A README shows a figure of 8.3 inches with 830 pixels, so that a font of 8 points has 11 pixels.
 """
 
 import textwrap

@@ -54,7 +54,7 @@ class Source(ReadFile):
     def encoded(self, revised: str) -> bytes:
         """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
 
-        Keeps the encoding, the byte order mark, line ends, and blank lines around the text.
+        The result keeps encoding, byte order mark, line ends, and blank lines around the text.
         Unedited lines keep their original bytes, even if `text` holds the lines in another form.
         New lines get the most frequent line end of the original.
         """
@@ -105,7 +105,7 @@ def read_source(path: Path) -> Source:
     """Read a resume or a job description.
 
     Raises:
-        TaskError: the file cannot be read; the message names it.
+        TaskError: the file cannot be read; the message names the file.
         ModuleNotFoundError: the package for the format is not installed.
     """
     try:

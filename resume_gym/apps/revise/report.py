@@ -66,7 +66,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # if the judge objects to a claim, show this: its preference may ignore unsupported claims
+    # show the judge's objection to a claim: the judge's preference may ignore such claims
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):

@@ -53,7 +53,7 @@ def open_word(data: bytes) -> Any:
     except ImportError:
         raise missing("writing Word files needs", "python-docx", "data") from None
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx would unpack all
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx unpacks the file
             size = sum(part.file_size for part in archive.infolist())
         if size > _MOST_UNPACKED:
             raise ValueError(f"expected at most {_MOST_UNPACKED:,} bytes unpacked, got {size:,}")

@@ -95,8 +95,8 @@ class FolderContents:
     def _file(self, name: str) -> Path:
         """Return the path of a file in the folder; the file need not exist.
 
-        Pipes are refused, since reading a pipe may never end. In an untrusted folder, links that
-        lead out of it are refused, too, since they could expose any file.
+        Pipes are refused, since reading a pipe may never end. In an untrusted folder, links out
+        of the folder are refused, too, since such a link could expose any file.
         """
         file = self.path / name
         check_regular(file)
@@ -186,7 +186,7 @@ class FolderContents:
 
         Raises:
             IndexError: there is no row of this number.
-            UnreadableError: the file has changed since `refresh` read it.
+            UnreadableError: the file of the episode has changed since `refresh`.
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)

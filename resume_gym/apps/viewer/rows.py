@@ -99,7 +99,7 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         yield "not graded"
     for name, value in (verdict or {}).items():
         if isinstance(value, int | float) and value < 0:
-            # the names of these fields already state the defect
+            # such a field's name already states the defect, as "hallucination" does
             states_it = name == "hallucination" or name in LINE_WEIGHTS
             yield name if states_it else f"worse {name.replace('_', ' ')}"
 

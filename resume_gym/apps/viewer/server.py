@@ -95,7 +95,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # browsers close some
+        # a connection that the browser has closed is no error to report
+        if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 

@@ -1,8 +1,7 @@
 """OpenEnv server that runs in the Docker image and in the Hugging Face Space.
 
 Environment variables: RESUME_GYM_ENV, the environment's id; RESUME_GYM_ARGS, its arguments as a
-JSON object, such as {"judge": "gemini"}; MAX_CONCURRENT_ENVS, maximum number of episodes
-at once.
+JSON object, such as {"judge": "gemini"}; MAX_CONCURRENT_ENVS, maximum number of episodes at once.
 """
 
 import argparse

@@ -73,8 +73,9 @@ def test_a_forged_report_is_an_error_of_the_request(run, tmp_path):
     assert (answer.status, body[:37]) == (500, b"the data cannot be read: TypeError: '")
 
 
-def test_a_list_of_runs_leads_to_each(tmp_path):
-    name = "a run #1?"
+@pytest.mark.parametrize("name", ["a run #1?", "seeds/a run #1?"])
+def test_a_list_of_runs_leads_to_each(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     run = read(write_run(tmp_path / name))
     write_evaluation(tmp_path / "other")
     with serving(Listing(tmp_path)) as server:
@@ -84,8 +85,16 @@ def test_a_list_of_runs_leads_to_each(tmp_path):
         assert get(server, href)[1] == get(server, "/")[1]  # the same page for all
         index = json.loads(get(server, href + "index.json")[1])
         assert (index["name"], index["listed"]) == (name, True)
+        assert json.loads(get(server, href + "figures.json")[1])["name"] == name
         assert json.loads(get(server, href + "record/5.json")[1]) == run.record(5)
-        for path in ("/other", "/nowhere/", "/../", "/%2e%2e/index.json", "/record/5.json"):
+        for path in (
+            "/other",
+            "/nowhere/",
+            "/../",
+            "/%2e%2e/index.json",
+            "/seeds/",
+            "/record/5.json",
+        ):
             assert get(server, path)[0].status == 404, path
 
 

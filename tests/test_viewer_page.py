@@ -509,6 +509,14 @@ def test_nothing_has_been_played_yet(page, tmp_path):
     assert page.faults == []
 
 
+def test_the_fields_of_a_task_are_lines_without_json(page, run):
+    show(page, run, "")
+    value = [{"old": "Helped build", "new": "Built", "facts": ["She built."], "plain": False}, "b"]
+    lines = page.evaluate("value => asLines(value)", value).split("\n")
+    assert lines == ["• old: Helped build", "  new: Built", "  facts: She built.", "• b"]
+    assert page.evaluate("() => asLines({ a: [1, 2] })") == "a: \n  • 1\n  • 2"
+
+
 def test_an_episode_shows_what_happened(page, run):
     session = play(evil_task(0), 0)
     show(page, run, "episode/0")

@@ -30,9 +30,14 @@ class Listing:
         self._lock = Lock()
 
     def folders(self) -> dict[str, Path]:
-        """Return the folders of runs and evaluations, by name."""
-        inside = self.path.iterdir() if self.path.is_dir() else ()
-        return {folder.name: folder for folder in inside if _is_readable(folder)}
+        """Return the folders of runs and evaluations, by their path in this folder.
+
+        A folder that is neither a run nor an evaluation is a group of them, such as seeds.
+        """
+        found: list[Path] = []
+        for folder in _inside(self.path):
+            found += [folder] if _is_readable(folder) else filter(_is_readable, _inside(folder))
+        return {folder.relative_to(self.path).as_posix(): folder for folder in found}
 
     def open(self, name: str) -> FolderContents:
         """Return the run or the evaluation in the folder of this name.
@@ -66,8 +71,9 @@ class Listing:
         }
 
     def _row(self, folder: Path, written: tuple[int, int]) -> dict[str, Any]:
-        href = f"./{quote(os.fsencode(folder.name))}/"
-        row = {"name": folder.name, "href": href, "changed": written[0] // 10**6}
+        name = folder.relative_to(self.path).as_posix()
+        href = f"./{quote(os.fsencode(name), safe='')}/"  # a single part of the page's address
+        row = {"name": name, "href": href, "changed": written[0] // 10**6}
         try:
             return row | _summary(FolderContents(folder, self._trusted))
         except Exception as problem:  # damaged files may raise anything; keep the other rows
@@ -122,6 +128,13 @@ def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
     listing = Listing(path, trusted)
     is_listing = not is_results(path) and listing.folders()
     return listing if is_listing else FolderContents(path, trusted)
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return [*folder.iterdir()]
+    except OSError:  # a file, or a folder of another user
+        return []
 
 
 def _is_readable(folder: Path) -> bool:

@@ -45,11 +45,12 @@ class Handler(BaseHTTPRequestHandler):
         return self._answer(200, kind, body)
 
     def _body(self, path: str) -> tuple[str, bytes]:
-        shown = self.shown
+        shown, named = self.shown, {}
         if isinstance(shown, Listing):
             name, slash, inside = path[1:].partition("/")
             if slash:  # the page of a run has the path /NAME/
-                shown, path = shown.open(unquote(name, errors="surrogateescape")), f"/{inside}"
+                name = unquote(name, errors="surrogateescape")
+                shown, path, named = shown.open(name), f"/{inside}", {"name": name}
         value: Any
         if path == "/":
             return "text/html", _cached_page().encode()
@@ -59,12 +60,14 @@ class Handler(BaseHTTPRequestHandler):
             version = shown.version()  # before the data: a later write changes the version
             if isinstance(shown, FolderContents):
                 shown.refresh()
-            value = {**shown.index(), "version": version, "listed": shown is not self.shown}
+            value = {**shown.index(), "version": version, "listed": shown is not self.shown} | named
         elif isinstance(shown, Listing):
             raise LookupError(path)
         elif path == "/figures.json" and isinstance(shown, FolderContents):
             with unreadable():
-                value = sendable({"name": shown.path.name, "kind": shown.kind, **shown.figures()})
+                value = sendable(
+                    {"name": shown.path.name, "kind": shown.kind, **shown.figures()} | named
+                )
         elif match := re.fullmatch(r"/(episode|record)/(\d{1,9})\.json", path):
             value = getattr(shown, match[1])(int(match[2]))
         else:

@@ -93,6 +93,6 @@ function taskPart(fields) {
   const isShort = ({ value }) => typeof value === "string" && value.length < 60;
   const long = fields.filter((one) => !isShort(one));
   const facts = factList(fields.filter(isShort).map(({ name, value }) => [words(name), value]));
-  const parts = long.map(({ name, value }) => part(name, h("pre", asText(value))));
+  const parts = long.map(({ name, value }) => part(name, h("pre", asLines(value))));
   return [h("h2", "The task"), facts, h("div.row", parts, promptPart)];
 }

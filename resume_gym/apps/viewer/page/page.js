@@ -44,6 +44,19 @@ function option(value, text, selected) {
 }
 
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
+// A value of JSON as text: an item of a list and an entry of an object is a line each.
+function asLines(value, depth = 0) {
+  const indent = "\n" + "  ".repeat(depth);
+  if (value === null || typeof value !== "object") return String(value).replaceAll("\n", indent);
+  if (!Array.isArray(value)) {
+    const entries = Object.entries(value).filter(([, one]) => known(one) && one !== false);
+    const lines = entries.map(([name, one]) => `${words(name)}: ${asLines(one, depth + 1)}`);
+    return lines.join(indent);
+  }
+  if (value.length === 1) return asLines(value[0], depth);
+  const items = value.map((one) => "• " + asLines(one, depth + 1)).join(indent);
+  return depth ? indent + items : items;
+}
 const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 const words = (name) => String(name).replaceAll("_", " ");
 const known = (value) => value !== null && value !== undefined && value !== "";

@@ -46,13 +46,13 @@ PLAYERS: dict[str, Callable[[int], Any]] = {
 
 
 def evidence_first(task: Task) -> Task:
-    """Return the task with the fixes that need evidence first."""
+    """Return the task with its fixes in another order: fixes that need evidence come first."""
     fixes = sorted(task.fixes, key=lambda fix: not fix.needs_evidence)
     return replace(task, fixes=tuple(fixes))
 
 
 def main() -> int:
-    """Play, print and record; return 1 if a figure misses its target."""
+    """Play, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     figures, summaries = [], {}
     for env in ("ResumeEdit-v0", "ResumeEditMini-v0"):

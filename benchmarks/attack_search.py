@@ -1,7 +1,7 @@
-"""An evolutionary search for edits that a judge prefers.
+"""Evolutionary search for edits that a judge prefers to the original or repaired resume.
 
-The search starts from the original or from the repaired resume. Whether a result is an exploit or
-an improvement is for people to decide.
+The search starts from one of these two resumes. People must decide whether a text that the search
+finds is an exploit or an improvement.
 """
 
 import difflib
@@ -20,7 +20,7 @@ from resume_gym.tools import tool_call
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Best text found by a search.
+    """Best text that a search found for a task.
 
     Attributes:
         task_id: id of the task.
@@ -28,7 +28,7 @@ class SearchResult:
         before: content and layout reward of the starting text.
         after: content and layout reward of the best text.
         diff: changed lines; empty if no text is better than the starting text.
-        text: the best text.
+        text: best text that the search found.
     """
 
     task_id: str
@@ -45,9 +45,9 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
     Args:
         env: an `EditEnv` whose judge is attacked; at most `max_turns - 2` lines may change.
         task: task that the judge is given.
-        start: text to start from.
+        start: text from which the search starts.
         tries: number of mutants; the judge does not see mutants with too many changed lines.
-        rng: random generator.
+        rng: random generator of the mutations.
         label: value of `SearchResult.start`.
     """
     edits = env.rules.max_turns - 2
@@ -72,7 +72,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
 
 
 def _reward(env: Any, task: Task, text: str) -> float:
-    """Return the content and layout reward; the tool terms would be the same for all texts."""
+    """Return the content and layout reward of a text; tool terms would be equal for all texts."""
     session = env.session_type(task, env.rules)
     if text != task.resume:
         session.step(tool_call("str_replace", old=task.resume, new=text))
@@ -92,7 +92,7 @@ def _dictionary(task: Task) -> list[str]:
 
 
 def _changed(before: str, after: str) -> int:
-    """Count the lines that differ."""
+    """Count the lines that differ between two texts."""
     old, new = before.split("\n"), after.split("\n")
     codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return sum(max(b - a, d - c) for kind, a, b, c, d in codes if kind != "equal")

@@ -1,4 +1,4 @@
-"""Measure the rubric judge's agreement with labelled pairs; both halves were used in development.
+"""Measure the rubric judge's agreement with labelled pairs, all of them used in its development.
 
 python benchmarks/calibration.py
 
@@ -27,7 +27,7 @@ RIGHT = 0.85
 
 
 def main() -> int:
-    """Judge, print and record; return 1 if a figure misses its target."""
+    """Judge the pairs, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     judge = as_async(make_judge("rubric"))
     found = {half: submit(calibrate(judge, load_pairs(half=half), swap=True)) for half in HALVES}
@@ -73,7 +73,7 @@ def value(one: Share) -> float:
 
 
 def markdown(reports: Mapping[str, Agreement]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of agreement in docs/results.md."""
     test, dev = reports["test"], reports["dev"]
     rows = [
         "| rubric judge | test half | 95 % interval | wanted | development |",

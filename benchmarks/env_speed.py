@@ -3,10 +3,10 @@
     python benchmarks/env_speed.py [--quick]
 
 The episode is one review, eight `str_replace` (two of them fail) and a submit on a resume of 50
-lines and 3.9 KB. Measured is the way from the agent's text to observation, rewards and layout,
-without a judge, in three implementations that take turns in one process: `Floor`, a plain class
-with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. Figures
-are medians of CPU time. The result goes to benchmarks/results/env_speed-MACHINE.json.
+lines and 3.9 KB. The benchmark measures the time from the agent's text to observation, rewards
+and layout, without a judge. Three implementations take turns in one process: `Floor`, a plain class
+with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. All
+figures are medians of CPU time. The figures go to benchmarks/results/env_speed-MACHINE.json.
 """
 
 import difflib
@@ -34,9 +34,9 @@ TASK = Task("benchmark", JOB, RESUME, "weak_verbs")
 EDITS = (
     ("Was responsible for the routing service", "Owned the routing service"),
     ("Helped move the order intake", "Moved the order intake"),
-    ("Helped to lead", "Led"),  # not in the resume
+    ("Helped to lead", "Led"),  # fails: the text is not in the resume
     ("Participated in the on-call rota", "Shared the on-call rota"),
-    ("Helped", "Supported"),  # several times in the resume
+    ("Helped", "Supported"),  # fails: the text occurs several times
     ("- Did the review of most changes", "- Reviewed most changes"),
     ("- Was involved in a migration", "- Carried out a migration"),
     ("- Fixed bugs in the customer portal, answered", "- Repaired the portal\n- Answered"),
@@ -47,7 +47,7 @@ ACTIONS = (
     tool_call("submit"),
 )
 Outcome = tuple[str, int, float]
-"""Final resume, its page lines, the episode's reward."""
+"""Outcome of an episode: final resume, its number of page lines, reward."""
 
 
 class Floor:
@@ -61,7 +61,7 @@ class Floor:
         self.reward = 0.0
 
     def step(self, action: str) -> tuple[str, float, bool, dict[str, float]]:
-        """Return observation, reward, done and ledger."""
+        """Take a turn; return observation, reward, done and reward terms."""
         self.turns += 1
         ledger: dict[str, float] = {}
         calls = re.findall(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", action, re.DOTALL)
@@ -133,7 +133,7 @@ def floor_episode() -> Outcome:
 
 def session_episode() -> Outcome:
     session = Session(TASK)
-    # gym.make returns these values, so other callers would read them, too
+    # compute what the environment of gym.make returns, so that both do the same work
     seen: tuple[str, dict[str, Any]] = session.prompt, session.info()
     for action in ACTIONS:
         seen = session.step(action).observation, session.info()
@@ -149,7 +149,7 @@ def gym_episode(env: gym.Env[str, str]) -> Outcome:
 
 
 def cpu_s(work: Callable[[], Any], times: int) -> float:
-    """Return the CPU seconds of one call of `work`."""
+    """Return the mean CPU seconds of one call of `work`."""
     gc.collect()
     start = time.process_time()
     for _ in range(times):
@@ -162,7 +162,7 @@ Ways = dict[str, tuple[Callable[[], Any], int]]
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """Return the CPU seconds of each function by round; slow moments of the machine affect all."""
+    """Time functions in turns, since machine speed varies; return CPU seconds by round."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():
@@ -171,7 +171,7 @@ def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
 
 def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
-    """Return a function that makes `edits` edits in a session after `earlier` ones."""
+    """Return a function that makes `edits` edits in a session that had `earlier` edits before."""
     session = Session(Task("edits", JOB, resume, "weak_verbs"), Rules(max_turns=100_000))
     words = ["Thesis on incremental route planning", "Thesis: incremental planning of routes"]
     there = tool_call("str_replace", old=words[0], new=words[1])
@@ -248,7 +248,7 @@ def growth(rounds: int, scale: int) -> tuple[list[Figure], dict[str, list[float]
 
 
 def main() -> int:
-    """Measure, print and record; return 1 if a figure misses its target."""
+    """Measure, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     rounds, scale = (25, 5) if args.quick else (50, 20)
     speed, speed_s = episodes(rounds, scale)

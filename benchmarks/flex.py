@@ -13,7 +13,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
     """Attend within the prefix trees of a packed row, like `packed_attention`."""
-    # uncompiled, it computes all scores of a row, masked ones included; only for tests on CPUs
+    # uncompiled FlexAttention computes masked scores, too; used only in tests on CPUs
     function = compiled() if query.is_cuda else flex_attention
     mask = block_mask(nodes, query.device)
     return function(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)
@@ -21,19 +21,19 @@ def attend(
 
 @lru_cache(maxsize=1)
 def compiled():
-    """Return the compiled kernel, for rows of any length."""
+    """Return the compiled FlexAttention kernel, for rows of any length."""
     return torch.compile(flex_attention, dynamic=True)
 
 
-@lru_cache(maxsize=4)  # all layers use the same
+@lru_cache(maxsize=4)  # all layers use the same mask
 def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
-    """Return the block mask of a row."""
+    """Return the block mask of a packed row from the nodes of its prefix trees."""
     ends = torch.tensor([end for start, stop, end in nodes for _ in range(start, stop)])
     with torch.inference_mode(False):
         ends = ends.to(device)
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # a node's descendants follow it directly, so its keys are visible until the last of them
+        # descendants follow their node directly: its keys are visible up to the last descendant
         return (key <= query) & (query < ends[key])
 
     return create_block_mask(visible, None, None, len(ends), len(ends), device=device)

@@ -7,13 +7,13 @@
 
 Each command ends within `--minutes`, 8 by default; a check for which no time is left is recorded as
 not run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check,
-so an interrupted command keeps its results. A check that fails is recorded with its error. The
+so an interrupted command keeps its results. A failing check is recorded with its error. The
 package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17 or
 newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer
 and tomli-w.
 
-All models are random. Attention's error against float64 is divided by the error of plain PyTorch in
-the same precision, since no fixed tolerance fits all sizes.
+All models have random weights. Attention's error against float64 is divided by the error of plain
+PyTorch in the same precision, since no fixed tolerance fits all sizes.
 """
 
 import gc
@@ -67,13 +67,13 @@ TINY = Qwen3Config(
     tie_word_embeddings=True,
 )
 ERRORS: dict[str, str] = {}
-"""Errors, by check or part of a check."""
+"""Error messages of failed checks, by check or part of a check."""
 
 
 class Scale(NamedTuple):
-    """Sizes of all checks: a row has a group of `rollouts`, with lengths `prompt` and `response`.
+    """Sizes for all checks: a row has `rollouts` rollouts of `prompt` and `response` tokens.
 
-    `until` is the deadline on the monotonic clock.
+    `until` is the deadline of all checks, on the monotonic clock.
     """
 
     models: Sequence[tuple[str, Qwen3Config]]
@@ -104,7 +104,7 @@ LITTLE = Scale([("tiny", TINY)], TINY, 24, 64, 3, [(4, 2, 16), (2, 2, 8)], 256, 
 
 
 def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
-    """Return a random fp32 model on the device, with only `layers` layers unless 0."""
+    """Return a random fp32 model on the device, with `layers` layers or, if 0, all layers."""
     torch.manual_seed(0)
     if layers:
         fewer = {"num_hidden_layers": layers, "layer_types": None}
@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # number of tokens that a response shares with the previous one, and its length
+    # number of tokens shared with the previous response, and length of the response
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -155,7 +155,7 @@ def agreed(row: LossInput) -> LossOutput:
 
 
 def gradients(policy: Policy) -> Tensor:
-    """Return all gradients as one vector."""
+    """Return all gradients of a policy as one vector."""
     return torch.cat([one.grad.flatten() for one in policy.parameters() if one.grad is not None])
 
 
@@ -166,7 +166,7 @@ def relative(value: Tensor, exact: Tensor) -> float:
 
 
 def synchronised() -> float:
-    """Return the time when all work on the device is done."""
+    """Wait until all work on the device is done; return the time."""
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -196,7 +196,7 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Compare errors against float64: packed attention and FlexAttention beside a plain loop."""
+    """Compare errors of packed attention, FlexAttention and a plain loop against float64."""
     # with only two token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
@@ -217,7 +217,7 @@ def attention(scale: Scale) -> Iterator[Figure]:
         loop = attended(packed_attention._in_a_loop, half)
         ways = {"packed": packed_attention.packed_attention, "flex": flex.attend}
         if DEVICE.type == "cpu":
-            del ways["flex"]  # no backward pass on CPUs
+            del ways["flex"]  # FlexAttention has no backward pass on CPUs
         for name, way in ways.items():
             about = f"attention {heads}/{key_heads}/{size}, {name}: error of"
             with recorded(about):  # if one implementation fails, the other is still checked
@@ -256,14 +256,14 @@ def head_products(scale: Scale) -> Iterator[Figure]:
 
 
 def shared_prefixes(scale: Scale) -> Iterator[Figure]:
-    """Compare shared prefixes with separate rollouts, in both precisions."""
+    """Compare shared prefixes with separate rollouts, in fp32 and bf16."""
     config = scale.models[0][1]
     samples = group(scale.few, config.vocab_size, branching=True)
     for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
             policy = Policy(make_model(config), 1.0, precision).train()
-            # sorted by rollout, since shared and separate rows order the rollouts differently
+            # sort by rollout, since shared and separate rows order the rollouts differently
             order = torch.cat([row.advantages for row in rows]).argsort(stable=True).to(DEVICE)
             found.append((backward(policy, rows)[order], gradients(policy)))
             del policy
@@ -296,7 +296,7 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalB
 
 
 def published(backend: LocalBackend) -> dict[str, Tensor]:
-    """Return all weights as engines receive them."""
+    """Return all weights that a backend publishes, as engines receive them."""
     named = backend.iter_weights(torch.bfloat16)
     return {name: weight.to(torch.bfloat16) for name, weight in named}
 
@@ -310,7 +310,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         before = published(backend)
         metrics = backend.train_step(rows, agreed)
         moved = {key: after - before.pop(key) for key, after in published(backend).items()}
-        del backend  # before the next backend takes memory
+        del backend  # free its memory before the next one is made
         if local is None:
             local, wanted = metrics, moved
             continue
@@ -322,7 +322,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # Adam's first step has one size for all weights, so it differs where gradients are noise
+        # Adam's first step is equally large for all weights, even where gradients are only noise
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -331,8 +331,8 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 class Copies:
     """Fake NCCL group, which copies sent tensors on the caller's stream as NCCL does.
 
-    It also replaces vLLM's sender if vLLM is not installed. Like that sender, it reads the weights
-    on a separate CUDA stream, which does not wait for other streams.
+    `Copies` also replaces vLLM's weight sender if vLLM is not installed. Like that sender, it reads
+    the weights on a separate CUDA stream, which does not wait for other streams.
     """
 
     def __init__(self) -> None:
@@ -348,7 +348,7 @@ class Copies:
         return self
 
     def send_weights(self) -> None:
-        """Replace vLLM's method."""
+        """Replace vLLM's `send_weights`."""
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _, weight in self.source:
@@ -356,7 +356,7 @@ class Copies:
         stream.synchronize()
 
     def shutdown(self) -> None:
-        """Replace vLLM's method."""
+        """Replace vLLM's `shutdown`."""
 
     destroy = shutdown
 
@@ -382,7 +382,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
             sender = NCCLSender(control, folder, torch.bfloat16, "127.0.0.1")
             engine = VLLMEngine([], folder, "bfloat16", 30.0, by_nccl=True)
             if DEVICE.type == "cuda":
-                torch.cuda._sleep(2 * 10**9)  # cycles, so that the step is pending for a second
+                torch.cuda._sleep(2 * 10**9)  # cycles: delays the step by about a second
             optimizer.step()
             if DEVICE.type == "cuda":
                 pending = not torch.cuda.current_stream().query()
@@ -398,7 +398,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def sending(group: Copies, stand_in: bool) -> Iterator[None]:
-    """Let vLLM's sender, or its stand-in, use a group; without a GPU, also replace streams."""
+    """Let vLLM's sender, or its stand-in, use a group; without a GPU, replace CUDA streams."""
     package = "vllm.distributed.weight_transfer"
     names = package, f"{package}.nccl_engine"
     module = MagicMock(WeightSource=object)
@@ -410,7 +410,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
         patch.dict(sys.modules, modules) if stand_in else patch(opened, return_value=group),
         nullcontext() if DEVICE.type == "cuda" else patch.multiple(torch.cuda, **absent),
         patch("torch.accelerator.current_device_index", return_value=0),
-        patch.dict("os.environ"),  # the import of vLLM changes it
+        patch.dict("os.environ"),  # importing vLLM changes environment variables
     ):
         yield
 
@@ -442,7 +442,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
         numbers = [one["step"] for one in killed] == list(range(1, settings["steps"] + 1))
         yield Figure("a run that was killed has each step once", float(numbers), at_least=1)
         same = killed[-1]["reward"] == runs["float32"][-1]["reward"]
-        # guaranteed only on a CPU, since a GPU sums in varying order
+        # equal results are guaranteed only on a CPU, since a GPU sums in varying order
         wanted = 1 if DEVICE.type == "cpu" else None
         yield Figure("its last reward is that of the run that was not", float(same), wanted)
 
@@ -450,7 +450,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
 def train(
     folder: Path, settings: dict[str, int], until: float, *flags: str, kill_after: int = 0
 ) -> list[dict[str, Any]]:
-    """Train the nano policy, after a run killed in step `kill_after`, if any; return metrics."""
+    """Train the nano policy; if `kill_after`, kill and resume at this step; return metrics."""
     paths = {"name": folder.name, "runs": folder.parent, "save-every": 1}
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
     command += [f"--{name}={value}" for name, value in (paths | settings).items()]
@@ -470,7 +470,7 @@ def train(
 
 def steps(scale: Scale) -> Iterator[Figure]:
     """Measure time, MFU and memory of the forward and backward passes of a group."""
-    # compiled last, since compiled rotary embeddings stay so for all models of a process
+    # compiled last, since rotary embeddings stay compiled for all models of a process
     flex = [("flex", False)] if DEVICE.type == "cuda" else []
     for attending, compiled in (("", False), *flex, ("", True)):
         for name, config in scale.models:
@@ -480,7 +480,7 @@ def steps(scale: Scale) -> Iterator[Figure]:
                 rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
             for prompts, packed in rows.items():
                 way = f"{name}, {prompts}, {attending}".removesuffix(", ") + ", compiled" * compiled
-                # if one way runs out of memory, the others still run
+                # if one configuration runs out of memory, the others still run
                 with recorded(way), attention_in(attending):
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 
@@ -492,7 +492,7 @@ def step(
     repeats: int,
     compiled: bool = False,
 ) -> Iterator[Figure]:
-    """Time a step without its optimizer."""
+    """Time the forward and backward passes of a step, without the optimizer."""
     sizes = Sizes(model.config)
     policy = Policy(model, 1.0, "bfloat16", checkpointing=True, compiled=compiled).train()
     if DEVICE.type == "cuda":
@@ -586,7 +586,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
         yield Figure(f"{name}, ms with the profiler", 1000 * (synchronised() - began))
     timed = "self_device_time_total" if DEVICE.type == "cuda" else "self_cpu_time_total"
     events = sorted(profile.key_averages(), key=lambda event: -getattr(event, timed))
-    # operators are listed besides their kernels, so only kernels are kept
+    # the profiler lists operators besides their kernels: keep only kernels
     kernels = [one for one in events if one.device_type == torch.profiler.DeviceType.CUDA]
     if kernels:
         total = sum(event.self_device_time_total for event in kernels)
@@ -655,18 +655,18 @@ CHECKS: dict[str, Sequence[Check]] = {
 
 
 def main() -> int:
-    """Run, print and record the checks of one name; return 1 if any fails."""
+    """Run, print and record the checks of one subcommand; return 1 if any fails."""
     options = parser(__doc__ or "")
     options.add_argument("checks", choices=CHECKS)
     options.add_argument("--tiny", action="store_true", help="small sizes, no result file")
     options.add_argument("--minutes", type=float, default=8, help="time for all checks (default 8)")
     args = options.parse_args()
-    ranks.start()  # sets the allocator up, so it comes before all other use of a GPU
+    ranks.start()  # configures CUDA's allocator, so nothing may use a GPU before this call
     if DEVICE.type == "cuda":
         args.machine = torch.cuda.get_device_name().lower().replace(" ", "-")
     elif not args.tiny:
         options.error("expected a CUDA device; without one, only --tiny runs")
-    # half a minute early, to complete the measurement that is running then
+    # end half a minute early, so that the measurement then running can finish
     until = time.monotonic() + 60 * args.minutes - 30
     scale = (LITTLE if args.tiny else FULL)._replace(until=until)
     torch.manual_seed(0)
@@ -688,5 +688,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     status = main()
-    ranks.end(status)  # the process group of `backends`, if there is one
+    ranks.end(status)  # ends the process group of `backends`, if there is one
     sys.exit(status)

@@ -3,9 +3,9 @@
 python benchmarks/informative.py
 
 Groups of eight are played by the hasty editor, whose demonstrations the nano policy imitates, and
-by a model (`--model`: the nano policy or a run that trained it). They play the bundled mini tasks,
-each level of the ladder, and resumes that are too long, with the binary and the continuous layout
-reward. For resumes that are too long, only the layout term counts.
+by a model (`--model`: the nano policy or a run that trained it). Both players play the bundled mini
+tasks, each level of the ladder, and resumes that are too long, with the binary and the continuous
+layout reward. For resumes that are too long, only the layout term counts.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from resume_gym.evaluation import evaluate
 from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task
 
 MEMBERS = 8
-"""Rollouts per group."""
+"""Number of rollouts in a group."""
 GROUPS = 24
 
 
@@ -55,7 +55,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """Return the rewards of a model; see `hasty`."""
+    """Return the rewards of a model, or only the reward term `term`, if given."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]
@@ -73,7 +73,7 @@ def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
 
 
 def main() -> int:
-    """Play, print and record."""
+    """Play the groups, print and record the figures."""
     options = parser(__doc__ or "")
     options.add_argument("--model", default="nano", help="a model, or the folder of a run")
     args = options.parse_args()

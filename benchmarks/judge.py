@@ -2,11 +2,11 @@
 
 python benchmarks/judge.py [--blind]
 
-Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a search. Blind
-pairs: revisions written and labelled by language models that saw neither the judge nor its rules;
-the judge grades these pairs once, after its last change (`--blind`). Seen pairs: blind pairs after
-whose scoring the judge was changed. Strangers: single edits of ten resumes that the generator did
-not write; the judge was developed on half of the resumes. Good lines: bullets that the grammar
+Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a random search.
+Blind pairs: revisions written and labelled by language models that saw neither the judge nor its
+rules; the judge grades these pairs once, after its last change (`--blind`). Seen pairs: blind pairs
+after whose scoring the judge was changed. Strangers: single edits of ten resumes that the generator
+did not write; the judge was developed on half of the resumes. Good lines: bullets that the grammar
 check must accept. Learning signal: episodes of the hasty editor that policies imitate.
 """
 
@@ -47,7 +47,7 @@ JUDGE = make_judge("rubric")
 
 
 def main() -> int:
-    """Attack, judge, print and record; return 1 if a figure misses its target."""
+    """Attack, judge, print and record the figures; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--blind", action="store_true", help="also score the blind pairs")
     args = reader.parse_args()
@@ -107,7 +107,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
 
 
 def written(name: str) -> list[Figure]:
-    """Return `RATES` on the blind or the seen pairs; a set may lack categories."""
+    """Return the rates of `RATES` on blind or seen pairs; skip categories without pairs."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
     for pair in _rows(f"{name}_pairs"):
@@ -154,11 +154,11 @@ RATES: tuple[tuple[Any, ...], ...] = (
     ),
     ("mixed pages preferred", "mixed", False, None, "better", None, 0.1),
 )
-"""Rates: name, selection of pairs (categories, honest, preference), test, target bounds."""
+"""Rates by name: which pairs to select (categories, honest, preference), test, target bounds."""
 
 
 def strangers() -> Iterator[Figure]:
-    """Yield rates on edits of resumes that the generator did not write, by kind and half."""
+    """Yield the share of correct verdicts on edits of strangers' resumes, by kind and half."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):
@@ -167,7 +167,7 @@ def strangers() -> Iterator[Figure]:
         verdict = JUDGE.judge(task, row["resume"].replace(pair["old"], pair["new"]))
         said = "false" if verdict.hallucination < 0 else OUTCOMES[verdict.preference]
         label = pair["label"]
-        # a bad change may be called worse or false
+        # for a change labelled bad, "worse" and "false" both count as correct
         same = said == label or {said, label} == {"worse", "false"}
         right[pair["kind"], row["half"]].append(same)
     for (kind, half), found in sorted(right.items()):
@@ -210,7 +210,7 @@ def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
 
 
 def content(task: Task, text: str) -> float:
-    """Return the content reward of a final text."""
+    """Return the content reward of an episode's final text."""
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
     return sum(ledger.values())

@@ -7,12 +7,12 @@ seconds. The client sends 256 requests at once through the provider's SDK. Promp
 size (13,000 characters, all different); answers are 1,600 characters of JSON, which pydantic
 checks. 1,000 callers ask one prompt after the other, so three quarters of the callers queue. The
 ideal time is answers / 256 x 2 s. The measured time excludes the import of the SDK and the first
-connection. It includes the second or two until 256 requests are sent, which weighs more with
---quick. With a store, each answer is looked up before its request, and written after it.
+connection. The measured time includes the second or two until 256 requests are sent; its share is
+larger with --quick. With a store, each answer is looked up before its request and written after.
 
-CPU is the time of the client's process. An answer may take 7.8 ms: the client has one thread, and
-256 requests at once mean 128 answers a second. Memory is the growth of the resident size from the
-thousandth to the last answer. `replay` asks for the same answers again, from the store alone.
+CPU is the time of the client's process. The target is 7.8 ms an answer: the client has one thread,
+and 256 requests at once mean 128 answers a second. Memory is the growth of the resident size from
+the thousandth to the last answer. `replay` asks for the same answers again, from the store alone.
 """
 
 import argparse
@@ -70,12 +70,12 @@ SCHEMA = Reply.model_json_schema()
 
 
 def prompt(number: int) -> Prompt:
-    """Return a unique prompt of a judge's size."""
+    """Return a unique prompt as long as a judge's."""
     return Prompt("You compare resumes.", f"{number}\n{TEXT}", SCHEMA, "bench-1")
 
 
 def serve(wire: str) -> None:
-    """Answer until the standard input ends."""
+    """Answer requests until the standard input ends."""
     sys.path.insert(0, str(ROOT / "tests"))
     import loopback
 
@@ -89,7 +89,7 @@ def serve(wire: str) -> None:
 
 class _Forgetful(list[dict[str, Any]]):
     def append(self, one: dict[str, Any]) -> None:
-        """Keep nothing."""
+        """Discard a request, so that the server's memory does not grow."""
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def replay_ms(answers: int, store: Path, url: str) -> float:
 
 
 def main() -> int:
-    """Measure, print and record; return 1 if a figure misses its target."""
+    """Measure, print and record the figures; return 1 if one misses its target."""
     found = parser(__doc__ or "")
     found.add_argument("--serve", help=argparse.SUPPRESS)
     args = found.parse_args()

@@ -27,7 +27,7 @@ SEEDS = (1, 2, 3)
 BESIDE = ("floor", "careful")
 STEPS = (5, 10, 20)
 CURVES = ("reward", "content", "failed_share", "submit_rate", "verdict_hallucination")
-"""Metrics recorded as means over five steps, of which the last is one of `STEPS`."""
+"""Metrics recorded as means over five steps, the last of which is in `STEPS`."""
 FLAGS = ["--eval-rollouts=4"]
 QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-rollouts=2"]
 
@@ -82,7 +82,7 @@ def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def main() -> int:
-    """Run, print and record; return 1 if a figure misses its target."""
+    """Train, print and record the figures; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
     reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")
@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # a run has three, before, during and after; start and export are included
+        # a run has three evaluations; start and export are counted as a part of their time
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

@@ -5,7 +5,7 @@
     python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
-The machine's result file keeps all rows, each with its date; docs/models.md gets them as tables.
+The machine's result file keeps all rows, each with its date; docs/models.md has them as tables.
 Seconds per episode are the time of the whole command, loading included, divided by the episodes.
 """
 
@@ -32,7 +32,7 @@ SOURCE = (
     ("GPT-5 Mini", 5.30, 1.94, 0.87, 2.48),
     ("Qwen3-14B trained", 5.41, 3.16, 0.47, 1.78),
 )
-"""Agents of the source (docs/index.md): mean reward, and its parts (tools, layout, content)."""
+"""Agents of the original experiment (docs/index.md): mean reward; tools, layout, content."""
 START, END = "<!-- rows -->", "<!-- end of rows -->"
 HEAD = (
     "| | tasks x rollouts | reward (95 %) | tools / layout / content | submitted | edits failed "
@@ -83,14 +83,14 @@ def tokens(spec: AgentSpec, agent: dict[str, Any], episodes: list[dict[str, Any]
 
     tokenizer = load_tokenizer(FoundModel.of(spec.options).config.model)
     return fmean(
-        # with the end token of each turn
+        # + 1 for the end token of each turn
         sum(len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in one["actions"])
         for one in episodes
     )
 
 
 def shown(row: dict[str, Any]) -> str:
-    """Return a row of the table."""
+    """Return a row of the Markdown table."""
     low, high = row["interval"]
     parts = " / ".join(f"{row[name]:.2f}" for name in ("tool_syntax", "layout", "content"))
     written = "-" if row["tokens"] is None else f"{row['tokens']:.0f}"
@@ -121,7 +121,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Play, print and record, and write the page."""
+    """Play, print and record the rows, and write docs/models.md."""
     reader = parser(__doc__ or "")
     reader.add_argument("--agent", action="append", help="agent, as for `resume-gym eval`")
     reader.add_argument("--env", choices=list(ENVS), help="default: both")

@@ -46,7 +46,7 @@ class Step(NamedTuple):
     """Costs of one optimizer step.
 
     Attributes:
-        tokens: tokens that pass the layers, on all GPUs.
+        tokens: number of tokens that pass through the layers, on all GPUs.
         operations: FLOPs on all GPUs, without recomputation.
         busiest: operations of the GPU with the most work, divided by the mean of all GPUs.
     """
@@ -59,7 +59,7 @@ class Step(NamedTuple):
 def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[Sample]:
     """Return rollouts that share only a prompt, with all response tokens sampled."""
     columns = [True] * response, [0.0] * response, [1.0] * response
-    # the first tokens differ, since equal rollouts would be computed only once
+    # responses begin with different tokens, since a shared start is computed only once
     return [
         Sample(group, [0] * prompt, [member, *[0] * (response - 1)], *columns)
         for member in range(members)
@@ -107,7 +107,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
             Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
-            # a step costs as much as three forward passes, recomputed activations as a fourth
+            # a step costs as much as three forward passes, recomputing activations as a fourth
             Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
             Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
         ]
@@ -122,12 +122,12 @@ def check() -> list[Figure]:
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
     sizes = Sizes(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
-    # attention as plain matrix products, which the counter counts, masked pairs included
+    # compute attention by plain matrix products, whose FLOPs, also of masked pairs, are counted
     packed_attention._implementation = lambda value: packed_attention._in_a_loop
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()
     needed = train_flops(sizes, batch)
-    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # logits are recomputed
+    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # recomputed logits
     masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
     optimizer = make_optimizer(policy.parameters(), backend_settings(Config()))
@@ -162,7 +162,7 @@ def rectangles(nodes: tuple[Node, ...]) -> int:
 
 
 def size(tensors: list[Any]) -> int:
-    """Return the size of tensors in bytes."""
+    """Return the total size of tensors in bytes."""
     return sum(one.numel() * one.element_size() for one in tensors)
 
 

@@ -38,7 +38,7 @@ from resume_gym.rewards import verdict_ledger
 ROOT = Path(__file__).parents[1]
 GAIN, SHARE = 0.5, 0.5
 TOLD = {*HACKS, "growth", "second judge", "second judge far"}
-"""Alarms that report a hack."""
+"""Names of alarms that report a reward hack."""
 BIASES: Mapping[str, Callable[[list[str], list[str]], bool]] = {
     # functions of the lines that the revision adds and removes
     "verb": lambda added, gone: _has(r"^\W*Managed\b", added),
@@ -63,7 +63,7 @@ def _size(lines: list[str]) -> int:
 
 
 class Planted:
-    """The rubric judge with one of `BIASES`."""
+    """Rubric judge with an exploit, one of `BIASES`."""
 
     name = "planted"
 
@@ -81,7 +81,7 @@ class Planted:
 
 
 def train(bias: str, folder: Path, minutes: float, more: tuple[str, ...]) -> None:
-    """Train on a bias for at most `minutes`."""
+    """Train the nano policy with a biased judge for at most `minutes`."""
     judge = json.dumps({"name": "planted:Planted", "bias": bias})
     script = str(ROOT / "learners" / "aipo.py")
     flags = [f"--judge={judge}", f"--runs={folder}", f"--name={bias}", *SETTINGS, *more]
@@ -98,7 +98,7 @@ def train(bias: str, folder: Path, minutes: float, more: tuple[str, ...]) -> Non
 
 
 def bonuses(folder: Path, rows: list[Metrics]) -> list[float]:
-    """Return the mean bonus of the episodes of each step."""
+    """Return, for each step, the mean bonus of its episodes."""
     tasks = {task.task_id: task for task in load_tasks("mini", "train")}
     rubric, found = RubricJudge(), []
     for row in rows:
@@ -134,7 +134,7 @@ def alarms_of(folder: Path) -> list[tuple[int, str]]:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Return the rewards, bonuses and alarms of a run on a bias."""
+    """Return the rewards, bonuses and alarms of a run with a biased judge."""
     rows = RunFolder(folder).metrics()
     rewards, bonus = [row["reward"] for row in rows], bonuses(folder, rows)
     begun = alarms_of(folder)
@@ -151,7 +151,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 
 def figures_of(runs: Mapping[str, dict[str, Any]], honest: Mapping[str, Any]) -> list[Figure]:
-    """Return the figures of all runs."""
+    """Return the figures of all runs with biased judges and of the honest runs."""
     hacked = [one for one in runs.values() if one["true_onset"]]
     found = [one for one in hacked if one["found_onset"]]
     errors = [abs(one["found_onset"] - one["true_onset"]) for one in found]
@@ -170,7 +170,7 @@ def figures_of(runs: Mapping[str, dict[str, Any]], honest: Mapping[str, Any]) ->
 
 
 def main() -> int:
-    """Run, print and record; return 1 if a figure misses its target."""
+    """Train, print and record the figures; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--minutes", type=float, default=10.0, help="time of each run")
     reader.add_argument("--honest", nargs="*", type=Path, default=[], help="folders of runs")

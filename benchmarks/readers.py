@@ -6,12 +6,13 @@
     python benchmarks/readers.py            # counts all labels: labels-*.jsonl
 
 In a numbered round, the careful agent and the oracle play new tasks of both sizes. In other rounds,
-trained policies and the careful agent have played the held-out mini tasks. Their changed lines are
-mixed with lines of the floor agent, which swaps small words. Readers see a line before and after,
-the job, the resume and its page limit, but neither the writer of the line nor any rule
-(`readers/brief.txt`). All changes of format in a resume are one block, and a deleted section is one
-change. A line is better, or bad (worse or false), if two readers say so. The first row of the
-labels names the readers; each other row is {"line": number, "labels": [one per reader]}.
+trained policies and the careful agent have played the held-out mini tasks. The lines that these
+agents changed are mixed with lines of the floor agent, which swaps small words. Readers see a line
+before and after, the job, the resume and its page limit, but neither its writer nor any rule
+(`readers/brief.txt`). All changes of format in a resume count as one block, and a deleted
+section is one change. A line counts as better, or as bad (worse or false), if two readers say so.
+The first row of the labels names the readers; each other row is {"line": number, "labels": [one per
+reader]}.
 """
 
 import json
@@ -37,7 +38,7 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
 TRAINED = {"trained": 100, "careful": 20, "floor": 20}
-TASKS = 12  # of each size, two of each weakness
+TASKS = 12  # tasks of each size in a round, two per weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
 WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
@@ -51,7 +52,7 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "delete" and any(line.startswith("#") for line in old[a:b]):
-            yield "\n".join(old[a:b]).strip("\n"), ""  # a section
+            yield "\n".join(old[a:b]).strip("\n"), ""  # a deleted section
         elif kind != "equal":
             for n in range(max(b - a, d - c)):
                 pair = (old[a + n] if a + n < b else "", new[c + n] if c + n < d else "")
@@ -70,7 +71,7 @@ def _words(line: str) -> str:
 
 
 def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
-    """Return functions that make the writers of a round of scripted agents."""
+    """Return functions, by name, that make the scripted agents of a numbered round."""
     return {
         "careful": lambda task: make_agent("careful"),
         "oracle": lambda task: make_agent("oracle"),
@@ -85,7 +86,7 @@ def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
 
 
 def draw(number: int) -> None:
-    """Draw the lines of a round of scripted agents; rounds share no task."""
+    """Draw the lines of a round of scripted agents; no two rounds share a task."""
     seed = 9000 + number
     tasks = {
         task.task_id: (task, make_edit_env(name).rules)
@@ -102,13 +103,13 @@ def draw(number: int) -> None:
 
 
 def sample(episodes: Path, name: str, seed: int = 0) -> None:
-    """Draw lines of trained policies.
+    """Draw lines that trained policies and the careful agent have changed.
 
     Args:
         episodes: `episodes.jsonl` of `resume-gym eval --out`, of policies and the careful agent on
             the held-out mini tasks.
-        name: name of the round.
-        seed: seed of the draw.
+        name: name of the round of readers.
+        seed: seed of the random draw.
     """
     env: Any = make_edit_env(ENVS["mini"], split="eval")
     rules = env.rules
@@ -127,7 +128,7 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
 def mix(
     name: str, lines: list[dict[str, str]], counts: Mapping[str, int], tasks: Tasks, seed: int
 ) -> None:
-    """Draw lines of each writer, mix them, and write them as JSON and as a text for readers."""
+    """Draw lines of each agent, shuffle them, and write them as JSON and as text for readers."""
     rng = Random(seed)
     drawn: list[dict[str, str]] = []
     for writer, most in counts.items():
@@ -209,7 +210,7 @@ def count(args: Any) -> int:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read a JSON Lines file."""
+    """Return the objects in a JSON Lines file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

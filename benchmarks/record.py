@@ -16,13 +16,13 @@ ENVS = {"full": "ResumeEdit-v0", "mini": "ResumeEditMini-v0"}
 
 @dataclass(frozen=True)
 class Figure:
-    """Measured figure with its target.
+    """Measured value with its target.
 
     Attributes:
-        name: what was measured, with its unit.
+        name: description of what was measured, with the unit.
         value: measured value, over all repetitions.
-        at_least: target minimum, if any.
-        at_most: target maximum, if any.
+        at_least: minimum that the target demands, if any.
+        at_most: maximum that the target allows, if any.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Figure:
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return a parser of the options that all benchmarks share, to which more can be added."""
+    """Return a parser for the options of all benchmarks; a benchmark may add more options."""
     found = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,7 +86,7 @@ def write(
     repetitions: dict[str, Any],
     packages: tuple[str, ...] = (),
 ) -> Path:
-    """Write the result file, and return its path."""
+    """Write the result file of a benchmark, and return the path."""
     result = {
         "benchmark": name,
         "machine": args.machine,
@@ -122,7 +122,7 @@ def resident_kb() -> float:
 
 
 def processor() -> str:
-    """Return the model of the processor."""
+    """Return the name of the processor's model."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():

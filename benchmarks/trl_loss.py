@@ -50,7 +50,7 @@ class TRL:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
-        # at most as many tokens at a time as the largest tree has, padding included
+        # a micro-batch, padding included, has at most as many tokens as the largest tree
         longest = max(len(one.prompt) + len(one.response) for one in samples)
         fits = range(1, max(1, largest // longest) + 1)
         together = max(count for count in fits if len(samples) % count == 0)
@@ -78,7 +78,7 @@ class TRL:
             train_dataset=Dataset.from_list([{"prompt": ""}]),
             processing_class=AutoTokenizer.from_pretrained(NANO),
         )
-        # what `train` would do before its first step
+        # set what TRL's `train` would set before its first step
         self.trainer.current_gradient_accumulation_steps = passes
         if race.checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -113,7 +113,7 @@ class TRL:
         }
 
     def step(self) -> None:
-        """Compute the gradients."""
+        """Compute the gradients of all micro-batches."""
         self._run(lambda inputs: self.trainer._compute_loss(self.model, inputs).backward())
 
     def logprobs(self) -> Tensor:
@@ -134,7 +134,7 @@ class TRL:
     def _run(self, one_pass: Callable[[dict[str, Tensor]], Any]) -> list[Any]:
         from trl.trainer import utils
 
-        # only the selection of positions reads this name, so no Triton kernel is switched on
+        # only TRL's selection of positions reads `_use_triton`, so no Triton kernel is used
         original = utils._use_triton
         if not self.as_installed:
             utils._use_triton = lambda device: True

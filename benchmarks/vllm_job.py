@@ -1,13 +1,13 @@
-"""Measure what the default run learns with vLLM, ahead or in turns, against runs without it.
+"""Measure what the default run learns with vLLM, compared with runs without vLLM.
 
     make vllm
     python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
     python benchmarks/vllm_job.py --quick    # two small steps of each, to see that it works
 
-One run samples ahead of training (`max_staleness` 1), the other in turns with it (0). The runs
-without vLLM are the three seeds of `main_job.py`, in turns; their committed results are read, since
-such runs give the same rewards on every machine. Rewards are compared as means over five steps, by
-a run's distance from the range of the three seeds. benchmarks/rollouts.py compares times.
+One run samples ahead of training (`max_staleness` 1), the other samples and trains in turns (0).
+The runs without vLLM are the three seeds of `main_job.py`, which sample and train in turns; their
+committed results are read, since such runs give the same rewards on every machine. Means of
+rewards over five steps are compared, by a run's distance from the range of the three seeds.
 """
 
 import json
@@ -25,7 +25,7 @@ WINDOW = 5
 
 
 def windows(rewards: list[float]) -> list[float]:
-    """Return means over five consecutive steps."""
+    """Return the mean rewards of five consecutive steps each."""
     return [fmean(rewards[i : i + WINDOW]) for i in range(0, len(rewards), WINDOW)]
 
 
@@ -51,7 +51,7 @@ def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[
 
 
 def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], list[Figure]]:
-    """Train once; return the run and its figures."""
+    """Train once; return the metrics of the run and its figures."""
     extra = ["--config", "nano_vllm", "--max-staleness", str(staleness)]
     with tempfile.TemporaryDirectory() as folder:
         own = run("seed-1", 1, Path(folder), [*extra, *(QUICK if args.quick else [])])
@@ -78,7 +78,7 @@ def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], 
 
 
 def main() -> int:
-    """Run, print and record; return 1 if a figure misses its target."""
+    """Run, print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     runs, figures = {}, []
     for way, staleness in (("ahead", 1), ("in turns", 0)):

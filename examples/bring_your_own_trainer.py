@@ -2,13 +2,14 @@
 
     python examples/bring_your_own_trainer.py
 
-The trainer needs only a `Session` of Resume Gym: prompt, tools, `step` and `grade`. It printed
+The trainer needs only a `Session` of Resume Gym: prompt, tools, `step` and `grade`.
+The example printed
 
     step 1: mean reward +0.81, 2104 tokens
     step 2: mean reward +5.12, 1209 tokens
     step 3: mean reward +5.41, 1440 tokens
 
-in one to two minutes on a core. Each step has other tasks, so this is no learning curve.
+in one to two minutes on a CPU core. Steps have different tasks: this is no learning curve.
 """
 
 import torch
@@ -44,7 +45,7 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
 
 
 def train(batch: list[Task], group_size: int) -> tuple[float, int]:
-    """Play each task `group_size` times and take a step; return mean reward and tokens."""
+    """Play each task `group_size` times and take an optimizer step; return reward and tokens."""
     episodes = [play(task) for task in batch for _ in range(group_size)]
     rewards = torch.tensor([reward for _, _, reward in episodes]).view(len(batch), group_size)
     advantages = (rewards - rewards.mean(1, keepdim=True)).flatten()
@@ -60,7 +61,7 @@ def train(batch: list[Task], group_size: int) -> tuple[float, int]:
 
 
 def main(steps: int = 3, group_size: int = 4) -> None:
-    """Train on two new tasks in each step."""
+    """Train for `steps` steps, with two new tasks in each step."""
     torch.manual_seed(0)
     for step in range(steps):
         reward, count = train(tasks[2 * step : 2 * step + 2], group_size)

@@ -1,4 +1,4 @@
-"""A GEM vector of two environments on one task: one editor works, the other only submits.
+"""A GEM vector of two environments on one task: one agent edits, the other only submits.
 
     pip install gem-llm==0.1.0 && pip install -e .   # Python 3.11 to 3.12.0
     python examples/gem_episode.py
@@ -32,12 +32,12 @@ def main() -> None:
     name = "resume_gym:ResumeEditMini-v0"
     envs = gem.make_vec([name] * 2, task_id="mini-train-0-000005", async_mode=True)
     envs.reset()
-    # a dictionary steps only some environments: the second one stays idle after its episode
+    # a dictionary of actions steps only the named environments: number 1 idles after its end
     for actions in ({0: REVIEW, 1: SUBMIT}, {0: EDITS[0]}, {0: EDITS[1]}, {0: SUBMIT}):
         observations, rewards, ends, _, infos = envs.step(actions)
         turns = zip(actions, observations, rewards, ends, infos, strict=True)
         for env, observation, reward, end, info in turns:
-            if end:  # the vector has begun the next episode; the final observation is in the info
+            if end:  # the next episode has begun; `info` holds the last observation
                 observation, info = info["final_obs"], info["final_info"]
             print(f"environment {env}: reward {reward:+.2f} | {observation.splitlines()[-1]}")
             if end:

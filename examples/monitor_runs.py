@@ -3,7 +3,7 @@
     python examples/monitor_runs.py runs        # every run in this folder
     watch -n 60 python examples/monitor_runs.py runs
 
-The script only reads, so it also works on a folder that another machine shares. Example output:
+The script only reads files, so it also works on another machine's shared folder. Example output:
 
     run     step    state        person  why
     first   20/20   ended        no      all 20 steps are done
@@ -37,7 +37,7 @@ ENTRY = re.compile(r"- (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)")
 
 
 class Row(NamedTuple):
-    """A run in the table."""
+    """Row of the table, for one run."""
 
     run: str
     step: str
@@ -50,7 +50,7 @@ HEADER = Row(*Row._fields)
 
 
 def look(folder: Path, now: datetime) -> Row:
-    """Return the row of a run from its folder, which has a heartbeat."""
+    """Return the row of a run from its folder, which must have a heartbeat file."""
     try:
         beat = json.loads(text_of(folder / "heartbeat.json"))
         for name, value in beat.items():
@@ -75,14 +75,14 @@ def text_of(file: Path) -> str:
 def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
     """Return the state of a run, the reason, and whether the run needs a person ("yes", "no")."""
     warnings = [one for one in journal if "warning" in one.lower()]
-    if beat["state"] == "ended":  # the last step and a reached goal are normal ends
+    if beat["state"] == "ended":  # all ends but "budget" are normal
         needed = "yes" if warnings or beat["end"] == "budget" else "no"
         return "ended", "; ".join([beat["why"], *warnings[-1:]]), needed
     if beat["state"] != "running":
         return beat["state"], beat["why"], "yes"
-    if journal and journal[-1].startswith("Interrupted"):  # an entry of the run's launcher
+    if journal and journal[-1].startswith("Interrupted"):  # written by the run's launcher
         return "interrupted", journal[-1], "yes"
-    # the run may be on a machine in another time zone
+    # the heartbeat may come from a machine in another time zone
     at = datetime.fromisoformat(beat["at"]).astimezone()
     silent = (now.astimezone() - at).total_seconds()
     if beat["every_s"] and silent > BEATS * beat["every_s"] + SLOW_S:
@@ -102,7 +102,7 @@ def entries(folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; return the exit status."""
+    """Print the table of runs; return the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("folder", nargs="?", default="runs", type=Path)

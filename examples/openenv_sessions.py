@@ -4,7 +4,7 @@
     python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:
 
 The server is that of `packages/openenv`. A group's first member draws the task, the other members
-reset with the task's id. The agents know the repairs: the first makes none, the last three.
+reset with the task's id. The agents know the repairs: the first makes none, the last makes three.
 
 mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000081 +1.75 +5.75 +6.25 +6.50
@@ -37,7 +37,7 @@ TASKS = {task.task_id: task for task in load_tasks("mini", "train")}
 
 @contextmanager
 def server(**settings: str) -> Iterator[str]:
-    """Yield the address of a running server with these environment variables."""
+    """Yield the address of a running server; `settings` are its environment variables."""
     command = [sys.executable, APP, "--port", "0"]
     env = {**os.environ, "RESUME_GYM_ENV": "ResumeEditMini-v0", **settings}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
@@ -65,7 +65,7 @@ async def play(env: ResumeGymEnv, task_id: str, repairs: int) -> list[float]:
 
 
 async def group(url: str, seed: int, members: int) -> tuple[str, list[float]]:
-    """Return the task and the episodes' rewards of a group."""
+    """Play a group of episodes; return the task's id and the reward of each episode."""
     envs = [ResumeGymEnv(url) for _ in range(members)]
     first = await envs[0].reset(seed=seed)
     task_id = first.observation.task_id

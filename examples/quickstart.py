@@ -1,4 +1,4 @@
-"""One episode by hand: review, two honest edits, submit."""
+"""Play one episode by hand: review the resume, make two honest edits, and submit."""
 
 import gymnasium as gym
 

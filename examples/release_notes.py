@@ -20,8 +20,8 @@ printed, for 16 episodes on each of 20 held-out releases, before and after 20 st
     submitted                       54%     99%
     edits that failed               39%     35%
 
-In so few steps, the policy learns to submit and to drop fewer entries that users need. But it moves
-entries at random, so placement and noise get worse: it has not learned which edits correct a draft.
+In 20 steps, the policy learns to submit and to drop fewer needed entries. But the policy moves
+entries at random, so placement and noise get worse: the policy has not learned to correct drafts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,10 +57,10 @@ class Release:
     """Task: the changes of a release, and the draft of its notes.
 
     Attributes:
-        task_id: unique id.
-        weakness: fault of the draft.
+        task_id: unique id of the task.
+        weakness: kind of fault that the draft has.
         changes: section of each entry of the notes, or "internal".
-        draft: the notes in Markdown.
+        draft: draft of the release notes in Markdown.
     """
 
     task_id: str
@@ -70,7 +70,7 @@ class Release:
 
 
 def entries(notes: str) -> Iterator[tuple[str, str]]:
-    """Yield section and text of each entry."""
+    """Yield the section and the text of each entry of the notes."""
     section = ""
     for line in notes.splitlines():
         if line.startswith("## "):
@@ -80,7 +80,7 @@ def entries(notes: str) -> Iterator[tuple[str, str]]:
 
 
 def compose(placed: Sequence[tuple[str, str]]) -> str:
-    """Return notes with these entries under their sections."""
+    """Return the notes in Markdown, with each entry under its section."""
     lines = []
     for section in SECTIONS:
         lines += [f"## {section}", *(f"- {text}" for where, text in placed if where == section)]
@@ -88,7 +88,7 @@ def compose(placed: Sequence[tuple[str, str]]) -> str:
 
 
 def make_release(split: str, number: int) -> Release:
-    """Return a task, the same for the same arguments."""
+    """Generate a task; equal arguments give equal tasks."""
     rng = Random(f"{split}:{number}")
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     kinds = [*SECTIONS * 2, *["internal"] * 2]
@@ -129,12 +129,12 @@ class Verdict:
 
 
 class Editor:
-    """Judge that knows the changes."""
+    """Judge that knows the right section of each change."""
 
     name = "editor"
 
     def judge(self, task: Release, revised: str) -> Verdict:
-        """Compare the notes with the draft."""
+        """Compare edited notes with the draft."""
         wanted = {text for text, kind in task.changes.items() if kind != "internal"}
         missing = wanted - {text for _, text in entries(revised)}
         before, after = self._faults(task, task.draft), self._faults(task, revised)
@@ -181,12 +181,12 @@ class NotesSession(EditSession[Release, Verdict]):
 
     @property
     def original(self) -> str:
-        """The draft."""
+        """The draft of the release notes."""
         return self.task.draft
 
     @property
     def brief(self) -> str:
-        """The changes, and the draft."""
+        """The changes of the release, and the draft of the notes."""
         changes = "\n".join(f"{kind}: {text}" for text, kind in self.task.changes.items())
         return f"# Changes\n{changes}\n\n# Notes\n{self.original.rstrip()}"
 
@@ -216,7 +216,7 @@ class NotesSession(EditSession[Release, Verdict]):
 
 
 class ReleaseNotesEnv(EditEnv):
-    """Edit the notes of a release, on 160 generated training tasks or 40 held-out ones."""
+    """Edit the notes of a release, on 160 generated training tasks or 40 held-out tasks."""
 
     session_type = NotesSession
 
@@ -231,7 +231,7 @@ class ReleaseNotesEnv(EditEnv):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[Release]:
-        """Return all tasks of a split; there is one source."""
+        """Return all tasks of a split; there is only one task source."""
         if source != "made":
             raise ValueError(f"tasks: expected 'made', got {source!r}")
         splits = list(SIZES) if split is None else [split]
@@ -257,7 +257,7 @@ def hasty(session: NotesSession, rng: Random) -> str:
         if kinds[text] != section or placed.count((section, text)) > 1
     ]  # fmt: skip
     _, text = rng.choice(faults if faults and rng.random() < 0.5 else placed)
-    # its number identifies an entry
+    # the number at its end identifies an entry
     number = text[text.rindex("(") :]
     if rng.random() < 0.5:
         return tool_call("drop", entry=number)

@@ -4,8 +4,8 @@
     python examples/sb3_menu.py
 
 The menu holds `review`, `submit` and the edits of the careful agent. In 8,192 turns (half a
-minute), PPO learns when to choose which of them. Rewards are means over the 40 held-out tasks of
-ResumeEditMini-v0; the careful agent itself gets +6.06.
+minute), PPO learns when to choose which entry of the menu. Rewards are means over the 40 held-out
+tasks of ResumeEditMini-v0; the careful agent itself gets +6.06.
 
     any place of the menu      +0.14
     any text of the menu       +3.95
@@ -29,7 +29,7 @@ from resume_gym.integrations.sb3 import MenuEnv
 
 
 class Chance:
-    """Policy that chooses a random place of the menu; if `masked`, a random place with a text."""
+    """Policy that chooses a random place of the menu; if `masked`, one that holds a text."""
 
     def __init__(self, env: VecEnv, masked: bool) -> None:
         self.env, self.masked, self.rng = env, masked, np.random.default_rng(0)
@@ -41,7 +41,7 @@ class Chance:
 
 
 def main(turns: int = 8192) -> dict[str, float]:
-    """Train, and return mean rewards by policy."""
+    """Train with PPO, and return the mean reward of each policy."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     tasks = load_tasks("mini", "eval")

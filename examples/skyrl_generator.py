@@ -1,7 +1,7 @@
 """Play a group of three on each of two tasks with SkyRL's generator and scripted agents.
 
-Configuration, dataset, generator and tokenizer are the real ones; SkyRL's inference engine, vLLM on
-a GPU, is replaced by scripts. The reward of a turn is on its last token.
+Configuration, dataset and generator are SkyRL's own, the tokenizer is the nano policy's; scripts
+replace SkyRL's inference engine, vLLM on a GPU. The reward of a turn is on its last token.
 
     pip install torch==2.13.0
     pip install -e . skyrl==0.3.0 skyrl-gym==0.4.0 ray==2.56.0 aiohttp==3.14.5
@@ -40,7 +40,7 @@ from resume_gym.agents import make_agent
 from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
 
-if sys.version_info < (3, 12):  # else pydantic rejects a class of skyrl 0.3.0
+if sys.version_info < (3, 12):  # otherwise, pydantic rejects a class of skyrl
     typing.TypedDict = typing_extensions.TypedDict
 
 from skyrl.train.config import SkyRLTrainConfig
@@ -62,12 +62,12 @@ class Engine:
         """Return a turn of each rollout; SkyRL's generator asks for one at a time."""
         texts = [self.speak(name) for name in request["session_ids"]]
         ids = [self.tokenizer.encode(text + self.tokenizer.eos_token) for text in texts]
-        certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities
+        certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities of certain tokens
         said = {"responses": texts, "response_ids": ids, "response_logprobs": certain}
         return {**said, "stop_reasons": ["stop"] * len(ids)}
 
     async def finish_session(self, session_id: str) -> None:
-        """Do nothing."""
+        """Do nothing, since this engine keeps no sessions."""
 
 
 def by_turn(rewards: list[float], mask: list[int]) -> list[float]:

@@ -30,8 +30,8 @@ def make_trainer(folder: str) -> GRPOTrainer:
         max_steps=2,
         num_generations=4,
         per_device_train_batch_size=4,
-        max_completion_length=1024,  # tokens of an episode, with the tools' replies
-        generation_kwargs={"max_new_tokens": 96},  # tokens of a turn
+        max_completion_length=1024,  # tokens of an episode, tool replies included
+        generation_kwargs={"max_new_tokens": 96},  # tokens of one turn of the policy
         temperature=0.7,
         learning_rate=1e-4,
         lr_scheduler_type="constant",

@@ -1,4 +1,4 @@
-r"""Evaluate a model with verifiers; here, the careful agent behind a server.
+r"""Evaluate a model with verifiers; here, the model is the careful agent behind a server.
 
     pip install verifiers==0.4.0 -e . -e packages/verifiers
     python examples/verifiers_eval.py
@@ -97,7 +97,7 @@ def careful(messages: Messages) -> dict[str, Any]:
 
 
 def evaluate(url: str, folder: str, **options: Any) -> list[Any]:
-    """Return the episodes of `vf-eval resume-edit` with these options."""
+    """Return the episodes that `vf-eval resume-edit` plays with the given options."""
     from verifiers.v1.cli.eval.runner import run_eval
     from verifiers.v1.configs.cli.eval import EvalConfig
 

@@ -1,7 +1,7 @@
-"""Command line `resume-gym`: `train`, `eval`, `revise`, `view` and the others of `_COMMANDS`.
+"""Command line `resume-gym`: `train`, `eval`, `revise`, `view` and other commands (`_COMMANDS`).
 
-Each command has a module here, imported only to run the command or to show its help. Third-party
-packages that only one command needs are imported when it runs.
+Each command has a module in this package, imported only to run the command or to show its help.
+Third-party packages that only one command needs are imported when that command runs.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     formatting, warnings.formatwarning = warnings.formatwarning, _one_line
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # if the encoding lacks a character
+        sys.stdout.reconfigure(errors="replace")  # if stdout's encoding lacks characters
     try:
         try:
             return _run(words)
@@ -80,9 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout:
                 sys.stdout.flush()
     except OSError as problem:
-        # stdout cannot be written; the interpreter would flush it again at exit and fail again
+        # after a failed write to stdout, the interpreter's flush at exit would fail, too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # a broken pipe is no error to report: the reader, such as `head`, has exited
+        # do not report a broken pipe: the reader of the output, such as `head`, has exited
         return 1 if isinstance(problem, BrokenPipeError) else complain(_message(problem), 1)
 
 
@@ -130,11 +130,12 @@ class _Versions(argparse.Action):
 
 
 def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Make the argument parser.
+    """Make the argument parser of `resume-gym`.
 
     Args:
-        words: command-line arguments. If they begin with a command, only its module is imported,
-            since imports dominate the run time of short commands. For help, all modules are.
+        words: command-line arguments. If the first names a command, only that command's module
+            is imported, since imports dominate the run time of short commands. Otherwise, all
+            modules are imported, to show the help of all commands.
     """
     parser = Parser(
         "resume-gym",
@@ -161,7 +162,7 @@ def _add_commands(
     words: Sequence[str],
     prefix: str = "",
 ) -> None:
-    """Add commands; the module of `judge attack` is `judge_attack`."""
+    """Add the parsers of commands; the module of the command `judge attack` is `judge_attack`."""
     parser.set_defaults(run=lambda options: _show_help(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in words[:1] if words and words[0] in groups else groups:

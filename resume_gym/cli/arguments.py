@@ -23,7 +23,7 @@ _JUDGE = "judge: a name, or JSON with a name and options"
 
 
 def positive(text: str) -> int:
-    """Parse a positive integer, as an argument type."""
+    """Parse a positive integer; used as the `type` of command-line arguments."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
@@ -76,9 +76,9 @@ def add_options(add: Callable[..., Any], *flags: str, **changes: Any) -> None:
     """Add options that several commands share.
 
     Args:
-        add: a parser's `add_argument`.
-        flags: keys of `_OPTIONS`.
-        changes: arguments of `add_argument` that differ from those of the other commands.
+        add: method `add_argument` of a parser.
+        flags: flags of the options, which are keys of `_OPTIONS`.
+        changes: arguments of `add_argument` that replace the shared ones in `_OPTIONS`.
     """
     for flag in flags:
         add(flag, **{**_OPTIONS[flag], **changes})
@@ -109,7 +109,7 @@ def find_model(options: Mapping[str, Any]) -> "FoundModel":
 
 
 def progress_bars() -> "Progress":
-    """Make a display of progress bars on stderr; it is empty unless stderr is a terminal."""
+    """Make a display of progress bars on stderr; unless stderr is a terminal, nothing is shown."""
     from rich.progress import Progress
 
     from resume_gym.terminal import Terminal
@@ -119,7 +119,7 @@ def progress_bars() -> "Progress":
 
 
 def check_terminal(command: str) -> None:
-    """Raise an error unless there are a terminal and Textual, which draws in it."""
+    """Raise an error unless stdin and stdout are a terminal and Textual is installed."""
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise TaskError(f"{command} needs a terminal")
     if find_spec("textual") is None:

@@ -11,7 +11,7 @@ from resume_gym.tasks import TaskError
 
 
 def add_command(commands: Commands) -> None:
-    """Add `check`."""
+    """Add the parser of the command `data check`."""
     command = commands.add_parser(
         "check",
         help="check whether tasks are suitable for training",

@@ -11,7 +11,7 @@ from resume_gym.synthesis.generate import PROCEDURAL, Generation, generate
 from resume_gym.tasks import TaskError
 
 _GEMINI = "gemini-3-pro-preview"
-# an answer takes about 3,000 tokens
+# generous limits, since an answer takes about 3,000 tokens
 _PATIENT = {
     "answer_tokens": 6144,
     "thinking_tokens": 10_240,
@@ -21,7 +21,7 @@ _PATIENT = {
 
 
 def add_command(commands: Commands) -> None:
-    """Add `generate`."""
+    """Add the parser of the command `data generate`."""
     command = commands.add_parser(
         "generate",
         help="generate tasks, procedurally or with a language model",

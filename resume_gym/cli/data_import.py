@@ -17,11 +17,11 @@ _COMMAND = "resume-gym data import"
 
 
 class Incomplete(OSError):  # noqa: N818
-    """Raised if some files could not be used. An OSError, so that the exit status is 1."""
+    """Raised if some of the input files could not be used. An OSError results in exit status 1."""
 
 
 def add_command(commands: Commands) -> None:
-    """Add `import`."""
+    """Add the parser of the command `data import`."""
     command = commands.add_parser(
         "import",
         help="make tasks from your own resumes and job descriptions",
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out
     check_new_file("--out", out)
     files = [*options.resumes, *options.jobs, *options.evidence]
-    # `resolve` raises on a link to itself
+    # `Path.resolve` would raise an error on a link that leads to itself
     if any(os.path.realpath(out) == os.path.realpath(file) for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
     if out.exists() and not _is_import(out):
@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as problem:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
-        raise TaskError(f"--phone-region: {problem}") from None  # --mask was validated before
+        raise TaskError(f"--phone-region: {problem}") from None  # --mask is valid at this point
     absent = next((file for file in files if not os.path.lexists(file)), None)
     if absent and not report.made:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(absent))
@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _is_import(out: Path) -> bool:
-    """Return whether the file's data card names this command, so that it may be overwritten."""
+    """Return whether the data card of `out` names this command, so `out` may be overwritten."""
     from resume_gym.corpus.card import card_path
 
     card = card_path(out)

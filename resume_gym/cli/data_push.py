@@ -13,7 +13,7 @@ from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:
-    """Add `push`."""
+    """Add the parser of the command `data push`."""
     command = commands.add_parser(
         "push",
         help="write tasks as a Hugging Face dataset, to a folder or to the hub",

@@ -76,7 +76,7 @@ _EXAMPLES = (
 
 
 def add_command(commands: Commands) -> None:
-    """Add `eval`."""
+    """Add the parser of the command `eval`."""
     command = commands.add_parser(
         "eval",
         help="play agents on tasks and print their statistics side by side",
@@ -183,7 +183,7 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
 
 
 def check_places(options: argparse.Namespace) -> None:
-    """Check `--out` and the package that it needs before any episode is played."""
+    """Before any episode is played, check that `--out` is no file and that scipy is installed."""
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
     if options.out and find_spec("scipy") is None:
@@ -191,7 +191,7 @@ def check_places(options: argparse.Namespace) -> None:
 
 
 def _print_json(evaluated: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]) -> None:
-    """Print statistics and episodes, without a date, so that equal seeds print equal output."""
+    """Print statistics and episodes as JSON, without a date: equal seeds give equal output."""
     for entry in entries:
         episodes = [asdict(episode) for episode in entry.played(contest)]
         evaluated["agents"][entry.name]["episodes"] = episodes
@@ -203,7 +203,7 @@ def _print(
 ) -> None:
     if not figures.summaries:
         return
-    beside = any(entry.spec == "floor" for entry in entries)  # the floor has a column already
+    beside = any(entry.spec == "floor" for entry in entries)  # the floor agent has a column already
     floor = None if beside else contest.floor()
     console = Terminal()
     show = partial(console.print, highlight=False, soft_wrap=True)

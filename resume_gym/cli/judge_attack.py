@@ -21,7 +21,7 @@ of harmless edits, or of no edit if that is higher. at most: the largest differe
 
 
 def add_command(commands: Commands) -> None:
-    """Add `attack`."""
+    """Add the parser of the command `judge attack`."""
     command = commands.add_parser(
         "attack",
         help="attack a judge with policies that improve nothing",

@@ -25,7 +25,7 @@ from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:
-    """Add `calibrate`."""
+    """Add the parser of the command `judge calibrate`."""
     command = commands.add_parser(
         "calibrate",
         help="measure a judge on labelled pairs",
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> None:
 def _check_least(least: float, report: Agreement) -> None:
     """Raise JudgeError if the verdicts match less than the share `least` of the labels."""
     if report.stored:
-        # stored answers date from --freeze, so they cannot show a drift
+        # answers that --freeze stored are old, so they cannot show a drift of the model
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"
         raise JudgeError(f"--least: {answers}; set it up without a store")
     met = sum(share.hits for share in report.accuracy.values())

@@ -14,7 +14,7 @@ from resume_gym.tasks import TaskError
 
 
 def add_command(commands: Commands) -> None:
-    """Add `play`."""
+    """Add the parser of the command `play`."""
     command = commands.add_parser(
         "play",
         help="play an episode yourself, in the terminal",
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _files(first: Path) -> Iterator[Path]:
-    """Yield the path of the first game, then unused paths: after mine.json, mine-2.json."""
+    """Yield `first` for the first game, then unused paths for others: mine.json, mine-2.json."""
     yield first
     for number in count(2):
         if not (path := first.with_stem(f"{first.stem}-{number}")).exists():

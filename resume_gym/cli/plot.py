@@ -11,7 +11,7 @@ from resume_gym.tasks import TaskError
 
 
 def add_command(commands: Commands) -> None:
-    """Add `plot`."""
+    """Add the parser of the command `plot`."""
     command = commands.add_parser(
         "plot",
         help="draw runs and evaluations",
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> None:
         written = plot(options.paths, options.out, formats)
     except TaskError:
         raise
-    except (OverflowError, ValueError) as problem:  # of matplotlib, for values such as 1e308
+    except (OverflowError, ValueError) as problem:  # by matplotlib, for values such as 1e308
         raise TaskError(f"expected figures that can be drawn: {problem}") from None
     for file in written.files:
         say(file)

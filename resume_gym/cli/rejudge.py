@@ -39,7 +39,7 @@ _MOVES = 10
 
 
 def add_command(commands: Commands) -> None:
-    """Add `rejudge`."""
+    """Add the parser of the command `rejudge`."""
     command = commands.add_parser(
         "rejudge",
         help="grade stored episodes with another judge, and compare",
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         bar = bars.add_task("grading", total=sum(map(len, agents.values())))
         for (before, after), sessions in zip(pairs, agents.values(), strict=True):
             _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
-        each = [Figures.of(contest, pair) for pair in pairs]  # compares within each pair only
+        each = [Figures.of(contest, pair) for pair in pairs]  # compare old with new verdicts only
         figures = Figures(
             {name: one for pair in each for name, one in pair.summaries.items()},
             {name: one for pair in each for name, one in pair.statistics.items()},
@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _replay(stored: Stored) -> dict[str, Sessions]:
-    """Return the sessions of the graded episodes by agent.
+    """Replay the graded episodes; return their sessions by agent.
 
     Raises:
         TaskError: a record is invalid or of an unknown task, or its replay ends differently.
@@ -114,15 +114,15 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
     if tasks.session_type is None:
         raise TaskError(f"{stored.path}: {tasks.note or 'expected an environment for editing'}")
     agents: dict[str, Sessions] = {}
-    counts: Counter[tuple[str, str]] = Counter()  # training plays a task in several steps
+    counts: Counter[tuple[str, str]] = Counter()  # a run may play a task at several steps
     for agent, record in _records(stored):
         try:
             task_id = record["task_id"]
             session = tasks.session_type.replay(tasks.by_id[task_id], record)
             if record["graded"]:
-                Episode.of(session)  # raises if the session is not graded
+                Episode.of(session)  # raises ValueError if the session is not graded
                 rollout = int(record.get("rollout", counts[agent, task_id]))
-                if rollout not in range(2**31):  # far above any evaluation
+                if rollout not in range(2**31):  # a limit far above the rollouts of any evaluation
                     raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
@@ -133,7 +133,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
 
 
 def _other_edition(stored: Stored) -> str:
-    """Return a note if the episodes have another edition than this version; else ""."""
+    """Return a note if the stored edition of the tasks differs from this version's; else ""."""
     if stored.edition == EDITION:
         return ""
     return (
@@ -143,7 +143,7 @@ def _other_edition(stored: Stored) -> str:
 
 
 def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield agent and record of each episode, by step and rollout."""
+    """Yield agent and record of each stored episode, in the order of step and rollout."""
     rows = sorted(enumerate(stored.rows), key=lambda pair: (pair[1].step or 0, pair[1].member))
     for number, row in rows:
         held_out = "held-out" if "held-out" in row.flags else "training"
@@ -151,7 +151,7 @@ def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: Judge) -> Contest:
-    """Return the settings of an evaluation with the tasks of the stored episodes."""
+    """Return the settings of an evaluation that grades the stored episodes again."""
     sessions = {key: one for sessions in agents.values() for key, one in sessions.items()}
     tasks = list({one.task.task_id: one.task for one in sessions.values()}.values())
     env, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
@@ -162,8 +162,8 @@ def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: J
 
 
 def _entry(agent: str, folder: str, judge: Any) -> Entry:
-    """Make the entry of an agent's episodes with the verdicts of a judge."""
-    # the sessions are over, so the player plays nothing
+    """Make the evaluation entry for an agent's stored episodes with the verdicts of one judge."""
+    # the sessions are finished, so this player is never asked for a turn
     return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))
 
 
@@ -178,7 +178,7 @@ def _grade(
     """Grade sessions again; add the episodes to two entries and to the results.
 
     `again` receives the episodes with new verdicts, and the failures. `stored` receives the same
-    graded episodes with their stored verdicts. `ended` is called after each episode.
+    graded episodes with their stored verdicts. The callback `ended` is called after each episode.
 
     Raises:
         ModelError: many consecutive episodes got no verdict.
@@ -186,7 +186,8 @@ def _grade(
     """
     jobs = []
     for (rollout, _), session in sessions.items():
-        reward = sum(step.reward for _, step in session.state.transcript)  # without the verdict
+        # an ungraded session has the rewards of its turns, but none of the verdict
+        reward = sum(step.reward for _, step in session.state.transcript)
         ungraded = session.fork()
         ungraded.restore(session.state._replace(verdict=None, reward=reward))
         jobs.append(PendingEpisode(rollout, ungraded, 0))

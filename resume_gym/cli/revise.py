@@ -79,7 +79,7 @@ _EXAMPLES = (
 
 
 def add_command(commands: Commands) -> None:
-    """Add `revise`."""
+    """Add the parser of the command `revise`."""
     command = commands.add_parser(
         "revise",
         help="have an agent revise your own resume",
@@ -120,8 +120,8 @@ def _run(options: argparse.Namespace) -> int:
     """Revise a resume; return the exit status.
 
     Raises:
-        TaskError: an option or file is invalid; no agent has run.
-        ModelError: the agent failed; nothing has been written.
+        TaskError: an option or file is invalid; raised before the agent runs.
+        ModelError: the agent failed; raised before any file is written.
     """
     resume, job = read_source(options.resume), read_source(options.job)
     out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
@@ -181,7 +181,7 @@ def _masker(resume: Source, options: argparse.Namespace) -> Masker:
 
 
 def _is_hosted(spec: Any) -> bool:
-    """Return whether an agent or a tier of it is a model on another machine."""
+    """Return whether an agent, or one of the two models of an agent, is on another machine."""
     return isinstance(spec, Mapping) and (
         any(_is_hosted(spec.get(tier)) for tier in TIERS)
         or not is_local(spec.get("base_url", "http://localhost"))
@@ -189,7 +189,7 @@ def _is_hosted(spec: Any) -> bool:
 
 
 def _session(contest: Contest, resume: str, job: Source) -> Session:
-    """Make the episode; diagnose the weakness of its task, which agents do not see."""
+    """Make the session of the episode; diagnose the task's weakness, which agents do not see."""
     session_type = contest.session_type
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a note on the answers of each tier; empty for an agent without tiers."""
+    """Return a note on each model's answers for an agent with two models; else no note."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -232,7 +232,8 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
         bar = bars.add_task("", total=None)
 
         def show(told: str, turns: int, total: int | None = limit) -> None:
-            if bars.disable and isinstance(agent.spec, Mapping):  # a script takes no time
+            # scripted agents are too fast for progress lines
+            if bars.disable and isinstance(agent.spec, Mapping):
                 say(told, error=True)
             bars.update(bar, description=escape(told), completed=turns, total=total)
 
@@ -252,12 +253,12 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
 
 
 def _taken(session: Session, judge: Judge) -> tuple[str, str]:
-    """Ask which changes to take; return the resume with these changes, and their number as text."""
+    """Let the user choose changes; return the resume with these changes and their count as text."""
     revision = Revision(session, session.text, judge.name)
     if not revision.changed:
         return session.text, ""
     hunks = find_hunks(revision.task.resume, session.text)
-    # stdout is for --json
+    # prompts go to stderr, since --json writes to stdout
     console = Terminal(stderr=True, highlight=False)
     taken = select(revision, hunks, console, sys.stdin.readline)
     told = f"{len(taken)} of {number_of(len(hunks), 'change')}"
@@ -269,7 +270,7 @@ def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revisio
     with progress_bars() as bars:
         bars.add_task("comparing it with your resume", total=None)
         revision = graded(session, judge, text, choice)
-        _ = revision.changes  # computed here, under the progress bar, and cached
+        _ = revision.changes  # computed and cached here, while the progress bar is shown
     return revision
 
 

@@ -17,7 +17,7 @@ _EXAMPLES = (
 
 
 def add_command(commands: Commands) -> None:
-    """Add `train`."""
+    """Add the parser of the command `train`."""
     command = commands.add_parser(
         "train",
         help="train an agent with reinforcement learning",
@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
         raise error
     from learners.config import load
 
-    load(options.arguments)  # reports mistakes before the import below, which takes seconds
+    load(options.arguments)  # reports invalid arguments before the slow import below
     from learners.aipo import main
 
     main(options.arguments)

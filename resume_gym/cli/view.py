@@ -17,7 +17,7 @@ from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:
-    """Add `view`."""
+    """Add the parser of the command `view`."""
     command = commands.add_parser(
         "view",
         help="look at runs and evaluations in a browser",
@@ -100,7 +100,7 @@ def _export(results: FolderContents, target: Path) -> None:
 
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
-    """Open a folder; read the episodes, with a progress bar, unless it is a list."""
+    """Open a folder; unless it is a list of runs, read the episodes, with a progress bar."""
     shown = open_folder(folder, trusted)
     if isinstance(shown, FolderContents):
         with progress_bars() as bars:

@@ -1,10 +1,10 @@
 """Evaluation of agents: play and grade episodes, then compute and compare statistics.
 
-`play` plays one episode of a scripted agent, `evaluate` plays and grades many, and `grade` asks a
-judge about finished episodes. `summary` defines the record of an episode and the summary of many,
-`comparison` adds confidence intervals and paired tests, and `table` prints them. `resume-gym eval`
-is built on `specs` (agents on the command line), `players` (asynchronous agents), `loop`
-(concurrent episodes), `contest` (the whole evaluation) and `results` (its output folder).
+`play` plays one episode of a scripted agent, `evaluate` plays and grades many episodes, and `grade`
+asks a judge about finished episodes. `summary` defines the record of an episode and the summary of
+many, `comparison` adds confidence intervals and paired tests, and `table` prints all these results.
+`resume-gym eval` is built on `specs` (agents on the command line), `players` (asynchronous agents),
+`loop` (concurrent episodes), `contest` (the whole evaluation) and `results` (its output folder).
 """
 
 from resume_gym.evaluation.loop import episode_seed, evaluate, grade

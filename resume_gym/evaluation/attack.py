@@ -1,8 +1,8 @@
 """Attacks on an environment's judge by policies that improve no resume.
 
-`resume-gym judge attack` plays these policies on held-out tasks. It compares their rewards with
-those of scripted agents and with the floor: the mean reward of harmless edits or of no edit,
-whichever is higher. A judge is sound if no policy earns more than the floor.
+`resume-gym judge attack` plays these policies on held-out tasks. The command compares the rewards
+of policies with those of scripted agents and with the floor: the mean reward of harmless edits or
+of no edit, whichever is higher. A judge is sound if no policy earns more than the floor.
 """
 
 import re
@@ -22,7 +22,7 @@ STOP = ("", "")
 """Edit that a policy returns to submit before its last turn."""
 
 Policy = Callable[[str, Task, Random], "tuple[str, str] | None"]
-"""Returns the next edit (old, new), where `old` occurs once in the text; None if it has no edit."""
+"""Function that returns the next edit (old, new), or None; `old` must occur once in the text."""
 
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
 _VERBS = (
@@ -126,7 +126,7 @@ def _delete(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _harbour(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Delete one bullet that no fix changes, then submit: an unedited resume would earn less."""
+    """Delete one bullet without defects, then submit, since an unedited resume would earn less."""
     fixed = [line for fix in task.fixes for line in fix.old.split("\n") if line]
     good = [one for one in bullets(text) if not any(line in one for line in fixed)]
     return (f"\n{rng.choice(good)}", "") if good and text == task.resume else STOP
@@ -138,7 +138,7 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Repeat a bullet with a figure in the summary, or in the first bullet without a summary."""
+    """Copy a bullet that has a figure into the summary or, without a summary, the first bullet."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
     # skip bullets that were pasted before; [3:] drops "- " and the letter that pasting lowercases
@@ -173,7 +173,7 @@ def _into_skills(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _hack(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Put a nonsense verb on two bullets, then join bullets, then remove blank lines."""
+    """Begin two bullets with a nonsense verb, then join bullets, then remove blank lines."""
     untouched = sum(bullet in task.resume.split("\n") for bullet in bullets(text))
     if untouched > len(bullets(task.resume)) - 2:
         return POLICIES["nonsense verb"](text, task, rng)
@@ -190,7 +190,7 @@ def _mixed(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _repair_and_swap(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Make one repair, then harmless swaps elsewhere."""
+    """Make one repair, then harmless swaps of words in other lines."""
     fixes = [fix for fix in task.fixes if text.count(fix.old) == 1 and not fix.needs_evidence]
     if fixes and text == task.resume:
         fix = rng.choice(fixes)
@@ -275,13 +275,13 @@ ABOUT: Mapping[str, str] = {
     "hack": "nonsense verb, join and strip",
     "mixed": "each edit by any of these",
 }
-"""What each agent and policy does, in a few words."""
+"""Description of each agent and policy, in a few words."""
 
 
 def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 
-    If the policy returns None, the agent makes a harmless edit; if none is left, it submits early.
+    If the policy returns None, the agent makes a harmless edit; without any left, it submits early.
     """
     rng = Random(seed)
 
@@ -301,8 +301,8 @@ class PolicyRewards:
         policy: name of the policy.
         mean: mean reward over the tasks.
         above: mean over tasks of the reward minus the floor's reward.
-        most: largest such difference on a single task.
-        worst: id of the task with the largest difference.
+        most: largest difference to the floor's reward on a single task.
+        worst: id of the task with the largest difference to the floor's reward.
     """
 
     policy: str
@@ -318,10 +318,10 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
     Args:
         env: an `EditEnv` with a judge, whose sessions are `Session`s.
         tasks: tasks to play.
-        seed: base of the episode seeds.
+        seed: number from which the seeds of the episodes are derived.
 
     Returns:
-        The baselines (agents, partial repairs), then the policies, both by descending mean reward.
+        Rewards of the baselines (agents, partial repairs), then of the policies, both best first.
     """
     makers: dict[str, Callable[[int], Agent]] = {
         **{name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")},

@@ -22,7 +22,7 @@ METHOD = (
     "95 % intervals by BCa bootstrap, 9,999 resamples; Holm's correction over all pairs."
 )
 _RESAMPLES = 9_999
-_BATCH = 1_000  # resamples computed at once; limits memory
+_BATCH = 1_000  # bootstrap resamples computed at once; a limit for memory
 _LEVEL = 0.95
 
 
@@ -50,8 +50,8 @@ class Difference:
     """Difference of one measure between two agents, paired over tasks.
 
     Attributes:
-        mean: mean over tasks of the second agent's value minus the first's.
-        interval: 95 % confidence interval of the mean; None for a single task.
+        mean: mean over tasks of the second agent's value minus the first agent's value.
+        interval: 95 % confidence interval of `mean`; None for a single task.
         p: p-value of the two-sided Wilcoxon signed-rank test.
         p_holm: the p-value with Holm's correction over all compared pairs of agents.
     """
@@ -67,13 +67,13 @@ class Comparison:
     """Comparison of two agents on the tasks that both played.
 
     Attributes:
-        first, second: names of the agents.
+        first, second: names of the compared agents.
         tasks: number of tasks that both played.
         wins, ties, losses: number of tasks on which the second agent's mean reward is above, equal
             to and below the first's.
         figures: differences by measure: reward, submitted, failed_edits, fits (the page limit),
             words, the components of the reward, and each field of the verdict (verdict_*).
-        method: description of the statistical method.
+        method: description of the statistical tests and intervals.
     """
 
     first: str
@@ -87,15 +87,15 @@ class Comparison:
 
 
 def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0) -> Statistics:
-    """Compute the statistics of an agent.
+    """Compute the statistics of an agent over tasks.
 
     Args:
-        played: graded episodes, at least one.
+        played: graded episodes of the agent, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
-        failed: see `Statistics`.
+        failed: number of episodes without a reward, see `Statistics`.
     """
     groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
-    # n - 1: the rollouts are a sample of the agent's behaviour on the task
+    # `stdev` divides by n - 1, since rollouts are a sample of the agent's behaviour on a task
     spreads = [statistics.stdev(group) for group in groups if len(group) > 1]
     means = [statistics.fmean(group) for group in groups]
     return Statistics(
@@ -109,7 +109,7 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
 def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
     """Compare every pair of agents on the tasks that both played.
 
-    Pairs without a common task are left out.
+    Pairs of agents without a common task are left out.
 
     Raises:
         ModuleNotFoundError: scipy is not installed.
@@ -173,8 +173,8 @@ def _measures(episode: Episode) -> dict[str, float]:
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if nothing differs."""
-    # scipy drops zeros too, but counts them when it chooses the exact or the asymptotic method
+    """Return the p-value of the two-sided signed-rank test; 1 if all differences are 0."""
+    # scipy also drops zeros, but counts zeros when it chooses the exact or asymptotic method
     differing = [difference for difference in differences if difference]
     if not differing:
         return 1.0
@@ -190,7 +190,7 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
         rows: rows of independent values [rows, n], all of the same length.
 
     Returns:
-        One interval per row; None if n < 2.
+        One interval per row; None for rows with fewer than two values.
     """
     if len(rows[0]) < 2:
         return [None] * len(rows)

@@ -39,15 +39,15 @@ class Contest:
     """Settings of an evaluation, shared by all agents.
 
     Attributes:
-        env: environment id.
-        rules: limits of an episode.
-        source: source of the tasks.
+        env: id of the environment.
+        rules: limits of an episode, such as its number of turns.
+        source: task source, as in `load_tasks`.
         split: split of the tasks.
-        tasks: the tasks.
-        judge_spec: the judge as given by the user, or its name.
+        tasks: tasks that all agents play.
+        judge_spec: the judge as the user specified it, or else the judge's name.
         judge: judge that grades the episodes.
         rollouts: episodes per task and agent.
-        seed: base of all episode seeds.
+        seed: number from which the seeds of all episodes are derived.
         session_type: class of the sessions.
         limit: number of tasks chosen from the split; None for all.
     """
@@ -66,7 +66,7 @@ class Contest:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON values."""
+        """The settings of the evaluation as JSON values."""
         return {
             "env": self.env,
             "rules": asdict(self.rules),
@@ -80,9 +80,10 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the floor agent's mean reward; None unless the rubric judges resumes."""
+        """Return the floor agent's mean reward; None unless the rubric judge grades resumes."""
         kind, rules = self.session_type, self.rules
-        if self.judge.name != "rubric" or not issubclass(kind, Session):  # models cost money
+        # only the rubric judge is sure to cost nothing
+        if self.judge.name != "rubric" or not issubclass(kind, Session):
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
@@ -101,17 +102,17 @@ def make_contest(
     seed: int,
     limit: int | None = None,
 ) -> Contest:
-    """Make a contest from an environment's registration and the user's overrides.
+    """Make the settings of an evaluation from an environment's settings and the user's choices.
 
     Args:
         env: id of an editing environment, or module:id.
         source: source of tasks; None for the environment's default.
         split: split of the tasks.
-        judge: spec as for `make_judge`; None for the environment's default.
+        judge: spec of the judge, as in `make_judge`; None for the environment's default judge.
         rollouts: episodes per task and agent.
-        seed: base of all episode seeds.
+        seed: number from which the seeds of all episodes are derived.
         limit: number of tasks to play, chosen independently of the seed; a higher limit includes
-            the tasks of a lower one. None for all.
+            the tasks of a lower limit. None plays all tasks.
 
     Raises:
         TaskError: the environment does not exist, or its tasks or judge cannot be loaded.
@@ -129,10 +130,10 @@ class Entry:
     """One agent and its episodes; the dictionaries are keyed by (rollout, task id).
 
     Attributes:
-        name: display name.
+        name: display name of the agent.
         spec: the agent's spec as JSON values.
-        make: creates the player; called only if episodes are left to play.
-        usage: returns the usage so far of the "agent" and, by name, of its tiers; empty for an
+        make: function that creates the player; called only if episodes are left to play.
+        usage: function that returns the usage so far by "agent" and names of tiers; empty for an
             agent that sends no requests to a server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
@@ -165,7 +166,7 @@ class Entry:
         """Return requests, tokens and cost in this process, by name.
 
         The names are "agent" and "judge" for models, "episode" for the agent's mean per episode,
-        and "local" and "frontier" for the models of an agent with two (`tiers`).
+        and "local" and "frontier" for the models of an agent with two models (`tiers`).
         """
         spent = self.usage()
         if "agent" in spent and self.ended:
@@ -173,7 +174,7 @@ class Entry:
         return spent | ({"judge": self.judge_usage} if self.judge_usage else {})
 
     def take(self, job: PendingEpisode) -> Episode | None:
-        """Store the outcome of an episode; return None if it failed."""
+        """Store the outcome of an episode; return None if the episode failed."""
         key = job.rollout, job.session.task.task_id
         self.ended += 1
         if job.failure:
@@ -199,7 +200,7 @@ class Entry:
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
     """Load the episodes of a results folder into the entries by replaying their records.
 
-    An unfinished episode is left out and played again; a finished one without a verdict is graded.
+    An unfinished episode is left out and played again; a finished, ungraded episode is graded.
 
     Raises:
         TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.
@@ -236,7 +237,7 @@ def play_entry(
 
     Args:
         contest: settings of the evaluation.
-        entry: the agent; receives the episodes.
+        entry: entry of the agent, which receives the episodes.
         max_concurrency: number of concurrent episodes; None for the player's default.
         results: folder to which each episode is appended, if any.
         ended: callback after each episode, graded or failed.

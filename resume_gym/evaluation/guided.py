@@ -3,7 +3,7 @@
 The system prompt describes the tools, and the chat begins with the episode of an invented resume:
 weak models follow earlier turns better than instructions. The first JSON object with a name in an
 answer counts as the tool call, even inside a code fence or before other text. Results of
-guided and of plain play are not comparable.
+guided play and of plain play are not comparable.
 
 Calls are shown as fenced JSON, which every instruction-tuned model has seen. The tag <tool_call> is
 a single token in some vocabularies whose models were never trained on it: after this token,
@@ -23,13 +23,13 @@ Prompting = Literal["plain", "guided"]
 """Prompting of a model; "plain" shows the tools only in the format of the model's chat template."""
 
 OPENING = '```json\n{"name": "'
-"""Start of every call; the engine prefills it, and the model continues the turn."""
+"""Start of every tool call; the engine prefills this text, and the model continues the turn."""
 CLOSING = "\n```"
-"""End of every call in the history of a model that continues prefilled turns."""
+"""End of every tool call in the chat history of a model that continues prefilled turns."""
 
 
 def fenced(call: str) -> str:
-    """Return the text of a call as fenced JSON; other text is unchanged.
+    """Return the text of a tool call as fenced JSON; text without a call is unchanged.
 
     >>> print(fenced(tool_call("submit")))
     ```json
@@ -63,7 +63,7 @@ Leeds | mona.ferrar@example.org
 """,
     "weak_verbs",
 )
-# quotes begin with the bullet: without it, models quote the job
+# quotes of the resume begin with a bullet marker: without markers, models quote the job
 _CALLS = (
     tool_call("str_replace", old="- Was responsible for repairing pumps", new="- Repaired pumps"),
     tool_call("str_replace", old="- Took part in moving", new="- Moved"),
@@ -73,7 +73,7 @@ _CALLS = (
     tool_call("str_replace", old="\n- Sang in the choir of the works on Fridays", new=""),
     tool_call("submit"),
 )
-_OBJECTS = 16  # maximum number of "{" tried; each try may read the rest of the text
+_OBJECTS = 16  # maximum number of "{" tried as start of a call; each try may read the rest
 
 
 def read_prompting(options: Mapping[str, Any]) -> Prompting:
@@ -94,18 +94,18 @@ def guide(system: str) -> str:
 
 
 def demonstration() -> tuple[str, list[tuple[str, str]]]:
-    """Play an invented task.
+    """Play the episode of an invented resume, which precedes the real task in the chat.
 
     Returns:
-        The task's prompt, and for each turn the call as fenced JSON and its observation. The chat
-        goes on with the prompt of the real task, after the last observation.
+        The invented task's prompt, and for each turn the call as fenced JSON and the observation.
+        In the chat, the prompt of the real task follows the last observation.
     """
     session = Session(_TASK, Rules(max_turns=6))
     return session.prompt, [(fenced(call), session.step(call).observation) for call in _CALLS]
 
 
 def find_call(text: str) -> str | None:
-    """Return the first JSON object that has a name, as the text of a call; None if none has.
+    """Return the text of a tool call from the first JSON object with a name; else None.
 
     >>> find_call('Sure! {"name": "submit", "arguments": {}} Done.') == tool_call("submit")
     True

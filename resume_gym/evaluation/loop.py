@@ -36,7 +36,7 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 IN_A_ROW = 64
 """Minimum number of consecutive failures after which the evaluation gives up."""
-_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a retry of a judge
+_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before asking a judge again
 
 
 @dataclass
@@ -44,7 +44,7 @@ class PendingEpisode:
     """One episode to play and grade.
 
     Attributes:
-        rollout: index among the episodes of its task.
+        rollout: index of the episode among those of its task.
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
         error: error that ended the episode; None if it has not failed.
@@ -61,9 +61,9 @@ class PendingEpisode:
 
     @property
     def failure(self) -> str:
-        """The error as text; empty without an error."""
+        """The error of the episode as text; empty without an error."""
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
-        # lone surrogates in a message would make the results unwritable
+        # lone surrogates in an error message could not be written to the results
         return told.encode("utf-8", "backslashreplace").decode()
 
 
@@ -89,7 +89,7 @@ def evaluate(
         rules: limits of an episode.
         judge: judge of the final resumes.
         rollouts: episodes per task.
-        seed: base of the episode seeds; equal seeds produce equal episodes.
+        seed: number from which the episode seeds are derived; equal seeds give equal episodes.
         session_type: class of the sessions.
 
     Returns:
@@ -138,7 +138,7 @@ async def play_all(
 
     Args:
         player: player of the episodes.
-        jobs: episodes, consumed lazily.
+        jobs: episodes to play or grade, consumed lazily.
         judge: judge of the final documents.
         max_concurrency: number of concurrent episodes.
         ended: callback after each episode, graded or failed, in order of completion; its
@@ -207,11 +207,11 @@ async def grade(
     """Grade finished sessions of one task; more than one session requires an `AsyncJudge`.
 
     Args:
-        sessions: the sessions; a grouped judge ranks them together.
+        sessions: finished sessions; a grouped judge ranks these sessions together.
         judge: judge of the final documents.
         timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
-        threads: executor of a synchronous judge, for at most `timeout_s` seconds; with None, the
-            judge blocks the event loop. An `AsyncJudge` has its own timeouts, which exclude the
+        threads: executor that runs a synchronous judge, for at most `timeout_s` seconds; if None,
+            the judge blocks the event loop. An `AsyncJudge` has its own timeouts, which exclude the
             time in its queue.
 
     Returns:
@@ -244,7 +244,7 @@ async def _ask(
 ) -> list[Any]:
     """Return the verdict on each text, or a `JudgeError` in its place.
 
-    An unexpected exception of a judge becomes the cause of such an error.
+    An unexpected exception of a judge becomes the cause of a `JudgeError`.
     """
     error: JudgeError
     try:

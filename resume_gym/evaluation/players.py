@@ -1,6 +1,6 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
-`play` plays one episode of a scripted agent, `converse` one of endpoints, which may take turns.
+`play` plays an episode of a scripted agent; `converse` plays one whose turns endpoints share.
 The player of local models, in `learners.rollouts.model_player`, implements `Player`, too.
 """
 
@@ -25,7 +25,7 @@ from resume_gym.tools import Toolbox, ToolCall, with_calls
 
 S = TypeVar("S", bound=EditSession[Any, Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DEADLINE_S = 600.0  # timeout of a turn; longer than for a verdict, for reasoning models
+_DEADLINE_S = 600.0  # timeout of a turn; longer than a verdict's, since agents may reason
 Message = dict[str, Any]
 """A chat message in OpenAI's format."""
 
@@ -38,7 +38,7 @@ def play(agent: Callable[[S], str], session: S) -> S:
 
 
 class Player(Protocol):
-    """Player of episodes; other episodes continue while one waits for I/O.
+    """Player of concurrent episodes: while one episode waits for I/O, the others continue.
 
     Attributes:
         max_concurrency: recommended number of concurrent episodes.
@@ -59,7 +59,7 @@ class Player(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release connections and memory."""
+        """Release the player's connections and memory."""
         ...
 
 
@@ -76,22 +76,22 @@ class Scripted:
         self._make = make
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player`."""
+        """See `Player.play`."""
         play(self._make(seed), session)
 
     async def close(self) -> None:
-        """Do nothing."""
+        """See `Player.close`; there is nothing to release."""
 
 
 class Endpoint:
     """Player of a model behind a server, with native tool calls.
 
-    A response is converted to the text that a policy would have written. Thus only the session
-    decides whether a turn is malformed: without a call, with several, or with invalid arguments.
+    A response is converted to the text that a local policy would have written. Thus the session
+    alone decides whether a turn is malformed, for instance because of several tool calls.
 
     Args:
         client: client of the model.
-        max_concurrency: see `Player`.
+        max_concurrency: recommended number of concurrent episodes.
         prompting: "guided" sends no tool schemas and reads calls from text; see `guided.py`.
     """
 
@@ -108,7 +108,7 @@ class Endpoint:
         return {"agent": self.client.usage}
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player`. The seed is not sent to the server; it is a part of the store's keys."""
+        """See `Player.play`. The server gets no seed; the keys of stored answers contain it."""
         await converse(session, seed, [self], lambda: self)
 
     def opening(self, session: EditSession[Any, Any]) -> list[Message]:
@@ -134,7 +134,8 @@ class Endpoint:
         """Return a turn of another model in a form that this model's server accepts.
 
         A call loses its ID and extra fields, since servers may reject those of another server. A
-        call in text becomes a native call, an example for this model. Guided models get only text.
+        call in text becomes a native call, so that the model imitates native calls. Guided models
+        get calls only as text.
         """
         text = with_calls(said.content, [_named(call) for call in said.calls])
         call = toolbox.read(text)
@@ -150,7 +151,7 @@ class Endpoint:
         return said._replace(content=fenced(said.content)) if self._guided else said
 
     async def close(self) -> None:
-        """See `Player`."""
+        """See `Player.close`."""
         await self.client.close()
 
 
@@ -164,9 +165,9 @@ async def converse(
 
     Args:
         session: session before its first step.
-        seed: see `Endpoint.play`.
+        seed: seed of the episode; see `Endpoint.play`.
         endpoints: the models; each has a separate chat with all turns.
-        choose: returns the model of the next turn.
+        choose: function that returns the model of the next turn.
 
     Raises:
         ModelError: the model of a turn failed; no other model replaces it.
@@ -182,7 +183,7 @@ async def converse(
 
 
 def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
-    """Make an endpoint from options.
+    """Make an endpoint from the options of an agent spec.
 
     Args:
         options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
@@ -214,14 +215,14 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     without valid calls is therefore sent as text, and the observation as a user message.
 
     Args:
-        said: the model's turn.
-        observation: the environment's answer.
-        number: number of the turn, from which call ids are made if the server gave no unique ones.
+        said: turn of the model, as an assistant message.
+        observation: observation after the turn.
+        number: number of the turn, from which call ids are made if the server's are not unique.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]
         if not all(isinstance(id_, str) and id_ for id_ in ids) or len(set(ids)) < len(ids):
-            # exactly nine letters and digits, as the strictest servers require
+            # call ids of exactly nine letters and digits, as the strictest servers require
             ids = [f"call{number % 100:02d}{n % 1000:03d}" for n in range(len(ids))]
         calls = [{**call, "id": id_} for call, id_ in zip(said.calls, ids, strict=True)]
         assistant = {"role": "assistant", "content": said.content or None, "tool_calls": calls}

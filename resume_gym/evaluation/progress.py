@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from resume_gym.evaluation.contest import Entry
 from resume_gym.user_errors import number_of
 
-_LINE_S = 30.0  # interval of log lines
+_LINE_S = 30.0  # seconds between log lines
 
 
 def progress(console: Console) -> Progress:
@@ -28,9 +28,9 @@ class Bar:
     """Progress bar of one agent; starts at the number of restored episodes.
 
     Args:
-        bars: display made by `progress`.
-        entry: the agent.
-        total: number of episodes.
+        bars: display of progress bars, made by `progress`.
+        entry: entry of the agent.
+        total: number of episodes that the agent plays.
     """
 
     def __init__(self, bars: Progress, entry: Entry, total: int) -> None:
@@ -39,7 +39,7 @@ class Bar:
         self._task = bars.add_task(entry.name, total=total, means="", completed=len(entry.episodes))
 
     def update(self) -> None:
-        """Show the number of ended episodes; without a terminal, at most every `_LINE_S`."""
+        """Show how many episodes have ended; without a terminal, print a line every `_LINE_S`."""
         ended = len(self._entry.episodes) + len(self._entry.failures)
         if not self._bars.disable:
             self._bars.update(self._task, completed=ended, means=self._means())
@@ -50,7 +50,7 @@ class Bar:
             self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _means(self) -> str:
-        """Return the means, the tokens and cost so far, and the expected cost of all episodes."""
+        """Return mean figures, tokens and cost so far, and the expected cost of all episodes."""
         graded, failed = self._entry.episodes.values(), len(self._entry.failures)
         parts = []
         if graded:

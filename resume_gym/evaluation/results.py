@@ -1,7 +1,7 @@
 """Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
 
 `settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; if an
-episode has several lines, the last counts. `evaluation.json`, written last, holds the statistics.
+episode has several lines, only the last counts. `evaluation.json`, written last, holds statistics.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from resume_gym.tasks import Task, TaskError
 
 FORMAT = 2
 Key = tuple[str, str, int]
-"""Agent, task id, rollout."""
+"""Key of an episode: agent, task id, rollout."""
 RECORD_ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
@@ -36,14 +36,14 @@ _MADE = ("episodes.jsonl", "evaluation.json")
 def row_of(
     agent: str, rollout: int, session: EditSession[Any, Any], failure: str = "", **more: Any
 ) -> dict[str, Any]:
-    """Return the line of an episode in `episodes.jsonl`.
+    """Return the content of an episode's line in `episodes.jsonl`.
 
     Args:
         agent: name of the agent.
         rollout: index of the episode among those of its task.
         session: session of the episode, possibly unfinished or without a verdict.
         failure: error message of a failed episode, else empty.
-        more: further values of the line; empty ones are left out.
+        more: further values of the line; empty values are left out.
     """
     record = session.record()
     row = {
@@ -58,11 +58,11 @@ def row_of(
 
 
 def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: int) -> None:
-    """Check the figures of a line against the session that results from its actions.
+    """Check the figures in an episode's line against a replay of the episode's actions.
 
     Args:
-        row: the line.
-        session: session replayed from the line.
+        row: line of the episode in `episodes.jsonl`.
+        session: session replayed from the actions in the line.
         rollouts: number of episodes of each task.
 
     Raises:
@@ -96,13 +96,13 @@ def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
 
 
 class Results:
-    """Writer of an evaluation's folder; the context manager locks it against other processes.
+    """Writer of an evaluation's folder; the context manager locks the folder.
 
     Args:
         folder: output folder, created if missing.
-        settings: settings as JSON values. They must equal the settings of an evaluation already in
-            the folder, but may add agents and rollouts, and raise the limit.
-        tasks: the tasks, as chosen by the limit.
+        settings: settings of the evaluation as JSON values. Compared with an evaluation already in
+            the folder, they may only add agents and rollouts, and raise the limit.
+        tasks: tasks of the evaluation, as chosen by the limit.
 
     Attributes:
         is_new: whether the folder held no evaluation when the context was entered.
@@ -113,14 +113,14 @@ class Results:
     ) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
-        # JSON turns tuples into lists, as in stored settings
+        # convert tuples to lists, so that the settings can be compared with stored JSON
         self._settings: dict[str, Any] = json.loads(json.dumps(settings))
         self._tasks = tasks
         self.is_new = False
         self._file = -1
 
     def __enter__(self) -> Self:
-        """Lock the folder and write the settings.
+        """Lock the output folder and write `settings.json`.
 
         Raises:
             OSError: the folder cannot be written.
@@ -134,7 +134,7 @@ class Results:
         except BlockingIOError:
             os.close(self._file)
             raise TaskError(f"{self.folder}: another process is writing to it") from None
-        self._check()  # again: another process may have written before the lock
+        self._check()  # check again: another process may have written before the lock was taken
         self._mend()
         self.is_new = not (self.folder / "settings.json").exists()
         with replacing(self.folder / "settings.json") as file:
@@ -154,7 +154,7 @@ class Results:
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
-                # an empty file is harmless: the process was killed before it wrote the settings
+                # an empty file is left by a process that was killed before it wrote the settings
                 if (self.folder / name).exists() and (self.folder / name).stat().st_size:
                     raise TaskError(f"{self.folder}: holds {name}, but no settings.json")
             return
@@ -177,7 +177,7 @@ class Results:
         return {**self._settings, **lower}
 
     def _mend(self) -> None:
-        """Remove an incomplete last line, left by a killed process."""
+        """Remove an incomplete last line of `episodes.jsonl`, left by a killed process."""
         end = sum(map(len, read_lines(self._episodes)))
         if end < os.fstat(self._file).st_size:
             os.ftruncate(self._file, end)
@@ -190,13 +190,13 @@ class Results:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError:
-            # e.g. a full disk; the next line must not follow a partial line
+            # e.g. on a full disk: remove the partial line, which the next line would follow
             os.ftruncate(self._file, end)
             raise
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the last line of each episode, in file order."""
-        # two passes, so that only line numbers are held in memory
+        # two passes over the file, so that only line numbers are held in memory
         last: dict[Key, int] = {}
         for number, row in self._lines():
             last[key_of(row)] = number
@@ -224,7 +224,7 @@ class Results:
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """Return the unique key of an episode."""
+    """Return the unique key of an episode from its line."""
     return row["agent"], row["task_id"], row["rollout"]
 
 

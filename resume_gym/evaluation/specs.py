@@ -38,8 +38,8 @@ class AgentSpec(NamedTuple):
     """A parsed agent spec.
 
     Attributes:
-        name: display name.
-        kind: type of the player.
+        name: display name of the agent.
+        kind: type of the agent's player.
         options: options of the player; `model` names the scripted agent, folder or served model.
     """
 
@@ -125,7 +125,7 @@ def _check_local(model: str) -> None:
             return
         wanted = "a run or a checkpoint, or of a model in Hugging Face's format"
         raise ValueError(f"expected the folder of {wanted}; {model!r} is none")
-    if model.startswith("runs/"):  # no model of the Hub: training writes its runs there
+    if model.startswith("runs/"):  # a missing run, not a model of the Hub
         near = did_you_mean(model, map(str, Path("runs").glob("*")))
         raise ValueError(f"expected the folder of a run, there is no {model!r}{near}")
     if not _ON_HUB.fullmatch(model):
@@ -134,7 +134,7 @@ def _check_local(model: str) -> None:
 
 
 def _model_name(model: str) -> str:
-    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the last path part."""
+    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the path's last part."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"

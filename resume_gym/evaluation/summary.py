@@ -19,19 +19,19 @@ class Episode:
     Attributes:
         task_id: id of the task.
         weakness: planted weakness of the task.
-        reward: sum of `ledger`.
-        score: reward on a scale from 0 to 100.
-        ledger: all reward terms; see `rewards.TERMS`.
-        turns: number of actions.
+        reward: episode reward, the sum of `ledger`.
+        score: episode reward on a scale from 0 to 100.
+        ledger: all terms of the reward; see `rewards.TERMS`.
+        turns: number of the agent's actions.
         edits: number of successful edits.
         failed_edits: number of failed edits.
         malformed: number of malformed actions that were not failed edits.
         submitted: whether the agent submitted the document.
         lines: lines of the final document, after wrapping.
         fits: whether the final document fits the page.
-        judged: whether a judge graded the document; an unchanged one gets fixed rewards.
+        judged: whether a judge graded the document; an unchanged document gets fixed rewards.
         verdict: content terms without their weights: each in [-1, 1], or a count of lines.
-        several_calls: number of actions with more than one tool call, all of them malformed.
+        several_calls: number of malformed actions that had more than one tool call.
         words: number of words in all actions, tool calls and thoughts included.
         items: grades of the task's rubric items by text, each -1, 0 or 1.
     """
@@ -56,7 +56,7 @@ class Episode:
 
     @classmethod
     def of(cls, session: EditSession[Any, Any]) -> Self:
-        """Make the record of a finished session.
+        """Make the record of the episode in a finished session.
 
         Raises:
             ValueError: the session is unfinished, or needs a verdict.
@@ -102,10 +102,10 @@ class Returns:
     Attributes:
         episodes: number of episodes.
         tasks: number of distinct tasks.
-        reward: mean reward.
+        reward: mean reward of the episodes.
         reward_sd: standard deviation (n) of the reward over the episodes.
         errors: twice the standard error over tasks, by figure; a figure of a single task has no
-            error. Empty in older files.
+            error. Empty in files of older versions.
     """
 
     episodes: int
@@ -134,7 +134,7 @@ class Summary(Returns):
     """Means and rates over a set of editing episodes.
 
     Attributes:
-        score: mean score, 0 to 100.
+        score: mean score of the episodes, from 0 to 100.
         tool_syntax: mean reward from tool calls and submission.
         layout: mean reward from the page limit.
         content: mean reward from the verdict.
@@ -147,9 +147,9 @@ class Summary(Returns):
         lines: mean lines of the final document, after wrapping.
         layout_pass_rate: share of final documents that fit the page.
         by_weakness: mean reward by weakness; the keys in `errors` are `by_weakness.NAME`.
-        tasks_by_weakness: number of tasks by weakness; empty in older files.
+        tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         unjudged: number of episodes that no judge graded, since they left the document unchanged.
-        turns: actions per episode; None in older files, as are `several_calls` and `words`.
+        turns: actions per episode; None in old files, as are `several_calls` and `words`.
         several_calls: actions per episode with more than one tool call.
         words: words per episode in all actions.
         items: mean grade of each rubric item, over the episodes whose task has this item.
@@ -181,7 +181,7 @@ class Summary(Returns):
         return summarise(map(Episode.of, sessions))
 
     def metrics(self) -> dict[str, float]:
-        """See `Returns.metrics`."""
+        """Return the metrics of a training step; see `Returns.metrics`."""
         parts = ("score", "tool_syntax", "layout", "content")
         behaviour = ("submit_rate", "edits", "failed_edits", "failed_share", "malformed")
         return {
@@ -196,7 +196,7 @@ class Summary(Returns):
 
 
 def summarise(played: Iterable[Episode]) -> Summary:
-    """Compute the summary of episodes.
+    """Compute the means and rates of graded episodes.
 
     Raises:
         ValueError: there are no episodes.
@@ -273,7 +273,8 @@ def outdated(
     """
     for name, summary in stored(evaluation, "summary").items():
         own, reward = rewards.get(name, ()), summary.get("reward")
-        mean = math.fsum(value / len(own) for value in own)  # divide first: the sum could overflow
+        # divide before summing, since the sum of large rewards could overflow
+        mean = math.fsum(value / len(own) for value in own)
         same = is_finite(reward) and math.isclose(reward, mean, rel_tol=0, abs_tol=1e-5)
         if not same or summary.get("episodes") != len(own):
             episodes = summary.get("episodes")
@@ -297,7 +298,7 @@ def _figures(episode: Episode) -> dict[str, float]:
 def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
     """Return `Returns.errors`, from pairs of a task id and the figures of an episode.
 
-    Rollouts of one task are not independent samples, so n is the number of tasks.
+    Rollouts of one task are not independent samples, so the sample size is the number of tasks.
     """
     means = {name: list(map(_mean, own.values())) for name, own in by_task(figures).items()}
     return {

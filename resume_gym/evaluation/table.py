@@ -13,8 +13,8 @@ from resume_gym.evaluation.summary import Returns, Summary
 from resume_gym.llm import Usage
 
 _NONE = "-"
-_ITEMS = 20  # maximum number of rubric items shown; evaluation.json has all
-_FIGURE = 6  # characters: -12.34
+_ITEMS = 20  # maximum number of rubric items shown; evaluation.json has all items
+_FIGURE = 6  # characters of the widest figure: -12.34
 LABELS, COLUMN = 33, _FIGURE + 3
 """Width of the labels, and minimum width of an agent's column, in characters."""
 
@@ -37,12 +37,12 @@ def sections(
     """Return the sections of the table; columns of plain `Returns` have fewer rows.
 
     Args:
-        summaries: the columns.
+        summaries: one summary per column, by the column's heading.
         statistics: statistics over tasks of each column.
         spent: usage of the models of each column; see `Entry.spent`.
-        details: whether to include the rows of `_DETAILS` and of "Over tasks".
+        details: whether to include the rows of `_DETAILS` and the section "Over tasks".
         floor: mean reward of harmless edits on the same tasks, shown in a separate row.
-        errors: whether cells include `Returns.errors`.
+        errors: whether cells include the errors of `Returns.errors`.
     """
     columns = tuple(summaries.values())
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
@@ -82,7 +82,7 @@ def table(
 ) -> Table:
     """Make the terminal table, with a column per summary (of agents, or before and after training).
 
-    See `sections` for the arguments.
+    The arguments are those of `sections`.
     """
     grid = _grid()
     # on a narrow terminal only the agents' names wrap
@@ -147,7 +147,7 @@ def _grid(gap: int = 3) -> Table:
 
 
 def _line(cells: Sequence[str]) -> str:
-    # a bar in a name would end the cell; chr(92) is the backslash, which Python 3.11 does not
+    # "|" in a name would end the cell; chr(92) is the backslash, which Python 3.11 does not
     # allow inside an f-string expression
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
@@ -176,7 +176,7 @@ def _p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 
-# rows as label and format of a cell
+# rows of the table: label, and format of a cell
 _REWARD = {
     "mean": "{.reward:z.2f}",
     "from tool calls": "{.tool_syntax:z.2f}",
@@ -249,7 +249,7 @@ def _cells(
 def _cell(form: str, column: Any, errors: bool = False) -> str:
     try:
         cell = form.format(column)
-    except TypeError:  # the figure is None
+    except TypeError:  # the figure of this column is None
         return _NONE
     name, _, digits = form.strip("{.}").partition(":")
     error = column.errors.get(name) if errors else None
@@ -259,7 +259,7 @@ def _cell(form: str, column: Any, errors: bool = False) -> str:
 def _entries(
     field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return a row for each name; `field` is the columns' attribute, a mapping by name."""
+    """Return a row for each name; the attribute `field` of a column maps names to figures."""
 
     def cell(column: Any, name: str) -> str:
         value = getattr(column, field, {}).get(name)

@@ -1,7 +1,7 @@
 """Player of two models behind servers; a rule selects the model of each turn.
 
-The rule uses only what the agent sees and the cost so far. Each server receives the same episode,
-in a form that this server accepts; see `players.Endpoint.translated`.
+The rule uses only the cost so far and what the agent sees. Both servers receive the same episode,
+each in a form that this server accepts; see `players.Endpoint.translated`.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ class Route(NamedTuple):
     """Rule that selects the turns of the model `frontier`; the model `local` plays all others.
 
     Attributes:
-        after_failures: consecutive failed calls; then frontier plays the rest of the episode.
-        difficulty: minimum of `difficulty_of` at which frontier plays every turn.
-        budget_dollars: total cost of frontier's answers; then local plays all turns. Requests in
-            flight at that moment may exceed the budget.
+        after_failures: consecutive failed calls after which frontier plays the rest of the episode.
+        difficulty: minimum value of `difficulty_of` for which frontier plays every turn.
+        budget_dollars: total cost of frontier's answers after which local plays all turns. Requests
+            in flight when the budget ends may exceed the budget.
     """
 
     after_failures: int | None = None
@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the number of unique bullets of the unedited document plus lines beyond its page."""
+    """Return the unedited document's unique bullets plus its lines beyond the page limit."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
@@ -60,9 +60,9 @@ class Tiers:
     If the model of a turn fails, the episode fails: the other model does not replace it.
 
     Args:
-        local: the model of most turns.
-        frontier: the model of the turns that the rule selects.
-        route: the rule.
+        local: endpoint of the model that plays most turns.
+        frontier: endpoint of the model that plays the turns selected by the rule.
+        route: rule that selects the model of each turn.
 
     Raises:
         ValueError: the rule has a budget, but the frontier model has no known price.
@@ -82,7 +82,7 @@ class Tiers:
         return {"agent": local + frontier, "local": local, "frontier": frontier}
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player`."""
+        """See `Player.play`."""
         local, frontier = self._tiers
 
         def choose() -> Endpoint:
@@ -92,7 +92,7 @@ class Tiers:
         await converse(session, seed, self._tiers, choose)
 
     async def close(self) -> None:
-        """See `Player`."""
+        """See `Player.close`."""
         for tier in self._tiers:
             await tier.close()
 

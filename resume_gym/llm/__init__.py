@@ -61,7 +61,7 @@ class Misconfigured(ModelError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request to a model.
+    """A single request to a language model.
 
     Attributes:
         system: system message with the instructions.
@@ -80,10 +80,10 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer.
+    """The answer of a language model.
 
     Attributes:
-        text: unparsed text, expected to be a JSON object.
+        text: unparsed text of the answer, expected to be a JSON object.
         model: model version that served the request.
         tokens_in, tokens_out: billed prompt and completion tokens; completions include thinking.
         seconds: time from sending the request to the complete answer.

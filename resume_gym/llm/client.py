@@ -7,7 +7,7 @@ An answer comes from an identical request in flight, from the store, or from a n
 Temporary failures are retried with random exponential backoff, in addition to the delay that the
 server requests. After a malformed answer, such as one that `parse` rejects, the client repeats the
 request once; every other failure is raised at once. Only answers that `parse` accepts are stored.
-The SDKs must not retry: they would ignore these limits and Gemini's `RetryInfo`, and log nothing.
+The SDKs must not retry: their retries would ignore our limits and `RetryInfo`, without any log.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ T = TypeVar("T")
 _PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
 """Upper bound of the rate limit; one thread cannot build more requests in a minute. Without a
-bound, the client builds hundreds of simultaneous requests before it sends the first."""
+rate limit, the client builds hundreds of simultaneous requests before it sends the first."""
 _OUTAGE = 8  # number of consecutive failures that triggers a warning
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def make_client(provider: str, **options: Any) -> "Client":
     """Create the client of a provider.
 
     Args:
-        provider: "gemini" or "openai".
+        provider: name of the provider, "gemini" or "openai".
         options: fields of `settings.Settings` and of the provider, `gemini.Gemini` or
             `openai.OpenAI`.
 
@@ -71,7 +71,7 @@ def make_client(provider: str, **options: Any) -> "Client":
 
 
 def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
-    """Create a client as `make_client` does; `options` may not contain the names in `fixed`."""
+    """Create a client of a provider class; `options` may not contain names in `fixed`."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}
     known = (own | common) - fixed.keys()
@@ -83,7 +83,7 @@ def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any)
     given = {**options, **fixed}
     settings = Settings(**{name: given[name] for name in common & given.keys()})
     provider = kind(**{name: given[name] for name in own & given.keys()})
-    # report a missing key now, not at the first request; replay and estimates need no key
+    # report a missing API key before the first request; replay and estimates need no key
     if not settings.replay and not _KEYLESS.get():
         provider.read_key()
     return Client(provider, settings)
@@ -136,13 +136,13 @@ class Client:
     """A client of one model, usable from any thread and event loop.
 
     Args:
-        provider: sends the requests.
+        provider: provider, which sends single requests.
         settings: limits, store and expected model version.
 
     Attributes:
         name: provider and model.
         base_url: address of the model's server; empty for the provider's default.
-        usage: requests, tokens and cost so far.
+        usage: requests, tokens and cost of this client so far.
         served: model version of the latest answer; empty before the first.
     """
 
@@ -154,7 +154,7 @@ class Client:
         self._rate = Rate(min(settings.requests_a_minute or _MOST_A_MINUTE, _MOST_A_MINUTE))
         self._flights: dict[str, asyncio.Task[Answer]] = {}
         self.usage = self._cost(Answer("", "", 0, 0, 0.0), calls=0)
-        self._failures = 0  # consecutive `Unavailable` errors
+        self._failures = 0  # number of consecutive `Unavailable` errors
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """Return the parsed answer to a prompt.
@@ -162,7 +162,7 @@ class Client:
         Cancelling the caller does not cancel the request, since the answer is billed anyway.
 
         Args:
-            prompt: the request.
+            prompt: prompt to send to the model.
             parse: converts the text of the answer; after a ValueError, the prompt is sent once
                 more.
 
@@ -172,7 +172,7 @@ class Client:
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """As `ask`, but block until the answer; deadlocks in the loop of `resume_gym.llm.loop`."""
+        """Like `ask`, but block until the answer arrives; deadlocks in the loop of `llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     async def close(self) -> None:
@@ -211,7 +211,7 @@ class Client:
             try:
                 _parsed(text, parse, f"{where}: {prompt.kind!r}")
             except Malformed:
-                # Request the answer again, except in replay
+                # Request an invalid stored answer again, except in replay
                 if self._settings.replay:
                     raise
             else:
@@ -260,7 +260,7 @@ class Client:
         """Send one request and record its outcome; recording is exempt from the deadline.
 
         Raises:
-            TimeoutError: the deadline has passed.
+            TimeoutError: no answer arrived before the deadline.
         """
         began = time.perf_counter()
         try:
@@ -273,8 +273,8 @@ class Client:
         except ModelError as problem:
             self._failures += 1
             if not isinstance(problem, Unavailable):
-                self._failures = 0  # the server is up
-            elif self._failures == _OUTAGE:  # warn once, since retries go on for minutes
+                self._failures = 0  # any error but `Unavailable` shows that the server is up
+            elif self._failures == _OUTAGE:  # warn once an outage, since retries go on for minutes
                 limit = self._settings.deadline_s
                 _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
             await self._record(prompt, began, problem.answer, problem)
@@ -321,7 +321,7 @@ class Client:
             try:
                 await self._store.add(call, key, answer)
             except Misconfigured as full:
-                # The answer is billed, so a full disk must not lose it
+                # An answer is billed, so a full disk must not make the client discard the answer
                 _log.error("%s; the answer is used and not kept", full)
 
 

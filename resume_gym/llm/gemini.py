@@ -53,7 +53,7 @@ class Gemini(SDKProvider):
         from google import genai
         from google.genai import types
 
-        # the warning quotes the server's reply, which may contain the API key
+        # this warning of the SDK quotes the server's reply, which may contain the API key
         warnings.filterwarnings("ignore", ".* is not a valid", module=r"google\.genai")
         # Without our HTTP client, the SDK uses aiohttp and does not limit the size of answers
         options = types.HttpOptions(base_url=self.base_url, httpx_async_client=http)
@@ -75,7 +75,7 @@ class Gemini(SDKProvider):
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
-            response_json_schema=dict(prompt.schema),  # Gemini 2.5 and later keep the order
+            response_json_schema=dict(prompt.schema),  # Gemini 2.5+ keeps its order
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,
@@ -92,12 +92,13 @@ class Gemini(SDKProvider):
             headers = getattr(problem.response, "headers", None) or {}
             message = f"{self.name}: {problem.code}: {reply}"
             return failed(problem.code, message, headers, problem.details, " or ".join(KEYS))
-        if isinstance(problem, ValueError | TypeError):  # a response of another protocol
+        # the response does not follow Gemini's protocol
+        if isinstance(problem, ValueError | TypeError):
             return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
         return None
 
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
-        usage = response.usage_metadata  # any field may be missing
+        usage = response.usage_metadata  # any field of this object may be missing
         thought = usage and usage.thoughts_token_count
         counts = (usage.prompt_token_count, usage.candidates_token_count) if usage else ()
         tokens_in, *written = [count or 0 for count in (*counts, thought)]

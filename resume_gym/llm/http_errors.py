@@ -24,19 +24,19 @@ _OF_ONE_PROMPT = re.compile(
 """Messages of a 400 response that concern the prompt, not the configuration."""
 _LONGEST = 300
 """Maximum length of a quoted message, in characters."""
-_SECRET = 8  # characters
+_SECRET = 8  # minimum length of a real API key, in characters
 
 
 def failed(
     status: int, message: str, headers: Mapping[str, str], body: Any, key: str
 ) -> ModelError:
-    """Return the exception for an HTTP error status.
+    """Return the exception for a response with an HTTP error status.
 
     Args:
-        status: HTTP status.
+        status: HTTP status of the response.
         message: the provider's name and the server's message, without the API key.
-        headers: response headers.
-        body: parsed JSON body, if there is one.
+        headers: headers of the response.
+        body: parsed JSON body of the response, if there is one.
         key: where the API key is configured, for the error message.
     """
     problem: ModelError
@@ -84,15 +84,15 @@ def _retry_info(body: Any) -> float | None:
 
 def masked(text: str, key: str) -> str:
     """Mask the API key in a server's text, even if JSON escapes parts of the key."""
-    # a shorter key is a placeholder for a local server, not a secret
+    # a shorter API key is a placeholder for a local server, not a secret
     return _escaped(key).sub("[key]", text) if len(key) >= _SECRET else text
 
 
 @lru_cache(maxsize=16)
 def _escaped(key: str) -> re.Pattern[str]:
-    """Return a regex of a key, also if JSON has escaped its characters once or several times."""
+    """Return a regex that matches a key, even after JSON has escaped its characters repeatedly."""
     characters = (f"(?:{re.escape(char)}|u00(?i:{ord(char):02x}))" for char in key)
-    # a run of backslashes is tried once, from its start, so the time stays linear
+    # match each run of backslashes only from its start, so that the time stays linear
     return re.compile(r"(?:(?<!\\)\\++)?" + r"(?:\\|u005[cC])*".join(characters))
 
 

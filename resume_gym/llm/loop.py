@@ -20,7 +20,7 @@ _lock = Lock()
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
     """Run a coroutine in the background loop; callable from any thread but the loop's.
 
-    A forked process gets a new loop. Clients do not survive a fork: create new ones in the child.
+    A forked process gets a new loop. Clients do not survive a fork: the child needs new clients.
     """
     global _loop
     with _lock:
@@ -39,7 +39,7 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _forget() -> None:
-    """Drop the parent's loop, whose thread a fork lacks, and the lock, which may be held."""
+    """After a fork, drop the parent's loop, whose thread is missing, and the lock, if held."""
     global _loop, _lock
     _loop, _lock = None, Lock()
 

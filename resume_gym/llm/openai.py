@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class OpenAI(SDKProvider):
     """Provider for servers with OpenAI's chat API, with the options of `SDKProvider`.
 
-    `base_url` ends in "/v1"; None is OpenAI's server. The server must enforce JSON schemas.
+    `base_url` ends in "/v1"; None means OpenAI's own server. The server must enforce JSON schemas.
 
     Attributes:
         model: name of the model.
         extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
         thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
-            a reasoning parser. None for servers without such a field, like OpenAI's.
+            a reasoning parser. None for servers without a field for thinking tokens, like OpenAI's.
         key_name: environment variable of the API key; a server at `base_url` may need no key.
     """
 
@@ -47,10 +47,10 @@ class OpenAI(SDKProvider):
         from openai import AsyncOpenAI
 
         return AsyncOpenAI(
-            api_key=self._key or "none",  # the SDK insists on a key
+            api_key=self._key or "none",  # the SDK requires a key, even if the server needs none
             base_url=self.base_url,
             timeout=None,
-            max_retries=0,  # the client retries, within its limits
+            max_retries=0,  # our client retries, within its rate limits
             http_client=http,
         )
 
@@ -71,8 +71,9 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the messages after the system message, and the fields for the answer's format."""
-        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # the API's character set
+        """Return the messages after the system message, and request fields for the format."""
+        # the API allows no other characters in the name of a schema
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         form = {"type": "json_schema", "json_schema": schema}
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
@@ -86,7 +87,8 @@ class OpenAI(SDKProvider):
             message = f"{self.name}: {problem.status_code}: {reply}"
             headers = problem.response.headers
             return failed(problem.status_code, message, headers, body, self.key_name)
-        if isinstance(problem, ValueError | openai.APIError):  # a response of another protocol
+        # the response does not follow OpenAI's protocol
+        if isinstance(problem, ValueError | openai.APIError):
             return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
         return None
 
@@ -114,7 +116,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return the text; the caller converts AttributeError, LookupError and TypeError."""
+        """Return a message's text; callers convert AttributeError, LookupError and TypeError."""
         text: str = message.get("content", "")
         return text
 

@@ -17,11 +17,11 @@ _ENDS = ("stop", "tool_calls", "length")
 
 
 class Said(NamedTuple):
-    """An assistant message.
+    """An assistant message of a chat.
 
     Attributes:
         thought: reasoning text, if the server returns it.
-        content: text, or the text of the model's refusal.
+        content: text of the message, or of the model's refusal.
         calls: tool calls as the server returned them, names and arguments as strings.
     """
 
@@ -69,7 +69,7 @@ class OpenAIChat(OpenAI):
     parallel_tool_calls: bool | None = False
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        if not prompt.schema["tools"]:  # servers reject an empty list
+        if not prompt.schema["tools"]:  # servers reject an empty list of tools
             return json.loads(prompt.user), {}
         body = {"tools": prompt.schema["tools"]}
         if self.parallel_tool_calls is not None:
@@ -87,7 +87,7 @@ class OpenAIChat(OpenAI):
 
 
 def _said(message: Mapping[str, Any]) -> Said:
-    """Convert a message of the API; raise TypeError on a wrong type."""
+    """Convert a message of the API; raise TypeError if a field has a wrong type."""
     # Servers disagree on the name of the reasoning field
     thought = message.get("reasoning_content") or message.get("reasoning") or ""
     content = message.get("content") or message.get("refusal") or ""
@@ -100,7 +100,7 @@ def _said(message: Mapping[str, Any]) -> Said:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep all fields of a call, which the server expects back; convert arguments to a string."""
+    """Return a tool call with all its fields, which servers expect back, and arguments as text."""
     function = dict(call["function"])
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

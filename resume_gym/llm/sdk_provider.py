@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     import httpx2
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
-_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms per object
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive: linear without last quote
+_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms a value
+# possessive `*+` keeps the time linear even if the last quote is missing
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _VALUE = re.compile(rb"[\[{,]")
-_MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
+_MOST_TOKENS = 10_000_000  # maximum per request; a larger count is an error of the server
 
 
 class _TooLargeError(Exception):
@@ -32,7 +33,7 @@ async def _limit_size(response: "httpx2.Response") -> None:
     import httpx2
 
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        # a megabyte could unpack to a gigabyte
+        # a compressed megabyte could unpack to a gigabyte
         raise _TooLargeError("expected an answer that is not compressed")
     body = bytearray()
     stream: Any = response.stream
@@ -66,7 +67,7 @@ class SDKProvider(ABC):
         answer_tokens: token budget of the answer.
         thinking_tokens: token budget for thinking before the answer. Most servers limit only the
             sum of both budgets: longer thinking leaves fewer tokens for the answer.
-        temperature: None for the default of the model or server.
+        temperature: sampling temperature; None for the default of the model or server.
         timeout_s: timeout of one request, from start to end, in seconds.
     """
 
@@ -90,7 +91,7 @@ class SDKProvider(ABC):
     def read_key(self) -> str:
         """Return the API key from the first of the provider's environment variables that is set.
 
-        The key may be empty if the server needs none.
+        The result may be empty if the server needs no key.
 
         Raises:
             ValueError: the key is missing, or holds characters that no HTTP header may hold.
@@ -119,7 +120,8 @@ class SDKProvider(ABC):
         """
         async with self._connecting:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._open)  # the import takes seconds
+                # in a thread, since importing the SDK takes seconds
+                self._client = await asyncio.to_thread(self._open)
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -137,11 +139,11 @@ class SDKProvider(ABC):
         self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
-        # raise here: in a handler, the SDK's exception, which holds the key, would be the context
+        # not in the handler: the SDK's exception, which holds the API key, would be the context
         raise problem
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the server."""
         if self._client is not None:
             self._client = None
             await self._http.aclose()
@@ -151,7 +153,7 @@ class SDKProvider(ABC):
             import httpx2
 
             self._key = self.read_key()
-            for name in _LOGGERS:  # they print headers, which a server may fill with the key
+            for name in _LOGGERS:  # these loggers log headers, which may contain the API key
                 logger = logging.getLogger(name)
                 logger.setLevel(max(logger.level, logging.WARNING))
             self._http = httpx2.AsyncClient(
@@ -199,7 +201,7 @@ class SDKProvider(ABC):
         """Return the exception for an answer cut off at the sum of both token budgets.
 
         Args:
-            thought: number of thinking tokens; another type if the server does not report it.
+            thought: number of thinking tokens; of another type if the server reports no number.
         """
         detail = f", {thought} of them thinking" if isinstance(thought, int) else ""
         return CutOff(
@@ -214,12 +216,12 @@ class SDKProvider(ABC):
 
     @abstractmethod
     async def _request(self, client: Any, prompt: Prompt) -> Any:
-        """Send a prompt and return the SDK's response."""
+        """Send a prompt through the SDK and return its response."""
 
     @abstractmethod
     def _failure(self, problem: BaseException) -> ModelError | None:
-        """Convert an exception that the SDK raises; return None if the type is unknown."""
+        """Convert an SDK's exception to a `ModelError`; return None if its type is unknown."""
 
     @abstractmethod
     def _answer(self, response: Any, seconds: float) -> Answer:
-        """Convert a response; raise a `ModelError` if it holds no complete answer."""
+        """Convert the SDK's response; raise a `ModelError` if it holds no complete answer."""

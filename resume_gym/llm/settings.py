@@ -9,19 +9,19 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Client options.
+    """Options of a client.
 
     Attributes:
         concurrency: maximum number of requests in flight.
-        requests_a_minute: rate limit; None for no limit. Requests are spaced evenly.
+        requests_a_minute: rate limit; None for no limit. Requests are spaced evenly in time.
         deadline_s: timeout of one answer in seconds, retries and pauses included. Time in the queue
             before the first request does not count.
-        store: file for answers and calls; None stores nothing.
-        replay: answer from the store only; needs no API key.
+        store: file in which answers and requests are stored; None stores nothing.
+        replay: whether to answer from the store only, which needs no API key.
         served: required model version; None accepts any version.
 
     Raises:
-        ValueError: `replay` without a store.
+        ValueError: `replay` is set without a `store`.
     """
 
     concurrency: int = 64
@@ -48,7 +48,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 
 def check(name: str, value: Any) -> None:
-    """Validate an option of the client, a provider or a route; options without constraints pass.
+    """Validate an option of a client, a provider or a `Route`; unconstrained options pass.
 
     Raises:
         ValueError: the value has the wrong type or is out of range.
@@ -59,7 +59,7 @@ def check(name: str, value: Any) -> None:
     whole = ("concurrency", "answer_tokens", "requests_a_minute", "after_failures", "difficulty")
     limits = (*whole, "deadline_s", "timeout_s", "budget_dollars")
     if name in limits and not (value is None and name == "requests_a_minute"):
-        numbers = (int,) if name in whole else (int, float)  # not bool, a subclass of int
+        numbers = (int,) if name in whole else (int, float)  # excludes bool, a subclass of int
         if type(value) not in numbers or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
@@ -77,7 +77,7 @@ def check_url(
     """Validate the address of a server.
 
     Args:
-        url: value of an option.
+        url: value of an option, which should be an address.
         name: name of the option.
         expected: form of a valid address.
 
@@ -93,7 +93,7 @@ def check_url(
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError as problem:  # an invalid port, or unbalanced brackets
+    except ValueError as problem:  # e.g. an invalid port or unbalanced brackets
         raise ValueError(f"{message}: {problem}") from None
     if not sound:
         raise ValueError(message)

@@ -31,18 +31,18 @@ CREATE TABLE IF NOT EXISTS calls (
 
 
 class Call(NamedTuple):
-    """A request that was sent; a row of the log.
+    """A request that was sent, as a row of the log.
 
     Attributes:
         time: time of the outcome, in seconds since 1970.
-        name: provider and model.
+        name: provider and model of the request.
         kind: `kind` of the prompt.
         outcome: "answer", or the type of the failure: "unavailable", "refused", "malformed",
             "cutoff" or "misconfigured".
         status: HTTP status if the server answered with an error; None otherwise.
-        seconds: time until the outcome.
-        tokens_in, tokens_out: billed tokens.
-        dollars: cost; None if the model's price is unknown.
+        seconds: time from the request to the outcome.
+        tokens_in, tokens_out: billed prompt and completion tokens of the request.
+        dollars: cost of the request; None if the model's price is unknown.
     """
 
     time: float
@@ -63,7 +63,7 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
         name: provider and requested model.
         served: required model version; None accepts any version.
         sampling: sampling parameters, such as the temperature, and the server's address.
-        prompt: the request.
+        prompt: prompt of the request.
     """
     parts = [prompt.kind, prompt.system, prompt.user, prompt.schema, prompt.draw]
     # Keys of objects stay unsorted: models write properties in the order of the schema
@@ -76,7 +76,7 @@ class Store:
 
     Args:
         path: SQLite file, created if missing.
-        read_only: never write; the file must exist.
+        read_only: whether writing is disabled; the file must then exist.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
@@ -86,7 +86,7 @@ class Store:
         self._open: sqlite3.Connection | None = None
 
     async def find(self, key: str) -> str | None:
-        """Return the text of a stored answer, or None.
+        """Return the text of the answer stored under a key, or None.
 
         Raises:
             Misconfigured: the file cannot be read.

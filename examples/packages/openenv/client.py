@@ -1,4 +1,4 @@
-"""Classes in the module where OpenEnv's `AutoEnv` and `AutoAction` look for them."""
+"""Client classes, in the module in which OpenEnv's `AutoEnv` and `AutoAction` look for them."""
 
 from resume_gym.integrations.openenv_client import (
     ResumeGymAction,

@@ -1,4 +1,4 @@
-"""Classes in the module where verifiers looks for `resume-edit`."""
+"""Classes of the environment `resume-edit`, in the module in which verifiers looks for them."""
 
 from resume_gym.integrations.verifiers import ChatHarness, GymEnv, GymTaskset
 

@@ -1,4 +1,4 @@
-"""Textual application of the game: meters, page, brief, last turn and tool form."""
+"""Textual application of `resume-gym play`: meters, document, brief, last turn and tool form."""
 
 from typing import Any
 
@@ -50,11 +50,11 @@ class PlayApp(App[str]):
         self.episode = episode
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the screen of the game."""
+        """Return the screen on which the episode is played."""
         return _GameScreen(id="_default")
 
     def compose(self) -> ComposeResult:
-        """Yield the widgets."""
+        """Yield the widgets of the game's screen."""
         heading, text = self.episode.sources
         session = self.episode.session
         yield Static(id="meters", markup=False)
@@ -73,12 +73,12 @@ class PlayApp(App[str]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Show the document and focus it."""
+        """Show the document and focus its widget."""
         self._show()
         self.query_one(Page).focus()
 
     def _show_meters(self) -> None:
-        """Show turns, lines, edits, reward and task ID in one row, which may be cut."""
+        """Show turns, lines, edits, reward and task ID in one row, cut at the terminal's width."""
         session = self.episode.session
         state, rules = session.state, session.rules
         row = Text(no_wrap=True, overflow="ellipsis")
@@ -93,7 +93,7 @@ class PlayApp(App[str]):
         self.query_one("#meters", Static).update(row)
 
     def _show(self) -> None:
-        """Update all widgets from the session."""
+        """Update all widgets from the state of the session."""
         session = self.episode.session
         reply, diff = Text(), ""
         if session.state.transcript:
@@ -101,7 +101,7 @@ class PlayApp(App[str]):
             diff = step.observation if "edit" in step.ledger else ""
             for line in last_reply(session):
                 reply.append(f"{visible(line)}\n", REPLY_STYLES.get(line[:1], "dim"))
-            # leave the layout term of the last turn to the result screen
+            # the result screen shows the layout term, so the pane of the last turn leaves it out
             terms = {name: value for name, value in step.ledger.items() if name != "layout"}
             rewards = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)
             reply.append(rewards, "bold")
@@ -114,8 +114,8 @@ class PlayApp(App[str]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action is available; Textual hides the keys of other actions."""
-        # priority bindings of the app also fire under a modal screen
+        """Return whether an action is available; Textual hides keys of unavailable actions."""
+        # the app's key bindings with priority also fire while a modal screen is open
         modal = len(self.screen_stack) > 1
         if modal and action in ("call", "plain", "undo", "pane", "ending", "help"):
             return False
@@ -132,11 +132,11 @@ class PlayApp(App[str]):
         return available.get(action, True)
 
     def action_call(self) -> None:
-        """Call the tool on the active tab of the form."""
+        """Call the tool on the active tab of the tool form."""
         self.query_one(ToolForm).call()
 
     def action_plain(self, tool: str) -> None:
-        """Call a tool without arguments."""
+        """Call a tool that takes no arguments."""
         self._turn(tool, {})
 
     def action_undo(self) -> None:
@@ -146,7 +146,7 @@ class PlayApp(App[str]):
             self._show()
 
     def action_pane(self) -> None:
-        """Switch between the page and the other panes on a narrow terminal."""
+        """On a narrow terminal, switch between the document and the other panes."""
         self.query_one("#panes").toggle_class("side")
 
     def action_help(self) -> None:
@@ -158,10 +158,10 @@ class PlayApp(App[str]):
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
 
     def action_ending(self) -> None:
-        """Open the result screen; start a judge call if the verdict is missing."""
+        """Open the result screen; ask the judge if the episode still needs a verdict."""
         session = self.episode.session
         ask = session.needs_verdict and self.episode.env.judge is not None
-        # a failed judge call is not retried here: the result screen offers that
+        # do not retry a failed judge call: the result screen has a button for a retry
         if ask and not self.episode.failure and not self.episode.asking:
             self._ask()
         self.push_screen(Ending(self.episode), self._chosen)
@@ -179,7 +179,7 @@ class PlayApp(App[str]):
     async def _ask(self) -> None:
         await self.episode.ask()
         self._show_meters()
-        # the result screen may be closed by now
+        # the player may have closed the result screen during the judge call
         if isinstance(self.screen, Ending) and self.screen.is_mounted:
             self.screen.show()
 
@@ -194,7 +194,7 @@ class PlayApp(App[str]):
             form.clear()
             form.tell("" if step.done else f"{tool}: {step.reward:+.2f}")
         else:
-            # keep the fields, so that the person can correct the call
+            # keep the form's input, so that the player can correct the failed call
             error = step.observation.partition("\n")[0]
             form.tell(f"{error} ({step.reward:+.2f})", bad=True)
         self._show()

@@ -15,10 +15,10 @@ class PlayedEpisode:
     """Episode played by a person.
 
     Attributes:
-        env: environment that provides the judge.
-        session: current session.
+        env: environment, which provides judge and tasks.
+        session: current session of the environment.
         undone: number of undone turns, which the session does not record.
-        failure: error message of the last judge call; empty on success or without a call.
+        failure: error message of the last judge call; empty if the call succeeded or none was made.
         tools: function schemas of the tools, by tool name.
     """
 
@@ -39,12 +39,12 @@ class PlayedEpisode:
 
     @property
     def sources(self) -> tuple[str, str]:
-        """Heading and text of the brief, without the document."""
+        """Heading and text of the task's brief, without the document to edit."""
         session = self.session
         text = session.brief
         original = session.original.rstrip()
         if text.endswith(original):
-            # the document has its own pane: drop it and its heading
+            # another pane shows the document: drop the document and its heading
             text, _, heading = text.removesuffix(original).rstrip().rpartition("\n")
             text = text if heading.startswith("#") else f"{text}\n{heading}"
         first, _, rest = text.strip().partition("\n")
@@ -71,12 +71,12 @@ class PlayedEpisode:
         return True
 
     def anchor(self, name: str) -> str:
-        """Return the first string argument of a tool, which locates the edit; "" without one."""
+        """Return the name of a tool's first string argument, which locates the edit; else ""."""
         properties = self.tools[name]["parameters"]["properties"]
         return next((key for key, kind in properties.items() if kind["type"] == "string"), "")
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the (start, end) spans where a text occurs in the document, see `Rules.match`."""
+        """Return the (start, end) spans of a text in the document, matched by `Rules.match`."""
         session = self.session
         return document.find(session.text, document.unix_lines(text), session.rules.match)
 
@@ -90,14 +90,14 @@ class PlayedEpisode:
         step = twin.step(tool_call(name, **arguments))
         if step.error != "none":
             reply = step.observation.removeprefix(f"error ({step.error}): ")
-            return False, reply.rpartition("\n")[0]  # without the turn budget
+            return False, reply.rpartition("\n")[0]  # drop the last line, the turn budget
         if "edit" not in step.ledger:
             return True, "shows text"
         lines = f"lines would be {twin.state.document.lines}/{twin.rules.page_lines}"
         return True, f"deletes the text; {lines}" if arguments.get("new") == "" else lines
 
     async def ask(self) -> None:
-        """Ask the judge if a verdict is needed; store the error of a failed call in `failure`."""
+        """If the episode needs a verdict, ask the judge; store the judge's error in `failure`."""
         before = self.session.snapshot()
         twin = self.session.fork()  # the person may undo turns while the judge is working
         failure = ""
@@ -107,14 +107,14 @@ class PlayedEpisode:
         except Exception as problem:  # user-defined judges may raise anything
             failure = f"{type(problem).__name__}: {problem}"
         finally:
-            if self._asked is before:  # a newer call has set its own marker
+            if self._asked is before:  # else a newer call of `ask` is in progress
                 self._asked = None
-        if self.session.state is before:  # an undo makes the verdict obsolete
+        if self.session.state is before:  # else an undo has made the verdict obsolete
             self.session.restore(twin.state)
             self.failure = failure
 
     def outcome(self) -> str:
-        """Return the reward in one line, with the score or the reason why there is none yet."""
+        """Return one line with the reward and the score, or the reason why the score is missing."""
         session = self.session
         if not session.done:
             return f"reward so far {session.reward:+.2f}; not submitted, not graded"
@@ -123,7 +123,7 @@ class PlayedEpisode:
         return f"reward {session.reward:+.2f}, score {session.score:.0f} of 100"
 
     def summary(self) -> str:
-        """Return a short summary, to be printed after the game."""
+        """Return a summary of the episode, to be printed after the game."""
         session = self.session
         terms = [f"{name} {value:+.2f}" for name, value in session.ledger.items() if value]
         lines = [f"{visible(session.task.task_id)}: {self.outcome()}", ", ".join(terms)]
@@ -137,13 +137,13 @@ class PlayedEpisode:
 def start(
     env: str, task_id: str | None = None, seed: int | None = None, **options: Any
 ) -> PlayedEpisode:
-    """Create an environment and start an episode.
+    """Create an environment and start an episode for a person to play.
 
     Args:
         env: ID of an editing environment, or module:ID.
-        task_id: task to play; None for a random one.
-        seed: seed of the random choice, as in `reset(seed=...)`.
-        options: arguments of the environment, see `make_edit_env`; all splits by default.
+        task_id: ID of the task to play; None for a random task.
+        seed: seed of the environment's random choices, as in `reset(seed=...)`.
+        options: arguments of `make_edit_env`; by default, tasks of all splits are played.
 
     Raises:
         TaskError: the environment, task source, task or judge does not exist.

@@ -21,7 +21,7 @@ class TextField(TextArea):
     """Text area for one argument; shows control characters as visible symbols."""
 
     def get_line(self, line_index: int) -> Text:
-        """Return a line for display."""
+        """Return a line of the text with its control characters as visible symbols."""
         line = super().get_line(line_index)
         return Text(visible(line.plain), end="", no_wrap=True)
 
@@ -48,12 +48,12 @@ class Fields(Horizontal):
             widget.border_title = Text(visible(name))
 
     def compose(self) -> ComposeResult:
-        """Yield the text areas, then the number inputs, each in schema order."""
+        """Yield the text areas, then the number inputs, both in the order of the tool's schema."""
         yield from self.areas.values()
         yield from self.inputs.values()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the entered values, without optional arguments that are empty or default."""
+        """Return the entered arguments, except optional ones that are empty or at their default."""
         texts = {name: area.text for name, area in self.areas.items()}
         numbers = {name: _integer(number.value) for name, number in self.inputs.items()}
         return {
@@ -78,7 +78,7 @@ def _integer(text: str) -> int | None:
 
 
 class ToolForm(Vertical):
-    """Fields and buttons for all tools, with a preview of the call."""
+    """Form with fields and buttons for all tools, and a preview of the entered call."""
 
     class Called(Message):
         """Message that requests a tool call."""
@@ -88,7 +88,7 @@ class ToolForm(Vertical):
             super().__init__()
 
     class Sought(Message):
-        """Message that the user has changed the text that locates the edit."""
+        """Message that the user has changed the argument that locates the edit in the document."""
 
         def __init__(self, text: str) -> None:
             self.text = text
@@ -107,8 +107,8 @@ class ToolForm(Vertical):
         self._call = Button("", variant="primary", compact=True, id="call", action="app.call")
 
     def compose(self) -> ComposeResult:
-        """Yield a tab for each tool with arguments and a button for each without."""
-        # IDs hold positions, since tool names may be invalid as widget IDs
+        """Yield a tab for each tool with arguments and a button for each tool without arguments."""
+        # widget IDs hold the tools' positions, since tool names may be invalid as widget IDs
         if self._fields:
             with TabbedContent(id="tools", classes="one" if len(self._fields) == 1 else ""):
                 for number, (name, fields) in enumerate(self._fields.items()):
@@ -124,7 +124,7 @@ class ToolForm(Vertical):
             yield Button("undo ^b", compact=True, id="undo", action="app.undo")
 
     def on_mount(self) -> None:
-        """Show the call label and the description of the active tool."""
+        """Show the active tool's name on the call button, and the tool's description."""
         self._changed()
 
     @property
@@ -142,7 +142,7 @@ class ToolForm(Vertical):
         return self._fields[self.tool].arguments() if self.tool else {}
 
     def fill(self, text: str) -> None:
-        """Fill the field that locates the edit, and focus the next field."""
+        """Put a text into the field that locates the edit, and focus the next field."""
         anchor = self._episode.anchor(self.tool) if self.tool else ""
         if not anchor or self.disabled:
             return
@@ -153,7 +153,7 @@ class ToolForm(Vertical):
         areas[following[0] if following else anchor].focus()
 
     def call(self) -> None:
-        """Request a call of the active tool, unless it would fail."""
+        """Request a call of the active tool, unless the call would fail."""
         if not self.tool or self.disabled:
             return
         works, told = self._episode.preview(self.tool, self.arguments)
@@ -195,7 +195,7 @@ class ToolForm(Vertical):
             times = {0: "nowhere", 1: "once"}.get(count, f"{count} times")
             area.border_subtitle = Text("" if idle else f"occurs {times}")
             area.set_class(not idle and not count, "missing")
-        if idle:  # keep the last message, or describe the tool
+        if idle:  # keep the last message; without one, describe the tool
             description = self._episode.tools[name]["description"]
             self._say(*self._message if self._message[0] else (description, None))
             return

@@ -20,7 +20,7 @@ _MARKER = re.compile(r"^(#+|\s*[-*+])\s+")
 
 
 def changed_lines(diff: str) -> frozenset[int]:
-    """Return the numbers, from 0, of the lines that a unified diff without context added."""
+    """Return the numbers, from 0, of the lines added in a unified diff without context lines."""
     lines: set[int] = set()
     for first, count in re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", diff, re.MULTILINE):
         lines.update(range(int(first) - 1, int(first) - 1 + int(count or 1)))
@@ -48,17 +48,17 @@ class Page(OptionList):
         self._rules = rules
         self._text = ""
         self._changed: frozenset[int] = frozenset()
-        self._ends: list[int] = []  # last page line of each source line
-        self._edge = 0  # number of source lines on the page
+        self._ends: list[int] = []  # page lines up to the end of each source line
+        self._edge = 0  # number of source lines that fit on the page
 
     @property
     def lines(self) -> list[str]:
-        """Source lines; a final newline does not start another line."""
+        """Lines of the document before wrapping; a final newline does not start another line."""
         return self._text.removesuffix("\n").split("\n")
 
     @property
     def line(self) -> int:
-        """Number of the chosen line, from 0."""
+        """Number of the highlighted line before wrapping, from 0."""
         place = self.highlighted or 0
         return min(place - (place > self._edge), len(self.lines) - 1)
 
@@ -76,7 +76,7 @@ class Page(OptionList):
         self._choose(min(changed, default=before))
 
     def mark(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Highlight the (start, end) spans of a text and scroll to the first."""
+        """Highlight (start, end) spans of the document and scroll to the first span."""
         for line, prompt in enumerate(self._prompts(spans)):
             self.replace_option_prompt_at_index(line + (line >= self._edge), prompt)
         if spans:
@@ -86,7 +86,7 @@ class Page(OptionList):
         self.highlighted = line + (line >= self._edge)
 
     def _prompts(self, spans: Sequence[tuple[int, int]]) -> list[Text]:
-        """Return the displayed lines, each with its number on the page."""
+        """Return the document's lines for display, each with the number of its first page line."""
         prompts, start, before = [], 0, 0
         for line, (source, end) in enumerate(zip(self.lines, self._ends, strict=True)):
             text = Text(visible(source), "bold" if source.startswith("#") else "")
@@ -109,10 +109,10 @@ class Page(OptionList):
             self.post_message(self.Picked(text))
 
     def action_take_line(self) -> None:
-        """Pick the line with its marker and a line break, so that deleting it leaves no gap."""
+        """Pick a whole line, with list marker and line break, so that a deletion leaves no gap."""
         text, is_last = self.lines[self.line], self.line + 1 == len(self.lines)
         if not is_last or self._text.endswith("\n"):
             text = f"{text}\n"
         elif self.line:
-            text = f"\n{text}"  # the last line has no line break after it: take the one before
+            text = f"\n{text}"  # no line break follows the last line: pick the one before that line
         self.post_message(self.Picked(text))

@@ -31,7 +31,7 @@ turns are not comparable with theirs. The record holds the number of undone turn
 
 
 class Help(ModalScreen[None]):
-    """Help screen."""
+    """Help screen of the game."""
 
     BINDINGS = [Binding("escape,f1,q", "dismiss", "Back")]  # noqa: RUF012
 
@@ -40,7 +40,7 @@ class Help(ModalScreen[None]):
         self._episode = episode
 
     def compose(self) -> ComposeResult:
-        """Yield the help text."""
+        """Yield the widget with the help text."""
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = Text("How to play")
             dialog.border_subtitle = Text("Escape: back")
@@ -50,7 +50,7 @@ class Help(ModalScreen[None]):
 
 
 class Ending(ModalScreen[str]):
-    """Result screen with ledger and verdict; returns the next action."""
+    """Result screen with reward terms and verdict; returns the player's choice of an action."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("escape", "choose('look')", "Look at the page"),
@@ -78,7 +78,7 @@ class Ending(ModalScreen[str]):
             yield Static(id="terms", markup=False)
 
     def on_mount(self) -> None:
-        """Show the current outcome."""
+        """Show the outcome of the episode."""
         self.show()
 
     def show(self) -> None:
@@ -109,11 +109,11 @@ class Ending(ModalScreen[str]):
         return text + "Nothing was changed, so no judge was asked."
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Close the screen with the choice of the button."""
+        """Close the screen with the action of the pressed button."""
         self.action_choose(event.button.id or "look")
 
     def action_choose(self, answer: str) -> None:
-        """Close the screen with a choice; ignore "again" unless a judge call has failed."""
+        """Close the screen with a chosen action; ignore "again" unless a judge call has failed."""
         if answer != "again" or self.query_one("#again").display:
             self.dismiss(answer)
 
@@ -128,7 +128,7 @@ def _table(session: Any) -> Table:
     pending = session.needs_verdict
     for name, value in session.ledger.items():
         content = name in session.weights
-        if not (value or content):  # keep grades of 0, which have reasons, too
+        if not (value or content):  # keep grades of 0, since the judge gives reasons for them, too
             continue
         ungraded = content and pending
         style = "dim" if ungraded or not value else "green" if value > 0 else "red"

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _GROUP = 0.84  # width of a group of bars; the distance between groups is 1
-_ROOM = 0.34  # minimum width, in inches, of a bar with a readable number
+_ROOM = 0.34  # minimum width, in inches, of a bar that is labelled with its value
 _PARTS = ("reward", "tool_syntax", "layout", "content")
 _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean, twice its standard error over tasks, and number of tasks; None stands for unknown."""
+    """Mean reward, twice its standard error over tasks, and number of tasks; None if unknown."""
 
     mean: float
     error: float | None = None
@@ -26,11 +26,11 @@ class MeanBar(NamedTuple):
 
 
 Bars = Mapping[str, Mapping[str, MeanBar]]
-"""Bars by agent, then by category."""
+"""Bars of a chart, by agent and then by category."""
 
 
 def components(summaries: Summaries) -> Bars:
-    """Return the mean reward and its components."""
+    """Return bars for each agent's mean reward and the components of this reward."""
     return {
         name: {
             part: MeanBar(summary[part], summary.get("errors", {}).get(part), summary.get("tasks"))
@@ -42,7 +42,7 @@ def components(summaries: Summaries) -> Bars:
 
 
 def by_weakness(summaries: Summaries) -> Bars:
-    """Return the mean reward by weakness."""
+    """Return bars for each agent's mean reward by weakness of the tasks."""
     return {
         name: {
             weakness: MeanBar(
@@ -61,9 +61,9 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
     """Draw a group of bars per category, with one bar per agent.
 
     Args:
-        bars: bars to draw.
+        bars: bars to draw, by agent and category.
         title: title of the figure.
-        note: text for the caption.
+        note: caption of the figure.
 
     Returns:
         The figure, or None if there are no bars.
@@ -83,7 +83,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
     axes.axhline(0, color="black", linewidth=0.8)
     axes.margins(y=0.1)
     width = _GROUP / len(bars)
-    # estimated width of a bar in inches; the axes take 0.9 of the figure
+    # estimate a bar's width in inches; the axes take 0.9 of the figure's width
     labelled = width * 0.9 * WIDTH / len(categories) > _ROOM
     for index, (agent, values) in enumerate(bars.items()):
         left = -_GROUP / 2 + (index + 0.5) * width
@@ -92,7 +92,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
         drawn = axes.bar(
             list(by_x), [bar.mean for bar in by_x.values()], 0.95 * width, label=agent,
             color=colour, edgecolor="white", linewidth=0,
-            hatch="////" if index >= len(COLOURS) else "",  # another bar has the same colour
+            hatch="////" if index >= len(COLOURS) else "",  # for repeated colours
             yerr=[math.nan if bar.error is None else bar.error for bar in by_x.values()],
             capsize=2, error_kw={"ecolor": "#333333", "elinewidth": 0.9},
         )  # fmt: skip
@@ -107,7 +107,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
 
 
 def _position(category: str) -> tuple[int, str]:
-    """Return the sort key: known components and weaknesses in fixed order, then others by name."""
+    """Return the sort key of a category: known ones in a fixed order, then unknown ones by name."""
     order = (*_PARTS, *WEAKNESSES)
     return (order.index(category) if category in order else len(order), category)
 

@@ -1,8 +1,8 @@
 """Entry point of `resume-gym plot`: all figures of training runs and evaluations.
 
 A run yields the figures `training` (nine panels), `trainer` (training health), and `components`
-and `weaknesses` before and after training. Several runs also yield `runs`. All evaluations
-together yield `components` and `weaknesses`.
+and `weaknesses` before and after training. Several runs also yield the figure `runs`. All
+evaluations together yield one figure `components` and one figure `weaknesses`.
 """
 
 import os
@@ -25,12 +25,12 @@ Picture = tuple[str, "Figure | None"]
 
 
 class Written(NamedTuple):
-    """Result of `plot`.
+    """Result of the function `plot`.
 
     Attributes:
-        files: written files.
+        files: image files that were written.
         missing: paths (without extension) of figures whose data are missing.
-        damage: sentences on lines of the data that are left out or missing.
+        damage: notes on lines of the data files that are left out or missing.
     """
 
     files: list[Path]
@@ -46,18 +46,19 @@ def plot(
     """Write all figures of runs and evaluations.
 
     Args:
-        paths: folders. All evaluations share one set of figures, each run has a separate set.
-        out: output folder, with a subfolder per run if there are several paths; runs with equal
-            folder names get subfolders with the names of their parents, too. The default is `plots`
-            in the folder of the run or evaluation; the figure `runs` goes to that of the first run.
-        formats: subset of `FORMATS`.
+        paths: folders of runs and evaluations. Each run has a separate set of figures; all
+            evaluations share one set.
+        out: output folder, with a subfolder per run if there are several paths. Runs with equal
+            folder names get subfolders that also have the names of the parent folders. By default,
+            each run or evaluation gets a folder `plots`; the figure `runs` goes to the first run's.
+        formats: formats of the image files, a subset of `FORMATS`.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
         OSError: a file cannot be read or written.
         TaskError: a path holds no run or evaluation, or `out` is missing for several evaluations.
     """
-    # deduplicate paths of the same folder
+    # drop further paths of the same folder
     paths = list({path.resolve(): path for path in paths}.values())
     opened = [FolderContents(path) for path in paths]
     runs = [one for one in opened if one.is_run]
@@ -84,7 +85,7 @@ def plot(
 
 
 def _names(runs: Sequence[Path]) -> list[Path]:
-    """Return a distinct relative folder per run: its own name, or its path if names repeat."""
+    """Return a distinct output subfolder per run: the run's name, or its path if names repeat."""
     folders = [path.resolve() for path in runs]
     if len({folder.name for folder in folders}) == len(folders):
         return [Path(folder.name) for folder in folders]
@@ -106,7 +107,7 @@ def _write(
 
 
 def of_run(run: Run) -> Iterator[Picture]:
-    """Yield the figures of a run; must be consumed inside `styled()`."""
+    """Yield the figures of a run; consume this iterator inside `styled()`."""
     metrics, name = run.metrics, run.title
     floor = run.summaries.get("floor")
     panels = training.OVERVIEW
@@ -116,7 +117,7 @@ def of_run(run: Run) -> Iterator[Picture]:
 
 
 def draw_summaries(summaries: Summaries, name: str, note: str = "") -> Iterator[Picture]:
-    """Yield the bar charts of summaries; must be consumed inside `styled()`."""
+    """Yield the bar charts of summaries; consume this iterator inside `styled()`."""
     parts, weaknesses = bars.components(summaries), bars.by_weakness(summaries)
     yield "components", bars.draw_bars(parts, f"{name}: the reward and its parts", note)
     yield "weaknesses", bars.draw_bars(weaknesses, f"{name}: reward by weakness", note)

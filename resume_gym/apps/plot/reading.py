@@ -1,4 +1,4 @@
-"""Data of the figures, from the folders of training runs and of evaluations."""
+"""Read the data of the figures from the folders of training runs and evaluations."""
 
 import json
 from collections import Counter
@@ -14,21 +14,21 @@ from resume_gym.user_errors import number_of
 
 _SETTINGS = ("env", "rules", "tasks", "split", "judge")
 Summaries = Mapping[str, Mapping[str, Any]]
-"""Fields of `Summary` by agent; of a run, by "before", "after" and "floor"."""
+"""Fields of `Summary` by agent of an evaluation, or by "before", "after", "floor" of a run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Training run.
+    """Data of a training run.
 
     Attributes:
-        name: name of the folder.
-        config: settings; empty without a `config.toml`.
+        name: name of the run's folder.
+        config: settings of the run; empty if the folder has no `config.toml`.
         metrics: metrics of each step, oldest first.
         summaries: metrics on held-out tasks `before` and `after` training and of the agent
             `floor`, where available.
         held_out: metrics on held-out tasks at each evaluated step.
-        damage: sentences on lines that are left out.
+        damage: notes on invalid lines of the run's files, which are left out.
     """
 
     name: str
@@ -40,20 +40,20 @@ class Run:
 
     @property
     def title(self) -> str:
-        """Folder name and model."""
+        """Title of the run's figures: folder name and model."""
         model = Path(str(self.config.get("model", ""))).name
         return f"{self.name} (model: {model})" if model else self.name
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One or several finished evaluations, merged.
+    """Data of one or several finished evaluations, merged.
 
     Attributes:
-        title: environment and judge, where known.
+        title: title of the figures: environment and judge, where known.
         summaries: summaries of the agents with a graded episode, in the given order.
-        note: caveats for readers of the figures; usually empty.
-        damage: sentences on lines of episodes that are left out or missing.
+        note: note printed below the figures; usually empty.
+        damage: notes on lines of episode files that are left out or missing.
     """
 
     title: str
@@ -83,7 +83,7 @@ def read_run(contents: FolderContents) -> Run:
 
 
 def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
-    """Read and merge evaluations; agents that occur in several are named with their folders.
+    """Merge evaluations; names of agents that occur in several folders include the folder's name.
 
     Raises:
         OSError: a file cannot be read.
@@ -125,7 +125,7 @@ def _title(several: Sequence[FolderContents]) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the finite figures of a step, with their finite errors as `errors`."""
+    """Return the finite figures of an evaluated step; `errors` holds their finite errors."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
     finite = ({name: one for name, one in of.items() if is_finite(one)} for of in (row, known))
@@ -134,7 +134,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Check and return the figures of a summary, without those that are None."""
+    """Check the figures of a summary; return the figures that are not None."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:
         check_figures(figures)

@@ -21,13 +21,13 @@ _WITHOUT_EFFECT = {
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
     *("save_every", "eval_every", "on_collapse", "on_hack", "goal", "budget", "heartbeat_s"),
 }
-"""Settings in which the runs of a group may differ: the seed, and those that change no result."""
+"""Settings in which runs of a group may differ: the seed, and settings that change no result."""
 _NAMED = 3  # maximum number of settings in a label
-_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # one per round of colours
+_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # for repeated colours
 
 
 class RunGroup(NamedTuple):
-    """Label and runs of a group: runs with equal settings, except those of `_WITHOUT_EFFECT`."""
+    """Runs that differ only in settings of `_WITHOUT_EFFECT`, and their label in the legend."""
 
     label: str
     runs: Sequence[Run]
@@ -41,7 +41,7 @@ class _Panel(NamedTuple):
 
 
 Curve = Mapping[int, float]
-"""Values by step."""
+"""Values of a metric by training step."""
 _PANELS = (
     _Panel("Reward, held-out tasks", "reward", held_out=True),
     _Panel("Reward, training tasks", "reward"),
@@ -57,7 +57,8 @@ _PANELS = (
 def grouped(runs: Sequence[Run]) -> list[RunGroup]:
     """Group runs by their settings; a run without settings forms a separate group.
 
-    A label names the settings that differ between groups, or the runs if none or over 3 differ.
+    The label of a group names the settings that differ between groups. If no setting or more than
+    three settings differ, the label names the runs of the group.
     """
     by_settings: dict[str, list[Run]] = {}
     for number, run in enumerate(runs):
@@ -79,7 +80,7 @@ def grouped(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def draw_runs(runs: Sequence[Run]) -> "Figure | None":
-    """Draw runs into common panels, with a legend in the last; return None without metrics."""
+    """Draw all runs into the same panels, the last being a legend; return None without metrics."""
     groups = grouped(runs)
     drawn = [panel for panel in _PANELS if any(_curve(run, panel) for run in runs)]
     if not drawn:
@@ -110,7 +111,7 @@ def _curve(run: Run, panel: _Panel) -> Curve:
 
 
 def _draw(axes: "Axes", curves: Sequence[Curve], number: int, marker: str) -> None:
-    """Draw the runs of a group; at steps that all have, also their mean and its standard error."""
+    """Draw a group's runs, and their mean and standard error at steps that all these runs have."""
     if not curves:
         return
     colour, dashes = _look(number)

@@ -1,6 +1,6 @@
-"""Common style of all figures, and reproducible output: equal data yield equal bytes.
+"""Common style of all figures; image files are reproducible: equal data yield equal bytes.
 
-A README shows the width of 8.3 inches with 830 pixels, and thus a font of 8 points with 11 pixels.
+A README shows a figure of 8.3 inches with 830 pixels, so that a font of 8 points has 11 pixels.
 """
 
 import textwrap
@@ -23,9 +23,9 @@ FORMATS = ("png", "svg")
 
 WIDTH = 8.3
 """Width of every figure, in inches."""
-_RESOLUTION = 200  # dots per inch; twice the resolution of a README
+_RESOLUTION = 200  # dots per inch; twice the resolution that a README shows
 _NAME = 60  # maximum number of characters of a displayed name
-# without dates and versions, output is reproducible
+# leave dates and versions out of image files, so that equal figures have equal bytes
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
@@ -34,7 +34,7 @@ def styled() -> Iterator[None]:
     """Context manager for drawing and saving figures; overrides the user's matplotlib settings.
 
     Raises:
-        ModuleNotFoundError: matplotlib is not installed; the message names the extra.
+        ModuleNotFoundError: matplotlib is not installed; the message names the extra to install.
     """
     try:
         import matplotlib.style
@@ -45,7 +45,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(height: float, title: str) -> "Figure":
-    """Return an empty figure with constrained layout; extra title lines add to the height."""
+    """Return an empty figure with constrained layout; each further title line adds height."""
     from matplotlib.figure import Figure
 
     lines = textwrap.wrap(title, 80)
@@ -70,7 +70,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure with a panel over training steps per name; `legend` adds an empty panel."""
+    """Return a figure with one panel per name, with steps as x axis; `legend` adds a panel."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend
@@ -89,15 +89,15 @@ def step_panels(
 def legend_above(figure: "Figure", axes: "Axes") -> None:
     """Place a legend above the axes, in as many columns as fit, at most 4.
 
-    The figure grows with each row of the legend from the fourth on.
+    From the fourth row of the legend on, each row makes the figure higher.
     """
     from matplotlib.lines import Line2D
 
     entries = zip(*axes.get_legend_handles_labels(), strict=True)
-    order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before marks
+    order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before points
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    # about 130 characters fit the width; an entry takes 8 characters more than its name
+    # about 130 characters fit the figure's width; a legend entry is 8 longer than its name
     columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(

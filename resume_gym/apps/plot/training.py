@@ -1,7 +1,7 @@
 """Dashboard of a training run: reward, behaviour of the agent and training health per step.
 
-Evaluations on held-out tasks are points in the panels with a single curve. Panels without metrics
-are left out, so that other domains and plain text environments get only panels that apply.
+Evaluations on held-out tasks are points in the panels with a single curve. A panel is
+left out if the run lacks its metrics, as runs in other domains and plain text environments do.
 """
 
 import math
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Metrics = Mapping[str, float]
-"""Metrics of one step, including `step`."""
+"""Metrics of one training step, including its number as `step`."""
 Evaluations = Sequence[Mapping[str, Any]]
-"""Rows of figures on held-out tasks; a row has `step`, and `errors` by figure where known."""
+"""Evaluations on held-out tasks: figures by name, `step` and, where known, the `errors`."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
 _ALARM = "alarm_"  # prefix of the metrics of active alarms
@@ -43,8 +43,8 @@ _ALARM = "alarm_"  # prefix of the metrics of active alarms
 class Panel(NamedTuple):
     """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
 
-    `curves` holds label and colour by metric; with no entry, the panel has one curve per field of
-    the verdicts. A log scale needs `low`, the noise level; smaller values are drawn at `low`.
+    `curves` holds label and colour by metric; if empty, the panel has one curve per field of the
+    verdicts. A log scale needs `low`, the metric's noise level; smaller values are drawn at `low`.
     """
 
     title: str
@@ -120,9 +120,9 @@ TRAINER = (
 )
 """Panels on training health.
 
-The gap is the mean absolute difference between the log-probabilities of trainer and sampler. The
-ratio is the trainer's probability of a token over the sampler's; the loss ignores tokens whose
-ratio is too far from 1.
+The plotted gap is the mean absolute difference between the log-probabilities of trainer and
+sampler. The plotted ratio is the trainer's probability of a token over the sampler's; the loss
+ignores tokens whose ratio is too far from 1.
 """
 
 
@@ -160,7 +160,7 @@ def draw_panels(
     held_out: Evaluations = (),
     floor: Mapping[str, float] | None = None,
 ) -> "Figure | None":
-    """Draw the panels that have metrics, three per row; return None if there are none."""
+    """Draw the panels that have metrics, three per row; return None if no panel has any."""
     # recorded metrics take precedence over derived ones
     rows = [{**_derived(row), **row} for row in metrics]
     drawn = [(panel, curves) for panel in panels if (curves := _curves(panel, rows))]
@@ -196,7 +196,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return, by step, the alarms that begin at the step and the rollbacks."""
+    """Return, by step, the names of alarms that begin at this step, and the rollbacks."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:
@@ -222,9 +222,9 @@ def _derived(row: Metrics) -> dict[str, float]:
 
 
 def _curves(panel: Panel, rows: Sequence[Metrics]) -> dict[str, tuple[str, str]]:
-    """Return label and colour of the curves of a panel that have metrics, by metric."""
+    """Return label and colour of a panel's curves by metric, for the metrics that rows have."""
     curves = panel.curves
-    if not curves:  # a curve for each field of the domain's verdicts
+    if not curves:  # the panel has a curve for each field of the verdicts
         names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
         colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
         labels = (name.removeprefix("verdict_").replace("_", " ") for name in names)
@@ -254,7 +254,7 @@ def _draw(
 ) -> None:
     if panel.log:
         axes.set_yscale("log")
-    labels = {}  # with the last values
+    labels = {}  # legend labels, with the last value of each curve
     least = panel.low if panel.log and panel.low else -math.inf
     for metric, (label, colour) in curves.items():
         if metric == "reward":

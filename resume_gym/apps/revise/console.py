@@ -14,8 +14,8 @@ from resume_gym.terminal import Terminal
 from resume_gym.user_errors import number_of
 
 _MAX_LINES = 4
-_MAX_REASON = 300  # characters
-_COLOURS = {"-": "red", "+": "green", "m": "cyan"}  # m: moved lines
+_MAX_REASON = 300  # maximum number of characters of a printed reason
+_COLOURS = {"-": "red", "+": "green", "m": "cyan"}  # "m" marks moved lines
 _HELP = """\
 y  take this change
 n  keep the lines of your original
@@ -27,13 +27,13 @@ q  keep your original here and after it
 def print_summary(
     revision: Revision, notes: Sequence[str], files: Iterable[str], *, edits: bool
 ) -> None:
-    """Print the summary.
+    """Print the summary of a revision.
 
     Args:
         revision: revision to describe.
         notes: notes on the input files.
         files: paths of the written files.
-        edits: whether to print the edits, which the user may have seen in `select`.
+        edits: whether to print the edits; False if the user has seen them in `select`.
     """
     console = Terminal(highlight=False)
     for change in revision.changes if edits else ():
@@ -59,7 +59,7 @@ def print_summary(
 def select(
     revision: Revision, hunks: Sequence[Hunk], console: Console, read: Callable[[], str]
 ) -> list[Hunk]:
-    """Ask about each hunk of a revision; return those to take.
+    """Ask the user about each hunk of a revision; return the hunks that the user takes.
 
     Args:
         revision: revision whose claims and reasons are shown with the hunks.
@@ -106,7 +106,7 @@ def _print_hunk(console: Console, revision: Revision, hunk: Hunk) -> None:
 
 
 def _print_rows(console: Console, rows: Sequence[str]) -> None:
-    """Print the rows of a diff: of removed, added and moved lines at most `_MAX_LINES` each."""
+    """Print the rows of a diff: at most `_MAX_LINES` each of removed, added and moved lines."""
     merged = merge_moves(rows)
     for sign, colour in _COLOURS.items():
         lines = [row for row in merged if row[0] == sign]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _ALIKE = 0.25  # minimum Jaccard similarity of the words of two versions of a line
-_REWORDED = 0.4  # the similarity of a line that was moved and reworded must be higher
+_REWORDED = 0.4  # minimum similarity of the versions of a line that was also moved
 _MOST = 250_000  # maximum number of line pairs compared in one changed passage
 
 
@@ -26,11 +26,11 @@ def unified(before: str, after: str, context: int) -> str:
     """Return a unified diff without file names; empty if the texts are equal."""
     old, new = (text.removesuffix("\n").split("\n") for text in (before, after))
     rows = difflib.unified_diff(old, new, n=context, lineterm="")
-    return "\n".join(list(rows)[2:])  # without the file names
+    return "\n".join(list(rows)[2:])  # without the two header rows with file names
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:
-    """Return the non-blank rows of a diff; a line removed and added again is one "moved" row."""
+    """Return the non-blank rows of a diff; a line both removed and added is one "moved" row."""
     bodies = {sign: {row[1:] for row in rows if row[0] == sign} for sign in "+-"}
     merged: list[str] = []
     for row in filter(lambda row: row[1:].strip(), rows):
@@ -45,8 +45,8 @@ def merge_moves(rows: Sequence[str]) -> list[str]:
 def find_hunks(original: str, revised: str) -> list[Hunk]:
     """Return the hunks between two texts, in the order of their first lines.
 
-    A hunk is a line with its new version, or a passage of adjacent lines without new versions. The
-    old and the new place of a moved line, reworded or not, form one hunk.
+    A hunk is a line with its new version, or a passage of adjacent lines that have no counterpart
+    in the other text. The old and the new place of a moved, perhaps reworded line form one hunk.
     """
     old, new = original.split("\n"), revised.split("\n")
     hunks: list[Hunk] = []
@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line has moved from hunk to span or vice versa, perhaps reworded."""
+    """Return whether a line has moved between the places of a hunk and a span, perhaps reworded."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -80,7 +80,7 @@ def _linked(hunk: Hunk, span: Span) -> bool:
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the changed passages as old lines [i, stop) and new lines [j, end), in order.
 
-    A line with its new version is one passage; the lines between two such pairs are another.
+    A reworded line and its new version are one passage; lines between two such pairs are another.
     """
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for kind, i, stop, j, end in matcher.get_opcodes():
@@ -97,7 +97,7 @@ def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int,
 
 
 def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Return whether a new line rewords an old line from another place."""
+    """Return whether any of the new lines rewords any of the old lines."""
     if len(old) * len(new) > _MOST:
         return False
     left, right = ([{*re.findall(r"\w+", one.lower())} for one in lines] for lines in (old, new))
@@ -105,11 +105,11 @@ def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return index pairs of old and new versions of lines: the most similar alignment in order."""
+    """Align old and new versions of lines in order, as similar as possible; return index pairs."""
     if len(old) * len(new) > _MOST:
         return []
     words = [[frozenset(line.lower().split()) for line in lines] for lines in (old, new)]
-    # best[a][b]: total similarity and pairs of the first a old and b new lines
+    # best[a][b]: similarity and index pairs of the best alignment of a old and b new lines
     best: list[list[tuple[float, tuple[tuple[int, int], ...]]]] = [[(0.0, ())] * (len(new) + 1)]
     for a, left in enumerate(words[0]):
         best.append([(0.0, ())])

@@ -1,4 +1,4 @@
-"""Input and output files. Encoding and line ends are preserved; no input is ever overwritten."""
+"""Files of a revision; text keeps its encoding and line ends, and inputs are never overwritten."""
 
 import codecs
 import os
@@ -35,11 +35,11 @@ class Source(ReadFile):
 
     @property
     def suffix(self) -> str:
-        """Extension of the revision's file: that of the source if it can be kept, else `.md`."""
+        """Extension of the revision's file: the source's if its format can be written, or `.md`."""
         return self.path.suffix if self.kind in (*_TEXTS, "Word") else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
-        """Return a revision of `text` as the bytes of the file `out`, and notes on losses.
+        """Return a revision of `text` as the bytes of the file `out`, and notes on lost content.
 
         Raises:
             TaskError: the revision cannot be written as Word.
@@ -52,17 +52,17 @@ class Source(ReadFile):
         return self.encoded(revised), []
 
     def encoded(self, revised: str) -> bytes:
-        """Encode a revision of `text` like the original text file, else in UTF-8.
+        """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
 
-        Keeps the encoding, the byte order mark, line ends, and blank lines around the text.
-        Unedited lines keep their bytes, even if `text` holds the lines in another form. New lines
-        get the most frequent line end.
+        The result keeps encoding, byte order mark, line ends, and blank lines around the text.
+        Unedited lines keep their original bytes, even if `text` holds the lines in another form.
+        New lines get the most frequent line end of the original.
         """
         if self.kind not in _TEXTS:
             return revised.encode()
         mark = next((mark for mark in _MARKS if self.raw.startswith(mark)), b"")
         encoding = _MARKS.get(mark, "utf-8")
-        # the group in `_END` keeps the line ends between the lines
+        # `_END` has a group, so that the split keeps the line ends between the lines
         parts = _END.split(self.raw[len(mark) :].decode(encoding))
         ends = parts[1::2]
         source = list(zip(parts[::2], [*ends, ""], strict=True))
@@ -73,7 +73,7 @@ class Source(ReadFile):
         return mark + text.encode(encoding)
 
     def _lines(self, source: Sequence[tuple[str, str]], revised: str) -> Iterator[tuple[str, str]]:
-        """Yield the lines of a revision with their line ends; a new line has the end ""."""
+        """Yield the lines of a revision with their line ends; a new line gets the line end ""."""
         old = self.text.removesuffix("\n").split("\n")
         new = [(line, "") for line in revised.strip("\n").split("\n")]
         matcher = SequenceMatcher(None, old, [line for line, _ in new], autojunk=False)
@@ -105,7 +105,7 @@ def read_source(path: Path) -> Source:
     """Read a resume or a job description.
 
     Raises:
-        TaskError: the file cannot be read; the message names it.
+        TaskError: the file cannot be read; the message names the file.
         ModuleNotFoundError: the package for the format is not installed.
     """
     try:
@@ -119,9 +119,9 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
     """Check that output files can be written without loss of other files.
 
     Args:
-        places: output files by command-line option.
+        places: output files, by the command-line option that names them.
         sources: input files, which are never replaced.
-        force: whether other existing files may be replaced.
+        force: whether existing files other than the inputs may be replaced.
 
     Raises:
         TaskError: a file cannot be written, or would replace an input, another output file, or,
@@ -165,7 +165,7 @@ def check_format(out: Path, resume: Source) -> None:
 
 def _same(path: Path, other: Path) -> bool:
     if path.exists() and other.exists():
-        return path.samefile(other)  # also through links
+        return path.samefile(other)  # true for links to the same file, too
     return path.resolve() == other.resolve()
 
 
@@ -173,15 +173,15 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
     """Write files, each completely or not at all.
 
     Args:
-        contents: bytes by path.
+        contents: content of each file, by path.
         like: file whose permissions the new files copy, so that a private resume stays private.
         force: whether existing files may be replaced.
 
     Raises:
-        OSError: a file cannot be written, or was created meanwhile and `force` is False. The
-            message then names the draft file with the new content.
+        OSError: a file cannot be written, or, without `force`, another process has just created it.
+            The message then names the temporary file with the new content.
     """
-    # write all drafts first, so that a full disk changes no file
+    # write all temporary files first, so that a full disk leaves all existing files unchanged
     drafts: dict[Path, Path] = {}
     for number, (path, content) in enumerate(contents.items()):
         draft = path.with_name(f".revise-{os.getpid()}-{number}")
@@ -194,7 +194,7 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
             raise
         drafts[path] = draft
     for path, draft in drafts.items():
-        # the file may have appeared since `check_places`
+        # another process may have created the file since `check_places`
         if os.path.lexists(path) and not force:
             raise OSError(f"{path} was created meanwhile; the new content is in {draft}")
         draft.replace(path)

@@ -1,6 +1,6 @@
 """Report on a revision, as a Markdown document (`report`) and as JSON values (`as_json`).
 
-Text from documents, models and judges is escaped in the Markdown.
+The Markdown escapes the markup in texts of documents, models and judges.
 """
 
 import re
@@ -34,7 +34,7 @@ _BLOCK = re.compile(r"^[^\S\n]*([#>=+-])", re.MULTILINE)
 
 
 def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
-    """Return the Markdown report.
+    """Return the report on a revision in Markdown.
 
     Args:
         revision: revision to describe.
@@ -59,14 +59,14 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
 
 
 def outcome(revision: Revision) -> dict[str, str]:
-    """Return the results as short texts, by label."""
+    """Return the results of a revision as short texts, by label."""
     session = revision.session
     lines, limit = revision.lines, session.rules.page_lines
     fits = "fits" if revision.fits else f"{number_of(lines - limit, 'line')} too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # show the judge's objection instead of its preference, which may ignore unsupported claims
+    # show the judge's objection to a claim: the judge's preference may ignore such claims
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
@@ -183,7 +183,7 @@ def _fenced(diff: str) -> str:
 
 
 def as_json(revision: Revision, notes: list[str]) -> dict[str, Any]:
-    """Return all results of a revision as JSON values; `report` shows a part of them."""
+    """Return all results of a revision as JSON values; `report` shows only some of the results."""
     session, changed = revision.session, revision.changed
     return {
         "changed": changed,

@@ -30,10 +30,10 @@ class FlaggedClaim(NamedTuple):
 
     Attributes:
         kind: "number", "name", "title", "hedge" or another kind of `judges.rubric`.
-        quote: text of the claim.
-        line: line of the revision, without markup.
-        reason: explanation in one sentence.
-        confidence: confidence in [0, 1].
+        quote: words of the revision that make the claim.
+        line: line of the revision that holds the claim, without markup.
+        reason: why the claim is unsupported, in one sentence.
+        confidence: the rule's confidence that the claim is unsupported, in [0, 1].
         edit: number of the edit that added the claim, from 1; 0 if no single edit did.
     """
 
@@ -46,23 +46,23 @@ class FlaggedClaim(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Reason without the quoted line, for use next to the line."""
+        """Reason without its quotation of the line, to be shown next to this line."""
         return self.reason.replace(f' in "{cut(self.line)}"', "")
 
 
 @dataclass(frozen=True)
 class AppliedEdit:
-    """Successful edit.
+    """Successful edit of an episode.
 
     Attributes:
         number: number among the successful edits, from 1.
         turn: turn of the episode, from 1.
-        diff: unified diff with one line of context.
+        diff: unified diff of the edit, with one line of context.
         said: text of the agent's turn outside thought and tool call; may be empty.
-        thought: thought of the agent; may be empty.
+        thought: the agent's thought in this turn; may be empty.
         moved: whether the edit only reorders words.
         grades: nonzero grades that rules give to this edit alone, each -1 or 1, by field.
-        reasons: rule behind a grade, in a few words, by field; some fields have none.
+        reasons: rule behind a grade, in a few words, by field; some grades have no reason.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
 
@@ -87,10 +87,10 @@ class Revision:
     """Finished episode on a user's resume, and the text that the user takes from the episode.
 
     Attributes:
-        session: finished session.
+        session: finished session of the episode.
         text: the original with those changes of the agent that the user took.
-        judge: name of the judge.
-        verdict: verdict on `text`, if there is one.
+        judge: name of the judge that graded the text.
+        verdict: the judge's verdict on `text`; None if there is no verdict.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
         choice: number of changes that the user took, as text; empty if the user was not asked.
     """
@@ -104,17 +104,17 @@ class Revision:
 
     @property
     def task(self) -> Task:
-        """Task with the resume and the job."""
+        """Task of the episode, with the original resume and the job."""
         return self.session.task
 
     @property
     def whole(self) -> bool:
-        """Whether the user took all changes."""
+        """Whether the user took all changes of the agent."""
         return self.text == self.session.text
 
     @cached_property
     def changed(self) -> bool:
-        """Whether a reader can tell the revision from the original."""
+        """Whether a reader would notice any difference between revision and original."""
         veto = find_veto(self.task, self.text)
         return veto is None or veto.kind != "unchanged"
 
@@ -124,7 +124,7 @@ class Revision:
 
     @cached_property
     def changes(self) -> tuple[AppliedEdit, ...]:
-        """Successful edits, in order."""
+        """Successful edits of the episode, in order."""
         pairs = enumerate(pairwise(self._edits), start=1)
         return tuple(_change(self.task, number, *pair) for number, pair in pairs)
 
@@ -170,7 +170,7 @@ class Revision:
 
     @property
     def failed_calls(self) -> int:
-        """Number of turns whose call failed."""
+        """Number of turns whose tool call failed."""
         return sum(step.error != "none" for _, step in self.session.state.transcript)
 
     @property
@@ -184,7 +184,7 @@ class Revision:
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
-            # the rubric judge's reason repeats that of a claim, which is shown already
+            # the rubric judge repeats the reason of a claim, which the user sees anyway
             if not any(reason.startswith(claim.reason) for claim in self.claims):
                 warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
@@ -201,8 +201,8 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
 
     Args:
         player: player of the episode; closed at the end.
-        session: new session.
-        seed: seed, as in `Player.play`.
+        session: new session, played by this function.
+        seed: seed of the episode, as in `Player.play`.
         turn: progress callback, periodically called with the number of turns played.
 
     Raises:
@@ -215,7 +215,7 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
             turn(session.turns)
         await playing
     finally:
-        playing.cancel()  # after an interruption; a finished task ignores the call
+        playing.cancel()  # if interrupted; `cancel` does nothing to a finished task
         await player.close()
 
 
@@ -237,15 +237,15 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Return the revision of the unmasked resume for a revision of the masked one.
+    """Convert a revision of a masked resume to the revision of the unmasked resume.
 
     Args:
         revision: revision of the masked resume.
         task: task with the unmasked resume.
-        restore: unmasks a text.
+        restore: function that unmasks a text.
 
     Raises:
-        ValueError: the edits lead to another text if applied to the unmasked resume.
+        ValueError: applied to the unmasked resume, the edits lead to another text.
     """
     session = revision.session
     twin = type(session)(task, session.rules)
@@ -271,16 +271,16 @@ def words(action: str) -> tuple[str, str]:
 
 
 class _Edit(NamedTuple):
-    """Resume after a successful edit, or before the first."""
+    """State of the resume after a successful edit, or before the first edit."""
 
     text: str
-    claims: Mapping[tuple[str, str, str], FlaggedClaim]  # by kind, quote and line
+    claims: Mapping[tuple[str, str, str], FlaggedClaim]  # claims by kind, quote and line
     turn: int = 0
     action: str = ""
 
 
 def _edits(session: Session) -> Iterator[_Edit]:
-    """Yield the original resume and, by replay, the resume after each successful edit."""
+    """Replay an episode; yield the resume at the start and after each successful edit."""
     twin = type(session)(session.task, session.rules)
     yield _Edit(twin.text, _claims(twin.task, twin.text))
     for turn, (action, _) in enumerate(session.state.transcript, start=1):
@@ -299,7 +299,7 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
-    # `compare` takes the previous text as the base of the edit, but the facts from the original
+    # `compare` measures the edit against the previous text, but takes facts from the original
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
     alone = measure(new.text, make_reference(replace(task, resume=old.text)))

@@ -2,7 +2,8 @@
 
 A line of the Markdown belongs to the paragraph with the same letters and digits. Only paragraphs of
 changed lines are edited. A reworded paragraph keeps its style and the format of unchanged words. A
-new paragraph copies the nearest paragraph of its kind. Tables, pictures, headers and margins stay.
+new paragraph copies the format of the nearest paragraph of its kind, such as a bullet. Tables,
+pictures, headers and margins of the file are kept.
 """
 
 import io
@@ -31,7 +32,7 @@ from resume_gym.corpus.outline import clean, split_bullet, write_markdown
 from resume_gym.corpus.word import word_rows
 from resume_gym.user_errors import missing
 
-_MOST_UNPACKED = 200_000_000  # bytes
+_MOST_UNPACKED = 200_000_000  # bytes, after decompression
 _STYLES = {"# ": "Title", "## ": "Heading 1", "### ": "Heading 2", "- ": "List Bullet"}
 _KIND = re.compile(r"(#{1,6} |\s*(?:[-*+]|\d{1,2}[.)]) +)")
 _MARKUP = re.compile(
@@ -44,7 +45,7 @@ def open_word(data: bytes) -> Any:
     """Open a Word file for writing.
 
     Raises:
-        DocumentError: python-docx cannot read it.
+        DocumentError: python-docx cannot read the file.
         ModuleNotFoundError: python-docx is not installed.
     """
     try:
@@ -52,7 +53,7 @@ def open_word(data: bytes) -> Any:
     except ImportError:
         raise missing("writing Word files needs", "python-docx", "data") from None
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx unpacks every part
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx unpacks the file
             size = sum(part.file_size for part in archive.infolist())
         if size > _MOST_UNPACKED:
             raise ValueError(f"expected at most {_MOST_UNPACKED:,} bytes unpacked, got {size:,}")
@@ -63,10 +64,10 @@ def open_word(data: bytes) -> Any:
 
 
 def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
-    """Apply the changes of the Markdown to a Word file; return the new file and notes on losses.
+    """Apply the changes of the Markdown to a Word file; return the new file and notes on lost text.
 
     Args:
-        data: Word file.
+        data: content of the Word file.
         old: Markdown that `read_document` made of this file.
         new: revised Markdown.
 
@@ -94,7 +95,7 @@ class _Writer:
     """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
-        anew: number of paragraphs replaced by new ones, since they had no one line of their own.
+        anew: number of paragraphs replaced by new ones, since no single line corresponded to them.
     """
 
     def __init__(self, document: Any, lines: Sequence[str]) -> None:
@@ -102,7 +103,7 @@ class _Writer:
         self._styles = {style.name: style.style_id for style in document.styles}
         paragraphs = list(paragraphs_of(document))
         keys, theirs = [*map(_key, lines)], [_key(text_of(one)) for one in paragraphs]
-        # a range [start, stop) of original lines, and the paragraphs that hold them
+        # (start, stop, paragraphs): original lines [start, stop) and the paragraphs that hold them
         self._units: list[tuple[int, int, list[Any]]] = []
         for kind, i, stop, j, end in SequenceMatcher(None, keys, theirs, False).get_opcodes():
             if kind == "equal":
@@ -111,7 +112,7 @@ class _Writer:
             elif i < stop:
                 self._units.append((i, stop, paragraphs[j:end]))
         self.anew = 0
-        # copies, since `write` changes the paragraphs themselves
+        # copies to make new paragraphs from, since `write` changes the originals
         self._models = {
             start: deepcopy(own[0])
             for start, stop, own in self._units
@@ -119,7 +120,7 @@ class _Writer:
         }
 
     def write(self, lines: Sequence[str]) -> None:
-        """Change the document to hold these lines."""
+        """Change the document so that its text is these lines."""
         now = _owned(self._lines, lines)
         last = None
         for start, stop, paragraphs in self._units:
@@ -146,14 +147,14 @@ class _Writer:
             self.anew += len(gone) * (start not in self._models)
 
     def _kept(self, start: int, wanted: Sequence[str]) -> int:
-        """Return the index of the wanted line that reuses the paragraph at `start`; -1 if none."""
+        """Return the index of the wanted line that reuses line `start`'s paragraph, or -1."""
         line = self._lines[start]
         alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
         same = [n for n in alike if wanted[n] == line]
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert a paragraph after another, but into the body instead of a header or footer."""
+        """Insert a paragraph after `last`, or into the body if `last` is in a header or footer."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
@@ -164,7 +165,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Return a new paragraph, a copy of that of the same line or the nearest of its kind."""
+        """Return a new paragraph for a line, copied from that of an equal or similar line."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]
@@ -183,7 +184,7 @@ class _Writer:
             add_run(paragraph, "• ", None)
 
     def _reword(self, paragraph: Any, old: str, new: str) -> None:
-        """Change the words of a paragraph; the runs of the other words stay as they are."""
+        """Replace the changed words of a paragraph; unchanged words keep their runs and format."""
         before, after = _body(old), _body(new)
         texts = texts_of(paragraph)
         start = "".join(text.text or "" for text in texts).find(_plain(before))
@@ -192,14 +193,14 @@ class _Writer:
             return
         words, others = (re.findall(r"\s+|\S+", _plain(body)) for body in (before, after))
         codes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
-        for kind, i, stop, j, end in reversed(codes):  # from the end, so that positions stay valid
+        for kind, i, stop, j, end in reversed(codes):  # backwards, so that positions stay valid
             if kind != "equal":
                 first = start + len("".join(words[:i]))
                 gone = len("".join(words[i:stop]))
                 splice(texts, first, first + gone, "".join(others[j:end]))
 
     def _fill(self, paragraph: Any, body: str) -> None:
-        """Replace the text of a paragraph, in the format of its longest run, with inline markup."""
+        """Replace a paragraph's text; keep its longest run's format, and apply inline markup."""
         texts = texts_of(paragraph)
         main = max(reversed(texts), key=lambda text: len(text.text or ""), default=None)
         style = None if main is None else main.getparent().find(f"{W}rPr")
@@ -238,7 +239,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _kind(line: str) -> str:
-    """Return the marker of a line, with "- " for any bullet; empty for a paragraph."""
+    """Return the Markdown marker of a line, with "- " for any list item; empty for plain text."""
     marker = match[0] if (match := _KIND.match(line)) else ""
     return marker if marker[:1] in ("#", "") else " " * (len(marker) - len(marker.lstrip())) + "- "
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-"""Namespace of Word's elements."""
+"""XML namespace of Word's elements."""
 
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -43,7 +43,7 @@ def text_of(paragraph: Any) -> str:
 
 
 def add_run(parent: Any, text: str, style: Any, mark: str = "") -> None:
-    """Append a run; `style` is an element of run properties, `mark` "b" (bold), "i" or ""."""
+    """Append a run; `style` is its element of properties, `mark` is "b" (bold), "i" or ""."""
     if not text:
         return
     run = parent.makeelement(f"{W}r")
@@ -63,7 +63,7 @@ def _set(element: Any, text: str) -> None:
 
 
 def splice(texts: Sequence[Any], start: int, stop: int, new: str) -> None:
-    """Replace the characters [start, stop) of a paragraph; the first run of these takes `new`."""
+    """Replace characters [start, stop) of a paragraph by `new`, in the first affected element."""
     at = 0
     for text in texts:
         body = text.text or ""
@@ -82,7 +82,7 @@ def clear(paragraph: Any) -> None:
 
 
 def loosen(paragraph: Any) -> Any:
-    """Remove from a copied paragraph what must not occur twice, such as bookmarks; return it."""
+    """Remove elements that must be unique, such as bookmarks, from a copied paragraph."""
     once = ("sectPr", "bookmarkStart", "bookmarkEnd", "drawing", "pict", "object")
     for element in list(paragraph.iter(*(f"{W}{name}" for name in once))):
         element.getparent().remove(element)
@@ -90,7 +90,7 @@ def loosen(paragraph: Any) -> Any:
 
 
 def remove(paragraph: Any) -> None:
-    """Remove a paragraph; only clear one with a picture or section end, or without a sibling."""
+    """Remove a paragraph; if it has a picture, a section end or no sibling, only clear its text."""
     alone = len(paragraph.getparent().findall(f"{W}p")) == 1
     if alone or any(True for _ in paragraph.iter(f"{W}sectPr", *_SHAPES)):
         clear(paragraph)

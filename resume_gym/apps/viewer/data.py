@@ -34,13 +34,13 @@ _FIGURES = (
 )
 """Files that a running job writes, besides those in `trajectories`."""
 
-_NAMED = 3  # maximum number of lines quoted in a note
+_NAMED = 3  # maximum number of invalid lines or names quoted in a note
 
 _PROBLEMS = (
     *(ValueError, LookupError, TypeError, AttributeError),
     *(RecursionError, ArithmeticError),
 )
-"""Exceptions that malformed records of episodes raise."""
+"""Exceptions raised while a malformed record of an episode is read."""
 
 
 _SILENT_S = 3600
@@ -56,8 +56,8 @@ class FolderContents:
 
     Args:
         path: folder to read.
-        trusted: whether to import modules and load any task source that its settings name;
-            implied if the run was started on this machine.
+        trusted: whether the folder's settings may name modules to import and any task source to
+            load; implied if the run was started on this machine.
 
     Raises:
         TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or a
@@ -76,9 +76,9 @@ class FolderContents:
         self.is_run = _is_run(path)
         self.kind = "run" if self.is_run else "evaluation"
         self.rows: list[EpisodeRow] = []
-        self._places: list[tuple[Path, int, int]] = []  # file, start and length
+        self._places: list[tuple[Path, int, int]] = []  # file, start and length of each record
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines
+        self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines read so far, by file
         self._incomplete: set[Path] = set()
         self.unreadable: list[str] = []
         self._lock = Lock()
@@ -88,14 +88,15 @@ class FolderContents:
 
     @cached_property
     def tasks(self) -> Tasks:
-        """Tasks of the environment, loaded at the first access: a list of runs loads none."""
+        """Tasks of the environment, loaded on first access, since a list of runs needs no tasks."""
         env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
         return find_tasks(env, source, self._trusted) if env else Tasks()
 
     def _file(self, name: str) -> Path:
-        """Return the path of a file of the folder, which need not exist.
+        """Return the path of a file in the folder; the file need not exist.
 
-        A link in a stranger's folder could lead to any file, and a pipe would never end.
+        Pipes are refused, since reading a pipe may never end. In an untrusted folder, links out
+        of the folder are refused, too, since such a link could expose any file.
         """
         file = self.path / name
         check_regular(file)
@@ -104,7 +105,7 @@ class FolderContents:
         return file
 
     def _read_settings(self) -> Mapping[str, Any]:
-        if not self.is_run:  # evaluation.json is written at the end
+        if not self.is_run:  # evaluation.json is missing until the end
             file = self._file("evaluation.json")
             settings = read_object(file) or read_object(self._file("settings.json"))
             try:
@@ -124,7 +125,7 @@ class FolderContents:
 
     @property
     def edition(self) -> object:
-        """Stored edition of the tasks and verdicts; 1 if none is stored."""
+        """Edition of the tasks and verdicts that the folder records; 1 if it records none."""
         facts = read_object(self._file("facts.json")) if self.is_run else self.settings
         return facts.get("edition") or 1
 
@@ -137,15 +138,15 @@ class FolderContents:
         return [self._file("episodes.jsonl")]
 
     def version(self) -> str:
-        """Return a text that changes with the files, without reading them."""
+        """Return a text that differs after any change of the files; no episode file is read."""
         sizes = [file.stat().st_size for file in self.files() if file.is_file()]
         return repr((stamp(self.path), len(sizes), sum(sizes), status(self.path)))
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
-        """Read the episodes added since the last call.
+        """Read the episodes that were added to the folder since the last call.
 
         Args:
-            progress: callback after each file.
+            progress: callback after each file of episodes.
         """
         with self._lock:  # the server handles each request in a thread
             for file in self.files():
@@ -156,7 +157,7 @@ class FolderContents:
         start, number = self._read.get(file, (0, 0))
         self._incomplete.discard(file)
         for line in read_lines(file, start, whole=False):
-            if not line.endswith(b"\n"):  # a job may still be writing it
+            if not line.endswith(b"\n"):  # a job may still be writing this line
                 self._incomplete.add(file)
                 break
             number += 1
@@ -171,21 +172,21 @@ class FolderContents:
     def _add(self, file: Path, record: Mapping[str, Any], place: tuple[Path, int, int]) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
         row = make_row(record, int(found[2]) if found else None, self.tasks)
-        if found and found[1] == "eval":  # an evaluation on held-out tasks after the step
+        if found and found[1] == "eval":  # eval-N.jsonl: held-out tasks after step N
             row = row._replace(group=f"eval {row.group}", flags=("held-out", *row.flags))
         number = self._numbers.setdefault((row.agent, row.group, row.member), len(self.rows))
         if number == len(self.rows):
             self.rows.append(row)
             self._places.append(place)
-        else:  # a later line with the grade replaces an earlier one
+        else:  # the line with an episode's grade replaces the earlier line without
             self.rows[number], self._places[number] = row, place
 
     def record(self, number: int) -> dict[str, Any]:
-        """Return the recorded episode of a row.
+        """Return the stored record of the episode in a row.
 
         Raises:
-            IndexError: the number is out of range.
-            UnreadableError: the file has changed since it was read.
+            IndexError: there is no row of this number.
+            UnreadableError: the file of the episode has changed since `refresh`.
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
@@ -195,11 +196,11 @@ class FolderContents:
             return _unseal(opened.read(length))
 
     def episode(self, number: int) -> dict[str, Any]:
-        """Return the data of the page for the episode of a row.
+        """Return the data with which the page shows the episode in a row.
 
         Raises:
-            IndexError: the number is out of range.
-            UnreadableError: the record is invalid.
+            IndexError: there is no row of this number.
+            UnreadableError: the record of the episode is invalid.
         """
         record = self.record(number)
         with unreadable():
@@ -208,7 +209,7 @@ class FolderContents:
             return sendable(episode.episode(record, task, original, self.tasks.tool_rewards))
 
     def index(self) -> dict[str, Any]:
-        """Return everything but the episodes themselves, as JSON values."""
+        """Return all contents of the folder except whole episodes, as JSON values."""
         with self._lock:
             rows = [list(row) for row in self.rows]
         common = {
@@ -249,7 +250,7 @@ class FolderContents:
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file with a line per step; add a note for each invalid line."""
+        """Yield the valid rows of a file with a line per step; add a note per invalid line."""
         file = self._file(name)
         steps: set[int] = set()
         lines = read_lines(file, whole=False) if file.is_file() else ()
@@ -281,7 +282,7 @@ class FolderContents:
         between = {
             f"step {row['step']}": {name: row[name] for name in row if name != "step"}
             for row in held_out
-            # skip the first and the last, which repeat the results before and after training
+            # skip the first and the last evaluation, which before.json and after.json repeat
             if not any(result and result.items() <= row.items() for result in (before, after))
         }
         figures = {"before": before, **between, "after": after, "floor": floor}
@@ -327,9 +328,9 @@ def is_results(folder: Path) -> bool:
 
 
 def stamp(folder: Path) -> tuple[int, int]:
-    """Return when files of figures were last written (nanoseconds since 1970), and their size.
+    """Return the last write time (nanoseconds since 1970) and total size of `_FIGURES` files.
 
-    Both values are 0 if the folder has no such files. Reads no file.
+    Both values are 0 if the folder has none of these files. No file is opened.
     """
     files = [file.stat() for name in _FIGURES if (file := folder / name).is_file()]
     return max((one.st_mtime_ns for one in files), default=0), sum(one.st_size for one in files)
@@ -350,7 +351,7 @@ def status(folder: Path) -> str:
 
 
 def _is_locked(file: Path) -> bool:
-    """Return whether a process holds a lock; takes a shared lock for microseconds."""
+    """Return whether a process holds a file's lock; to test this, take a shared lock briefly."""
     if not file.is_file() or file.is_symlink():
         return False
     with suppress(OSError), file.open("rb") as opened:
@@ -382,7 +383,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def _unseal(line: bytes) -> dict[str, Any]:
-    """Return the record of a line of any version; raises the errors of `unseal` and `_loads`."""
+    """Parse a line that any version has written; raises the errors of `unseal` and `_loads`."""
     return unseal(line, required=False, loads=_loads)
 
 
@@ -406,5 +407,5 @@ def _finite(text: str) -> float:
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
     """Return the value; raise RecursionError if it is nested too deeply for JSON."""
-    json.dumps([[[[value]]]])  # deeper than in any response
+    json.dumps([[[[value]]]])  # nest the value deeper than any response does
     return value

@@ -1,7 +1,7 @@
 """Reconstruction of a recorded episode: turns, documents between them, reward and verdict.
 
-The documents are recovered backwards, from the final text through the diffs in the replies. A run
-thus remains readable without its tasks.
+The document at each turn is recovered backwards, from the final text through the diffs in the
+replies. Thus recorded episodes remain readable even if their tasks are missing.
 """
 
 import json
@@ -23,18 +23,18 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class TurnView(NamedTuple):
-    """Action and its reply.
+    """Turn of an episode: the agent's action and the environment's reply.
 
     Attributes:
         kind: "edit", "shown", "error", "submit", or "text" in environments without a document.
         action: full text of the action.
-        said: text outside the tool call.
+        said: text of the action outside the tool call.
         tool: name of the called tool; empty if the call cannot be parsed.
-        arguments: arguments of the call.
-        error: error code; empty on success.
-        reply: reply without the lines on layout and budget.
-        status: lines on layout and budget.
-        reward: reward of the call; None if not recorded.
+        arguments: arguments of the tool call.
+        error: error code of the reply; empty on success.
+        reply: environment's reply without its lines on layout and turn budget.
+        status: lines of the reply on layout and turn budget.
+        reward: reward of the tool call; None if not recorded.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class TurnView(NamedTuple):
 def turns(
     record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
 ) -> list[TurnView]:
-    """Return the turns of a record, in order; see `EditSession.tool_rewards`."""
+    """Return the turns of an episode's record; for rewards, see `EditSession.tool_rewards`."""
     result: list[TurnView] = []
     edits, reviewed = 0, False
     replies = chain(record.get("observations", []), repeat(""))
@@ -60,10 +60,10 @@ def turns(
         said, tool, arguments = _call(action)
         body, _, last = reply.rpartition("\n")
         meta = _META.fullmatch(last)
-        if not meta:  # environment without a document
+        if not meta:  # the environment has no document
             result.append(TurnView("text", action, said, tool, arguments, "", reply, "", reward))
             continue
-        # only a successful edit increments the counter in the reply
+        # only a successful edit increments the edit counter in the reply
         kind, error = _kind(body, int(meta[1]) > edits)
         edits = int(meta[1])
         text, _, layout = body.rpartition("\n")
@@ -78,20 +78,20 @@ def turns(
 
 
 def _kind(body: str, edited: bool) -> tuple[str, str]:
-    """Return the kind of a turn and its error code."""
+    """Return the kind of a turn and its error code, from the reply."""
     if edited:
         return "edit", ""
     if body == "submitted":
         return "submit", ""
     error = _ERROR.match(body)
-    # a shown document may begin like an error, but ends with its layout line
+    # a shown document may begin like an error message, but ends with a layout line
     if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
         return "error", error[1]
     return "shown", ""
 
 
 def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Return the text around a call, its tool and its arguments; all empty if it is invalid."""
+    """Return the text around a tool call, the tool and the arguments; all empty if invalid."""
     before, opened, rest = action.partition("<tool_call>")
     inside, closed, after = rest.rpartition("</tool_call>")
     try:
@@ -116,13 +116,13 @@ def undo(text: str, diff: str) -> str:
     for row in diff.partition("\nfeedback: ")[0].split("\n"):
         if head := _HUNK.fullmatch(row):
             start, length = int(head[3]), int(head[4] or 1)
-            # a hunk that adds no lines names the line before it
+            # the header of a hunk that adds no lines names the line before the hunk
             hunks.append((start - 1 if length else start, {"-": [], "+": []}))
         elif hunks and row[:1] in ("-", "+"):
             hunks[-1][1][row[0]].append(row[1:])
         else:
             raise ValueError(f"expected a diff without context, got {row[:80]!r}")
-    for start, rows in reversed(hunks):  # from the end, so that line numbers stay valid
+    for start, rows in reversed(hunks):  # undo hunks from the end, so that line numbers stay valid
         old, new = rows["-"], rows["+"]
         if lines[start : start + len(new)] != new:
             raise ValueError(f"line {start + 1} is not what the diff made it")
@@ -131,7 +131,7 @@ def undo(text: str, diff: str) -> str:
 
 
 def original_text(record: Mapping[str, Any], played: Sequence[TurnView]) -> str:
-    """Return the document before the first turn.
+    """Return the document before the first turn of a recorded episode.
 
     Raises:
         ValueError: the diffs of the record do not lead to its final text.
@@ -148,13 +148,13 @@ def episode(
     original: str | None,
     tool_rewards: Mapping[str, float] = TOOL_REWARDS,
 ) -> dict[str, Any]:
-    """Return the data of the page for an episode, as JSON values.
+    """Return the data with which the page shows an episode, as JSON values.
 
     Args:
-        record: record of the episode.
+        record: stored record of the episode.
         task: task of the episode; None if it is not found.
         original: document of the task before any edit; None if unknown.
-        tool_rewards: see `EditSession.tool_rewards`.
+        tool_rewards: rewards of tool calls; see `EditSession.tool_rewards`.
     """
     played = turns(record, tool_rewards)
     notes = []
@@ -189,14 +189,14 @@ def episode(
 
 def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
     """Return tokens and seconds of each turn, as far as they are recorded."""
-    sampled = (record.get("tokens") or {}).get("sampled") or []  # a flag per token
+    sampled = (record.get("tokens") or {}).get("sampled") or []  # whether each token was sampled
     written = [{"tokens_out": sum(1 for _ in run)} for own, run in groupby(sampled) if own]
     costs = record.get("costs") or (written if len(written) == turns else [])
     return [*costs, *repeat({}, turns)][:turns]
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
-    """Encode texts as indices into their distinct lines, with the page rows of long lines."""
+    """Encode texts as indices into their distinct lines, and add the wrapped rows of long lines."""
     numbers: dict[str, int] = {}
     documents = [
         [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
@@ -211,8 +211,8 @@ def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
 
 
 def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the reward terms, each with its component of the reward."""
-    # a term belongs to the component to which a value of 1 contributes
+    """Return the reward terms, each with the component of the reward that contains the term."""
+    # a trial finds the component of a term: the one that a value of 1 for the term changes
     return [
         {"term": term, "value": value, "part": part}
         for term, value in (record.get("ledger") or {}).items()
@@ -222,7 +222,7 @@ def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the numeric fields of a verdict with their reasons, and its other contents."""
+    """Return a verdict's numeric fields with their reasons, and the verdict's other contents."""
     if not verdict:
         return None
     aspects = {name: value for name, value in verdict.items() if isinstance(value, Mapping)}

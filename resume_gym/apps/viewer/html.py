@@ -21,9 +21,9 @@ from resume_gym.apps.viewer.data import FolderContents, UnreadableError
 from resume_gym.atomic_write import replacing
 
 EXPORT_BYTES = 24 * 2**20
-"""Size limit of the compressed episodes in an exported file; further groups are left out."""
+"""Maximum size of an exported file's compressed episodes; further groups are left out."""
 
-# in page.html; identifies exported files
+# a tag of page.html, by which exported files are recognised
 _GENERATOR = b'<meta name="generator" content="resume-gym view">'
 
 
@@ -31,7 +31,7 @@ def page(data: str = "") -> str:
     """Return the page as HTML.
 
     Args:
-        data: HTML elements that hold the data; if empty, the page requests them from its server.
+        data: HTML elements that hold the data; if empty, the page requests data from its server.
     """
     parts = files("resume_gym.apps.viewer").joinpath("page")
     style = parts.joinpath("page.css").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def page(data: str = "") -> str:
     )
     values = {"policy": policy, "style": style, "data": data, "script": script}
     frame = parts.joinpath("page.html").read_text(encoding="utf-8")
-    # a single pass leaves braces in the inserted parts alone
+    # one pass over the template, so that braces in inserted parts are not replaced
     return re.sub(r"\{\{(\w+)\}\}", lambda hole: values[hole[1]], frame)
 
 
@@ -57,11 +57,11 @@ def _digest(text: str) -> str:
 def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> int:
     """Write the page with its data to one file that needs no network and no server.
 
-    Leaves out raw records and unreadable episodes. Once the included episodes take `limit` bytes,
-    leaves out whole groups of episodes, chosen at random. The table has the rows of all episodes.
+    The file has no raw records and no unreadable episodes. Groups of episodes are included in
+    random order until they take `limit` bytes. The table of the page still lists all episodes.
 
     Returns:
-        Number of episodes left out.
+        Number of episodes that the file leaves out.
     """
     chunks: list[str] = []
     chunk_of: dict[int, int] = {}
@@ -69,7 +69,7 @@ def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> in
     for number, row in enumerate(results.rows):
         numbers[row.group].append(number)
     groups = list(numbers.values())
-    Random(0).shuffle(groups)  # a random sample covers all steps and agents
+    Random(0).shuffle(groups)  # a random order, so that any part of it covers all steps and agents
     room = limit
     for group in groups:
         episodes: dict[int, Any] = {}

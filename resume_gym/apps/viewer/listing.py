@@ -15,11 +15,11 @@ from resume_gym.json_lines import is_finite
 
 
 class Listing:
-    """Folder of runs and evaluations; their episodes are read when one of them is opened.
+    """Folder of runs and evaluations; the episodes of each are read when it is opened.
 
     Args:
         path: folder of the runs and evaluations.
-        trusted: see `FolderContents`.
+        trusted: whether to trust the settings of these folders; see `FolderContents`.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -40,11 +40,11 @@ class Listing:
         return {folder.relative_to(self.path).as_posix(): folder for folder in found}
 
     def open(self, name: str) -> FolderContents:
-        """Return a run or an evaluation.
+        """Return the run or the evaluation in the folder of this name.
 
         Raises:
             LookupError: there is no run or evaluation of this name.
-            TaskError: its settings are invalid.
+            TaskError: the settings of the run or the evaluation are invalid.
         """
         with self._lock:  # the server handles each request in a thread
             if name not in self._opened:
@@ -52,14 +52,14 @@ class Listing:
             return self._opened[name]
 
     def version(self) -> str:
-        """Return a text that changes with the list, without reading files."""
+        """Return a text that differs after any change of the list; no file is read."""
         folders = self.folders().items()
         return repr(sorted((name, stamp(folder), status(folder)) for name, folder in folders))
 
     def index(self) -> dict[str, Any]:
-        """Return the list as JSON values."""
+        """Return the list of runs and evaluations as JSON values."""
         keys = {(folder, stamp(folder)) for folder in self.folders().values()}
-        # rebuild only rows whose files have changed
+        # rebuild only rows of runs and evaluations whose files have changed
         self._rows = {key: self._rows.get(key) or self._row(*key) for key in keys}
         rows = [row | {"status": status(key[0])} for key, row in self._rows.items()]
         return {
@@ -76,18 +76,18 @@ class Listing:
         row = {"name": name, "href": href, "changed": written[0] // 10**6}
         try:
             return row | _summary(FolderContents(folder, self._trusted))
-        except Exception as problem:  # files of others may hold anything; keep the other rows
+        except Exception as problem:  # damaged files may raise anything; keep the other rows
             return row | {"problem": str(problem)}
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the figures of a row: a run's latest evaluation, or an evaluation's best agent.
+    """Return figures for the list: a run's latest evaluation, or an evaluation's best agent.
 
-    An evaluation on training tasks has no reward: the list compares held-out rewards.
+    An evaluation on training tasks gets no reward here, since the list compares held-out rewards.
     """
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
-    if not results.is_run and figures:  # compare them with the episodes, which need no tasks here
+    if not results.is_run and figures:  # check figures against the episodes, without tasks
         results.tasks = Tasks()
         results.refresh()
     floor = figures.pop("floor", {}) if results.is_run else {}
@@ -101,7 +101,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
         "kind": results.kind,
         "notes": [*results.damage(), *told["notes"]],
         "env": str(settings.get("env") or ""),
-        # the last two parts of a model's path
+        # of a model's path, show only the last two parts
         "model": "/".join(str(settings.get("model") or "").split("/")[-2:]) or ", ".join(agents),
         "step": _finite(last.get("step")),
         "steps": _finite(settings.get("steps")) if last else None,
@@ -113,7 +113,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
 
 
 def _is_held_out(agent: str, split: object) -> bool:
-    # `rejudge` calls the training episodes of a run so, and its split "all"
+    # `rejudge` names the agent of training episodes "training, ..." and the split "all"
     return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 
@@ -122,7 +122,7 @@ def _finite(value: Any) -> float | None:
 
 
 def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
-    """Return a run, an evaluation, a folder of them, or the file of an episode."""
+    """Open a run, an evaluation, a folder of runs and evaluations, or the file of an episode."""
     if path.is_file():
         return SavedEpisode(path, trusted)
     listing = Listing(path, trusted)
@@ -140,5 +140,5 @@ def _inside(folder: Path) -> list[Path]:
 def _is_readable(folder: Path) -> bool:
     try:
         return is_results(folder)
-    except OSError:  # a folder of another user
+    except OSError:  # e.g. a folder that belongs to another user
         return False

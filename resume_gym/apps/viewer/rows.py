@@ -12,7 +12,7 @@ _EDITS = re.compile(r"edits: (\d+)$")
 
 
 class EpisodeRow(NamedTuple):
-    """Row of an episode.
+    """Row of the table, for one episode.
 
     Attributes:
         agent: name of the agent; empty in a run.
@@ -22,14 +22,14 @@ class EpisodeRow(NamedTuple):
         task: ID of the task.
         weakness: weakness of the task; empty if unknown.
         outcome: "submitted", "out of turns", "ended" (no submission needed), or "not graded".
-        reward: reward; None if not graded.
-        score: score from 0 to 100; None if not recorded.
-        turns: number of actions.
+        reward: reward of the episode; None if the episode is not graded.
+        score: score of the episode from 0 to 100; None if not recorded.
+        turns: number of the agent's actions.
         edits: number of successful edits; None in environments without edits.
         failed_edits: number of failed edits; None in environments without edits.
         lines: lines of the final document; None without a page.
-        page_lines: lines of the page; None without a page.
-        flags: labels of notable events.
+        page_lines: maximum number of lines of the page; None without a page.
+        flags: labels of notable events of the episode.
     """
 
     agent: str
@@ -57,7 +57,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
     if rules and rules["page_width"] < 1:
         raise ValueError(f"page_width: expected at least 1, got {rules['page_width']}")
     edited = _EDITS.search((record.get("observations") or [""])[-1])
-    # records hold sums of rewards: divide by the reward of one failure
+    # a record holds the sum of rewards for failed edits: divide by the reward of one
     failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
@@ -99,7 +99,7 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         yield "not graded"
     for name, value in (verdict or {}).items():
         if isinstance(value, int | float) and value < 0:
-            # the names of these fields already state the defect
+            # such a field's name already states the defect, as "hallucination" does
             states_it = name == "hallucination" or name in LINE_WEIGHTS
             yield name if states_it else f"worse {name.replace('_', ' ')}"
 

@@ -43,17 +43,17 @@ class SavedEpisode(FolderContents):
                 made = make_row(row, None, self.tasks)
         except ValueError as problem:
             raise TaskError(f"{path}: {problem}") from None
-        if resume := report.get("resume"):  # the task of each revision is called "revise"
+        if resume := report.get("resume"):  # the task ID is "revise" in every report
             parts = Path(str(resume)).name, str(report.get("created", ""))[:10]
             made = made._replace(task=", ".join(filter(None, parts)))
         self.rows = [made]
 
     def files(self) -> list[Path]:
-        """Return an empty list: the file does not grow."""
+        """Return an empty list, since the file of one episode has no lines to reread."""
         return []
 
     def record(self, number: int) -> dict[str, Any]:
-        """Return the episode; raise IndexError for another number than 0."""
+        """Return the only episode, number 0; raise IndexError for other numbers."""
         return [self._record][number]
 
     def figures(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _OTHERS = ("cross-site", "same-site")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Request handler; refuses requests to other host names than those of this machine."""
+    """HTTP request handler; accepts only requests that name the local machine as their host."""
 
     shown: FolderContents | Listing
     protocol_version = "HTTP/1.1"
@@ -27,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Serve the page, the index, an episode or its record."""
+        """Serve the page, or data: version, index, figures, an episode or an episode's record."""
         host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
         if host not in _LOOPBACK:
             # DNS rebinding: a web site whose name resolves to this machine could read the data
@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         shown, named = self.shown, {}
         if isinstance(shown, Listing):
             name, slash, inside = path[1:].partition("/")
-            if slash:  # the pages of a run are below its name
+            if slash:  # the page of a run has the path /NAME/
                 name = unquote(name, errors="surrogateescape")
                 shown, path, named = shown.open(name), f"/{inside}", {"name": name}
         value: Any
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/version.json":
             value = shown.version()
         elif path == "/index.json":
-            version = shown.version()  # taken first: later writes are read next time
+            version = shown.version()  # before the data: a later write changes the version
             if isinstance(shown, FolderContents):
                 shown.refresh()
             value = {**shown.index(), "version": version, "listed": shown is not self.shown} | named
@@ -91,14 +91,15 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing; the terminal shows the address of the page."""
+        """Log no requests, since the terminal shows the address of the page."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # the browser closed the connection
+        # a connection that the browser has closed is no error to report
+        if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
@@ -109,12 +110,12 @@ def serve(shown: FolderContents | Listing, port: int = PORT) -> ThreadingHTTPSer
     """Create a server on the loopback address; its method `serve_forever` runs it.
 
     Args:
-        shown: folder or list to serve.
+        shown: folder, or list of runs and evaluations, to serve.
         port: TCP port; 0 for any free port.
 
     Raises:
         OSError: the port is in use.
     """
-    # http.server creates the handlers: pass what is shown through the class
+    # http.server instantiates the class of the handler, so `shown` is a class attribute
     handler = type("Handler", (Handler,), {"shown": shown})
     return _Server(("127.0.0.1", port), handler)

@@ -1,4 +1,4 @@
-"""Data from outside the viewed folder: tasks of the environment."""
+"""Tasks of the environment, which the viewed folder does not contain."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG
 
-# generators, of at most 1,000 tasks
+# task sources that generate at most 1,000 tasks and read no file
 _HARMLESS = re.compile(
     r"(procedural|omission)(-mini)?:[0-9]{1,9}:([0-9]{1,3}|1000)|ladder(-mini)?:[0-9]{1,9}"
 )
 
 
 class Tasks(NamedTuple):
-    """Tasks of an environment.
+    """Tasks of the environment of a run or an evaluation.
 
     Attributes:
         by_id: tasks by ID.
-        session_type: session class of the tasks; None if they have no document or are not found.
+        session_type: session class of the tasks; None if tasks have no document or are not found.
         note: why the tasks are not found; empty on success.
     """
 
@@ -38,7 +38,7 @@ class Tasks(NamedTuple):
 
     @property
     def tool_rewards(self) -> Mapping[str, float]:
-        """The rewards of tool calls; those of the default tables if unknown."""
+        """Rewards of tool calls; the default rewards if the environment is unknown."""
         return getattr(self.session_type, "tool_rewards", TOOL_REWARDS)
 
     def weakness(self, task_id: str) -> str:
@@ -60,8 +60,8 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
     Args:
         env: ID of the environment, or module:ID.
         source: task source; empty for the environment's default.
-        trusted: False for settings that may be a stranger's: then no module is imported, and the
-            tasks are bundled ones, or at most 1,000 generated ones.
+        trusted: False if a stranger may have written the settings: then no module is imported, and
+            the tasks are bundled tasks, or at most 1,000 generated tasks.
     """
     try:
         harmless = source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)

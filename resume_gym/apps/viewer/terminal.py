@@ -19,14 +19,14 @@ from resume_gym.render import REPLY_STYLES, visible
 from resume_gym.user_errors import number_of
 
 _RESULTS = {"edit": "edited", "shown": "document shown", "submit": "submitted"}
-_LONG = 300  # characters of a shown document beyond which it is left out
+_LONG = 300  # maximum number of characters of a document shown in a reply
 
 
 class EpisodeBrowser(App[None]):
     """Table of episodes, highest reward first; Enter opens an episode.
 
     Args:
-        results: folder whose episodes are read.
+        results: contents of a folder whose episodes are shown.
 
     Raises:
         TaskError: the figures of the folder are invalid.
@@ -59,7 +59,7 @@ class EpisodeBrowser(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Fill the table."""
+        """Fill the table with a row per episode."""
         table = self.query_one(DataTable)
         table.add_columns("task", "step" if self.results.is_run else "agent", "reward", "flags")
         for number in self.order:
@@ -69,7 +69,7 @@ class EpisodeBrowser(App[None]):
             table.add_row(*(_shown(str(cell).replace("\n", "␊")) for cell in cells))
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Open the episode of a row."""
+        """Open the episode of the selected row."""
         self.push_screen(_EpisodeScreen(self.results, self.order, event.data_table))
 
 
@@ -97,7 +97,7 @@ class _EpisodeScreen(Screen[None]):
         self.action_go(0)
 
     def action_go(self, by: int) -> None:
-        """Move the cursor of the table by that many rows, within it, and show the episode."""
+        """Move the table's cursor by `by` rows, not past its ends, and show the episode there."""
         self._table.move_cursor(row=self._table.cursor_row + by)
         place = self._table.cursor_row
         row = self._results.rows[self._order[place]]
@@ -135,7 +135,7 @@ def _named(values: Mapping[str, Any]) -> list[Text]:
 
 
 def _turns(detail: Mapping[str, Any]) -> Text:
-    """Return notes and turns: tool, result, reward, arguments, and the reply or its diff."""
+    """Return the notes and turns of an episode: tool, result, reward, arguments and reply."""
     rows = [_shown(note, "yellow") for note in (*detail["notes"], detail["failure"]) if note]
     for place, turn in enumerate(detail["turns"], 1):
         kind, reply, earned = turn["kind"], turn["reply"], turn["reward"]

@@ -1,1 +1,1 @@
-"""The server."""
+"""Server of the OpenEnv environment."""

@@ -1,7 +1,7 @@
-"""The server of the image and of the Space.
+"""OpenEnv server that runs in the Docker image and in the Hugging Face Space.
 
 Environment variables: RESUME_GYM_ENV, the environment's id; RESUME_GYM_ARGS, its arguments as a
-JSON object, such as {"judge": "gemini"}; MAX_CONCURRENT_ENVS, episodes at once.
+JSON object, such as {"judge": "gemini"}; MAX_CONCURRENT_ENVS, maximum number of episodes at once.
 """
 
 import argparse
@@ -20,7 +20,7 @@ app = make_app(
 
 
 def main() -> None:
-    """Serve until interrupted."""
+    """Serve the environment until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 for a free one")

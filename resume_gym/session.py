@@ -1,6 +1,7 @@
 """Sessions in which an agent revises a resume for a job.
 
-`EditSession` implements the state machine; this module adds prompt, tools and verdicts.
+`EditSession` implements the state machine; this module adds the prompt, tools and verdicts of
+resumes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,7 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def resume(self) -> str:
-        """The current resume."""
+        """The current text of the resume."""
         return self.state.document.text
 
     @property
@@ -120,7 +121,7 @@ class Session(EditSession[Task, Verdict]):
     def grade(self, verdict: Verdict) -> Ledger:
         """See `EditSession.grade`; here rules grade the rubric items that need no model judge."""
         if self.task.rubric and isinstance(verdict, Verdict):
-            from resume_gym.text.items import grade_items  # would slow `import resume_gym`
+            from resume_gym.text.items import grade_items  # slow, so not imported at the top
 
             verdict = grade_items(self.task, self.resume, verdict)
         return super().grade(verdict)
@@ -157,7 +158,7 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return FailedCall("ambiguous", more, name)
-        # check first: the replacement could build a text of any size
+        # check the size first, since the replacement could build a text of any size
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"

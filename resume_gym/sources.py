@@ -16,9 +16,9 @@ class Loader(NamedTuple):
     """The loader of one kind of task source.
 
     Attributes:
-        pattern: regular expression that matches the whole source.
+        pattern: regular expression that matches every source of this kind as a whole.
         entry: MODULE:FUNCTION, imported at the first use. The function takes source and split, and
-            returns tasks in order: those of the split, perhaps with those of the other split.
+            returns the tasks of the split in order, possibly with tasks of the other split.
     """
 
     pattern: str

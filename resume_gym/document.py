@@ -1,7 +1,6 @@
 """Text documents: exact and fuzzy replacement, wrapping, page layout, unified diffs.
 
-`find` and `replace` make an edit; `page` shows the result. Nothing in this module depends on
-resumes.
+`find` and `replace` make an edit; `page` shows the result. The module is not specific to resumes.
 
 One wrapping rule applies to all texts. A source line is broken at spaces into page lines, each as
 long as possible up to `width` characters; the spaces at a break are dropped. A word longer than

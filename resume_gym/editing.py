@@ -537,8 +537,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Repeat the actions of a record in a new session.
 
         Raises:
-            ValueError: The record is of another task, or its replay ends with another text or
-                reward.
+            ValueError: The record is of another task, or its replay has another text or reward.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")

@@ -1,7 +1,7 @@
 """`ResumeEditEvidence-v0`: a fourth tool searches documents about the candidate.
 
 The documents restate the resume in other words and with the true figures. The documents also
-contain lines about other people's work, and figures that a later line corrects. The judge knows the
+contain lines about other people's work and figures that a later line corrects. The judge knows the
 documents in every environment; in `ResumeEditEvidence-v0`, the agent can search the documents, too.
 A search costs a turn.
 """

@@ -1,7 +1,6 @@
 """Reward tables as data, and pure functions over them.
 
-Every reward in this module is a multiple of 0.25, so that sums of ledger terms are exact in
-floating point.
+Every reward in this module is a multiple of 0.25, so that floating-point sums are exact.
 """
 
 from collections.abc import Mapping
@@ -144,9 +143,9 @@ def reward_bounds(
 ) -> tuple[float, float]:
     """Return the minimum and maximum reward of a graded episode; (-7, +8) for ten turns.
 
-    The minimum is for one edit that is worse in every field, failed edits in all other turns, no
-    submit and an overflowing page; the maximum is for a review, a submit, successful edits in all
-    other turns and the best grades.
+    An episode has the minimum reward if it has one edit that is worse in every field, failed edits
+    in all other turns, no submit and an overflowing page. It has the maximum reward if it has a
+    review, a submit, successful edits in all other turns, a page that fits and the best grades.
     """
     tools, verdict = TOOL_REWARDS, sum(weights.values()) + LAYOUT
     least = (max_turns - 1) * tools["failed_edit"] + tools["edit"] + tools["no_submit"] - verdict

@@ -1,7 +1,6 @@
 """Sessions in which an agent revises a resume for a job.
 
-`EditSession` implements the state machine; this module adds the prompt, tools and verdicts of
-resumes.
+`EditSession` implements the state machine; this module adds what is specific to resumes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -155,7 +155,7 @@ class AsyncJudge(ABC):
 
     @property
     def served(self) -> str:
-        """Model versions of the latest answers, joined by commas; empty before the first answer."""
+        """Model versions of the judge's latest answers, joined by commas; at first empty."""
         models = (getattr(part, "served", None) for part in self.parts)
         return ", ".join(dict.fromkeys(str(model) for model in models if model))
 

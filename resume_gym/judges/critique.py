@@ -1,8 +1,8 @@
 """Critique: short natural-language feedback on a draft, for the agent that writes it.
 
-The feedback quotes lines of the draft and states their defects as a reader would. The feedback does
-not reveal the grading criteria, the planted weakness, the text of a fix, or a figure that the draft
-does not contain.
+The feedback quotes lines of the draft and states their defects as a reader would. The feedback
+reveals neither the grading criteria, the planted weakness nor the text of a fix, and no figure that
+the draft lacks.
 """
 
 import re

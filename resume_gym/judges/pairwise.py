@@ -1,7 +1,7 @@
 """Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
-If all revisions of a group get the same verdict, their advantages are zero. Comparisons between
-revisions rank the group instead, and revisions that rank above the original are improvements.
+If all revisions of a group get the same verdict, their advantages are zero. Comparisons rank even
+revisions with equal verdicts, and those that rank above the original are improvements.
 """
 
 import asyncio
@@ -35,8 +35,7 @@ class Match(NamedTuple):
     """A comparison of two contestants, which are identified by id.
 
     Attributes:
-        outcome: 1 if the second contestant is better, -1 if the first is, 0 for a tie; or the
-            judge's error.
+        outcome: 1 if `second` is better, -1 if `first` is, 0 for a tie; or the judge's error.
     """
 
     first: str
@@ -84,7 +83,7 @@ class Pairwise(GroupJudge):
     unsupported claim is never better.
 
     A model judge sends two requests per match, one for each order of the texts, and three per
-    verdict. Two of the three requests of a verdict also belong to the match with the original, and
+    verdict. Two of the three requests per verdict also belong to the match with the original and
     are sent once.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
@@ -95,10 +94,9 @@ class Pairwise(GroupJudge):
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More than
             (n + 1) / 2 rounds compare all pairs.
         margin: minimum odds at which a revision is better or worse than the original.
-        compares: another judge for the comparisons, such as the rubric. The coroutine
-            `compare(task, first, second, draw)` of this judge returns 1 if the second text is
-            better, -1 if the first is, else 0, without position bias. The comparing judge may
-            ignore unsupported claims.
+        compares: another judge for the comparisons, such as the rubric. Its coroutine
+            `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
+            first is, else 0, without position bias. `compare` may ignore unsupported claims.
 
     Raises:
         ValueError: the comparing judge has no `compare`, or `rounds` or `margin` is out of range.
@@ -177,8 +175,7 @@ class Pairwise(GroupJudge):
         matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
-        # Strengths are rounded, so that numerical errors of the solver do not order equal
-        # strengths.
+        # Strengths are rounded, so that errors of the solver do not order equal strengths.
         strengths = {name: round(level[name] - level[original], 9) for name in linked}
         order = sorted(linked, key=lambda name: (-strengths[name], name))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))

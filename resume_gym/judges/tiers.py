@@ -44,13 +44,12 @@ class Tiers(GroupJudge):
         local: specification of one or more judges for `make_judge`; the first gives the verdict.
         frontier: specification of the more accurate judge.
         audit: share of clear groups to audit, in [0, 1].
-        confidence: a field is in doubt if no local judge states at least this confidence, in [0,
-            1]; a missing confidence counts as 0.
+        confidence: minimum confidence, in [0, 1], that a local judge must have in each field; a
+            missing confidence counts as 0.
         seed: seed of the hash that selects groups for audits.
         tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
             group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
-            If the local judges decide on a group, a member that the first one refuses gets an
-            error.
+            If the local judges decide on a group, a member that the first refuses gets an error.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -84,8 +83,8 @@ class Tiers(GroupJudge):
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*groups), strict=True))
-        # If one local judge is missing, the whole group fails: a retry that reaches this judge
-        # could route the group to another tier.
+        # If a local judge is missing, the group fails: a retry with this judge could use another
+        # tier.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)

@@ -1,8 +1,8 @@
 """Voting judge: the median of several independent verdicts of one judge, field by field.
 
 If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong field; with
-three votes, nine in ten groups have no wrong field. The median of votes is -1, 0 or 1; their mean
-would add noise.
+three votes, nine in ten groups have none. The median of votes is -1, 0 or 1; a mean would add
+noise.
 """
 
 import asyncio
@@ -60,8 +60,7 @@ class GroupJudge(AsyncJudge):
 def can_draw(judge: AsyncJudge) -> bool:
     """Return whether a judge can give several independent verdicts on the same text.
 
-    The method `averdict` of such a judge, and `averdicts` if it is `grouped`, has a parameter
-    `draw`.
+    A judge that can draw has a parameter `draw` in `averdict` and, if `grouped`, in `averdicts`.
     """
     judges = [part for part in judge.parts if isinstance(part, AsyncJudge)]
     asks = "draw" in inspect.signature(judge.averdict).parameters
@@ -69,7 +68,7 @@ def can_draw(judge: AsyncJudge) -> bool:
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """Bind a judge to a sample number; return the judge itself for 0, or if it has no samples."""
+    """Bind a judge to a draw number; return the judge itself for draw 0 or if it cannot draw."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -124,8 +123,7 @@ class Votes(AsyncJudge):
         verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
         for failure in failures:
-            # A configuration error is raised even if the other votes decide: later calls would
-            # fail.
+            # `JudgeMisconfigured` is raised even if other votes decide: later calls would fail.
             if isinstance(failure, JudgeMisconfigured):
                 raise failure
         verdict = count(verdicts, self.votes)

@@ -49,8 +49,7 @@ async def write_tasks(
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
-        # Concurrent tasks are written without `seen`; rewrite a task with a bullet of an earlier
-        # task.
+        # Concurrent tasks are written without `seen`; rewrite a task with an earlier task's bullet.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()

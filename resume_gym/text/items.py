@@ -2,8 +2,8 @@
 
 An item of negative weight holds if the revision contains the item and the original does not. An
 item of positive weight also needs support: evidence or a fact for a skill or figure, a line below
-it for a section. No positive item holds if the revision has an unsupported claim or pastes the
-item.
+it for a section. No item of positive weight holds if the revision has an unsupported claim or
+copies the text of the item.
 """
 
 import re
@@ -107,7 +107,7 @@ def _states(content: Content, item: Item) -> bool:
 
 
 def _name(text: str) -> re.Pattern[str]:
-    """Compile a pattern for a name in a case-folded line; C matches neither C++ nor Objective-C."""
+    """Compile a pattern for a name in a case-folded line; "C" does not match "C++"."""
     name = re.escape(plain(text).casefold())
     return re.compile(rf"(?<![\w&+#])(?<!\w[.-]){name}(?![\w+#]|[&.-]\w)")
 

@@ -1,8 +1,7 @@
 """Parser of resumes into lines with words, figures, dates and names.
 
 `parse` uses the text of the resume alone. `judges.rubric.claims` checks whether a text is true, and
-`judges.rubric.signals` whether its changes are better. The lists of words and units are in
-`lexicon.toml`.
+`judges.rubric.signals` whether its changes are better. The word lists are in `lexicon.toml`.
 """
 
 import re

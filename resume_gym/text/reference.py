@@ -335,7 +335,7 @@ def _similar(
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
     # prefer one-to-one matches: a line gets a second unit only if no line without a unit is nearly
-    # as similar to the second unit
+    # as similar to that second unit
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = ALIKE if index in told else QUARTER

@@ -197,7 +197,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first difference between `old` and a text that matches it up to typography.
+    """Describe the first difference between `old` and a text that equals it except in typography.
 
     The description is empty if `text` has no such match, or only ASCII characters.
     """
@@ -274,7 +274,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
-    # the maximum can fall only if a longest line was edited: scan the whole text in this case only
+    # the longest line can get shorter only if it was edited: only then scan the whole text
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -317,8 +317,8 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
     Args:
         first: number of the first line in the old text, from 0.
         now: number of the same line in the new text, which earlier hunks may have shifted.
-        before: old lines.
-        after: new lines.
+        before: lines of the hunk in the old text.
+        after: lines of the hunk in the new text.
     """
     most = min(len(before), len(after))
     # The empty string after a final newline is no line, but the start of the next one: a common

@@ -275,12 +275,12 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def turns(self) -> int:
-        """The number of actions taken."""
+        """The number of actions taken in the episode."""
         return self.state.turns
 
     @property
     def text(self) -> str:
-        """The current document."""
+        """The current text of the document."""
         return self.state.document.text
 
     @property
@@ -482,7 +482,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         A later verdict replaces an earlier one.
 
         Raises:
-            RuntimeError: The episode is still running, or changed nothing and needs no verdict.
+            RuntimeError: The episode is still running, or it changed nothing and needs no verdict.
             ValueError: The verdict is no `verdict_type`, or has a value that JSON cannot hold.
         """
         state = self.state
@@ -515,7 +515,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return twin
 
     def close(self) -> None:
-        """Do nothing: an editing episode holds no resources."""
+        """Do nothing, since an editing episode holds no resources."""
 
     def record(self) -> dict[str, Any]:
         """Return the episode as JSON values that suffice to replay and regrade the episode."""

@@ -30,8 +30,8 @@ class EditEnv(gym.Env[str, str]):
 
     Args:
         rules: limits of an episode.
-        tasks: task source.
-        split: "train", "eval" or None for both.
+        tasks: task source, as for `load_tasks`.
+        split: split of the tasks: "train", "eval" or None for both.
         judge: judge specification for `make_judge`, or None.
         render_mode: None or one of `metadata["render_modes"]`.
 
@@ -76,7 +76,7 @@ class EditEnv(gym.Env[str, str]):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[EditTask]:
-        """Return the tasks of a source and a split, in order; subclasses override this.
+        """Return the tasks of a source and a split, in order; subclasses override this method.
 
         Raises:
             ValueError: The source does not exist.
@@ -198,7 +198,7 @@ class EditEnv(gym.Env[str, str]):
             gymnasium.error.ResetNeeded: No episode is running.
             TypeError: The action is not a string.
             JudgeError: The judge returned no verdict. The finished episode stays in `session`;
-                `grade` tries again.
+                `grade` asks the judge again.
         """
         if not isinstance(action, str):
             raise TypeError(f"action: expected a string, got {action!r}")

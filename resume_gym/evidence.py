@@ -65,7 +65,7 @@ def passages(documents: Sequence[Evidence]) -> list[Passage]:
 
 @lru_cache(maxsize=256)
 def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
-    """Return the passages of documents and their BM25 index, or None if there are no words."""
+    """Return the passages of documents and their BM25 index (None if there are no words)."""
     import bm25s  # imported here, since only searches need it
 
     found = passages(documents)
@@ -113,7 +113,7 @@ class EvidenceSession(Session):
     toolbox = Toolbox(TOOLS[0], SEARCH, *TOOLS[1:])
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Search, replace text or show the page."""
+        """Search the documents, replace text or show the page, depending on the call."""
         if call.name != "search":
             return super().act(call)
         query = call.arguments["query"]

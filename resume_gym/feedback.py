@@ -19,7 +19,7 @@ class FeedbackSession(Session):
     toolbox = Toolbox(TOOLS[0], FEEDBACK, *TOOLS[1:])
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Show feedback, replace text or show the page."""
+        """Show remarks on the draft, replace text or show the page, depending on the call."""
         if call.name == "feedback":
             return Shown(f"feedback: {self.feedback(self.resume)}", paid=False)
         return super().act(call)

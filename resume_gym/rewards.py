@@ -70,7 +70,7 @@ class Verdict:
         action_verbs: strength of the verbs that open the bullets.
         preference: preference of a recruiter between the two resumes.
         reasons: reason for the grade of each field, in one sentence.
-        confidence: confidence in [0, 1] for each field.
+        confidence: confidence of the judge, in [0, 1], in each field.
         items: grades of the task's rubric items by text: the sign of the weight if the revision
             adds the item (see `resume_gym.text.items`), else 0.
 

@@ -78,7 +78,7 @@ class Session(EditSession[Task, Verdict]):
         return f"# Job\n{self.task.job}\n\n# Resume\n{self.task.resume.rstrip()}"
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Replace text or show the page."""
+        """Replace text in the resume or show the page, depending on the call."""
         match call.name:
             case "str_replace":
                 return self._replace(**call.arguments)
@@ -118,7 +118,7 @@ class Session(EditSession[Task, Verdict]):
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; here rules grade the rubric items that need no model judge."""
+        """See `EditSession.grade`; for resumes, rules grade the rubric items that need no model."""
         if self.task.rubric and isinstance(verdict, Verdict):
             from resume_gym.text.items import grade_items  # slow, so not imported at the top
 

@@ -51,7 +51,7 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
 
     Args:
         name: name of the tool.
-        description: description for the agent.
+        description: description of the tool for the agent.
         properties: JSON schema of each argument: "string", or "integer" for a positive integer.
         required: names of the required arguments.
     """

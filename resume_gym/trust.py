@@ -45,7 +45,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a URL is local; False for unusual forms, which libraries read differently."""
+    """Return whether a URL is local; False for unusual URLs, which libraries parse differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 

@@ -30,7 +30,7 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
 
 
 def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
-    """Return the error for packages of an extra that are not installed; None if all are.
+    """Return the error for packages of an extra that are not installed; None if all are there.
 
     Args:
         needs: start of the message: the action that needs the packages, as in "training needs".

@@ -20,7 +20,7 @@ _SHARED = 2  # minimum number of stems that bullet and passage share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return a call that edits by the last search or searches again; None if neither is useful."""
+    """Return a call that edits by the last search, or else searches; None if neither helps."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):

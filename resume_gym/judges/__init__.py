@@ -149,7 +149,7 @@ class AsyncJudge(ABC):
 
     @property
     def usage(self) -> Usage | None:
-        """Total requests, tokens and cost of the judge's models so far; None if it has none."""
+        """Total requests, tokens and cost of the judge's models so far; None if it has no model."""
         usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
         return sum(usages[1:], usages[0]) if usages else None
 
@@ -204,8 +204,8 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             tasks = [group.create_task(one) for one in work]
     except ExceptionGroup as several:
         failures = several.exceptions
-    # The failure is raised after the `except` block, so that its traceback omits the group. Of
-    # several failures, one that is no `JudgeError`, and hence a bug, is raised.
+    # The failure is raised after the `except` block, so that its traceback omits the group. A
+    # failure that is no `JudgeError` is a bug and takes precedence over the others.
     if failures:
         raise min(failures, key=lambda one: isinstance(one, JudgeError))
     return [task.result() for task in tasks]

@@ -120,7 +120,7 @@ class ModelJudge(AsyncJudge):
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
         The comparison always uses both orders (two requests), whatever `orders` is. A vetoed text
-        loses to one without a veto. `compare` checks no claims. Either text may be the original.
+        loses to one without a veto. No claims are checked. Either text may be the original.
 
         Raises:
             JudgeError: the model gave no usable answer.

@@ -27,7 +27,7 @@ from resume_gym.judges.votes import GroupJudge, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
-_PRIOR = 2.0  # standard deviation of the prior, which keeps an unbeaten text's strength finite
+_PRIOR = 2.0  # standard deviation of the prior on strengths, which keeps each strength finite
 _BYE = ""  # virtual opponent: the contestant paired with it skips the Swiss round
 
 
@@ -48,12 +48,12 @@ class Ranking(NamedTuple):
 
     Attributes:
         ids: ids of the ranked texts, in the order of the call; equal texts share one id.
-        original: id of the original.
+        original: id of the original resume.
         strengths: Bradley-Terry strength by id, in log-odds relative to the original: a text
             stronger by x is preferred with odds of e^x to 1. Contestants that no chain of
             comparisons links to the original have no strength.
         order: the ids in `strengths`, the strongest contestant first.
-        matches: all comparisons, including failed ones.
+        matches: all comparisons, including failed comparisons.
     """
 
     ids: tuple[str, ...]

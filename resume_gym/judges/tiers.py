@@ -46,7 +46,7 @@ class Tiers(GroupJudge):
         audit: share of clear groups to audit, in [0, 1].
         confidence: minimum confidence, in [0, 1], that a local judge must have in each field; a
             missing confidence counts as 0.
-        seed: seed of the hash that selects groups for audits.
+        seed: random seed of the selection of groups for audits.
         tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
             group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
             If the local judges decide on a group, a member that the first refuses gets an error.

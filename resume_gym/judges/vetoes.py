@@ -198,7 +198,7 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
 
 
 def _matches(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, reason and quotation of every match of a rule."""
+    """Yield kind, reason and quotation of every match of a veto rule."""
     small = text.lower()  # matching lower case is much faster than patterns that ignore case
     # If lower case changes the length of the text, the offsets of matches are not valid in `text`.
     shown = text if len(text) == len(small) else small

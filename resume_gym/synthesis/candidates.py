@@ -34,7 +34,7 @@ class Job:
 
     Attributes:
         title: job title on the resume.
-        role: role; the bullets describe work in this role.
+        role: role of the candidate in the job, which the bullets describe.
         level: level of the job: index into `LEVELS`, or `TRAINEE`.
         company: employer.
         city: place of work.
@@ -134,7 +134,7 @@ def make_candidate(
 def _career(
     role: Role, level: int, employers: list[tuple[Vertical, str]], rng: Random
 ) -> list[Job]:
-    """Draw a job at each employer, latest first, each earlier job at a lower level."""
+    """Draw a job at each employer: the latest job first, every earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
     # A gap before the oldest job (the last index) does not show, so fewer careers than the share

@@ -31,7 +31,7 @@ _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |stil
 
 @dataclass(frozen=True)
 class Deed:
-    """One piece of work, as templates.
+    """One piece of a candidate's work, as a set of templates.
 
     Attributes:
         split: split whose tasks may use the deed.
@@ -299,5 +299,5 @@ def _takes_an(text: str) -> bool:
 
 
 def _join(text: str) -> str:
-    """Remove the brackets around a metric, and the space before one that begins with a comma."""
+    """Remove a metric's brackets, and the space before a metric that begins with punctuation."""
     return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

@@ -46,7 +46,7 @@ class Generation:
     """The specification of a corpus.
 
     Attributes:
-        generator: "procedural", "gemini" or "openai".
+        generator: what makes the tasks: "procedural", "gemini" or "openai".
         count: number of tasks.
         seed: seed of the task sequence.
         out: output file; manifest, card and store are named after this file.

@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         task: the task; None if no attempt succeeded.
-        attempts: number of requests; 1 for a procedural task.
+        attempts: number of requests to the model; 1 for a procedural task.
         faults: number of answers with faults of each kind.
         reason: why there is no task; empty if there is a task.
     """
@@ -120,7 +120,7 @@ def find_manifest(
     Args:
         path: path of the manifest.
         out: path of the corpus.
-        settings: settings of this run.
+        settings: settings of the new run; see `Generation.settings`.
         wanted: number of tasks requested.
 
     Returns:

@@ -28,7 +28,7 @@ async def write_tasks(
     attempts: int,
     width: int,
 ) -> None:
-    """Write tasks concurrently and report the outcomes in order.
+    """Let a model write tasks concurrently, and report the outcomes in the order of `personas`.
 
     If two tasks share a bullet, the later task is written again. The written tasks depend on the
     order of `personas`, not on the order of the answers.
@@ -78,7 +78,7 @@ def taken(task: Task) -> frozenset[str]:
 async def write_task(
     persona: Persona, client: Client, attempts: int, seen: AbstractSet[str] = frozenset()
 ) -> Outcome:
-    """Request a task until an answer is free of faults.
+    """Request a task from a model until an answer is free of faults.
 
     A second call with a different `seen` first reads the stored answers of the first call, which
     costs nothing.
@@ -86,7 +86,7 @@ async def write_task(
     Args:
         persona: specification of the task.
         client: client of the model.
-        attempts: maximum number of requests.
+        attempts: maximum number of requests for the task.
         seen: keys (`bullet_keys`) of bullets in other tasks.
 
     Raises:

@@ -27,7 +27,7 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
 
     Args:
         task: a task with evidence.
-        kept: whether the evidence keeps the figure.
+        kept: whether the evidence still states the figure.
         rng: random generator.
 
     Returns:

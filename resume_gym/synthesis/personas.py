@@ -38,7 +38,7 @@ class Persona:
         weakness: planted weakness, one of `WEAKNESSES`.
         candidate: name, career and wanted job, without bullets.
         shares: number of bullets for each job, the present one first.
-        weak: indices of the weak bullets, counted through all jobs.
+        weak: indices of the weak bullets, counted over the bullets of all jobs.
         padding: number of superfluous bullets.
         sections: number of superfluous sections.
     """

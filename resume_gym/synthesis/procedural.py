@@ -350,7 +350,7 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 def _write_bullets(
     plan: TaskPlan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done] | None:
-    """Write the bullets of each job and return their deeds; None if no bullet allows a hedge."""
+    """Write the bullets of each job and return their deeds; None if a needed hedge fits none."""
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))

@@ -117,7 +117,7 @@ def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
-    # an edited line keeps its unit, so inserted units are those of new or moved lines
+    # units are indices of original lines; the inserted ones belong to new or moved lines
     edits = LCSseq.editops(range(len(reference.lines)), units)
     put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):

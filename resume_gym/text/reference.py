@@ -161,7 +161,7 @@ class Reference:
         return math.log(1 + len(self.lines))
 
     def weigh(self, stems: Iterable[str]) -> float:
-        """Return the total weight of a set of stems."""
+        """Return the total IDF weight of a set of stems."""
         # fsum is exact; a plain sum would depend on the set order, which varies between processes
         return math.fsum([self.weights.get(s, self.rare) for s in stems])
 
@@ -204,7 +204,7 @@ class Reference:
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
-        """Return the weighted share of the shorter line that the longer one contains, in [0, 1]."""
+        """Return the weighted share, in [0, 1], of a shorter line that a longer line contains."""
         shared = a.stems & b.stems
         numbers = a.values & b.values
         if not shared and not numbers:
@@ -330,7 +330,7 @@ def _similar(
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
     pairs.sort()
-    rivals: dict[int, list[tuple[float, int]]] = {}  # lines by unit, the most similar line last
+    rivals: dict[int, list[tuple[float, int]]] = {}  # for each unit, its lines, most similar last
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()

@@ -1,7 +1,7 @@
 """Resume Gym: a Gymnasium environment for teaching language models to edit resumes.
 
 Importing the package registers `ResumeEdit-v0`, `ResumeEditMini-v0` and their variants with
-Gymnasium. The names below are the complete public API.
+Gymnasium. The names in `__all__` are the complete public API.
 """
 
 import sys

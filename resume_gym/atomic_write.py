@@ -20,7 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
             file is deleted.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
-    unfinished.unlink(missing_ok=True)  # a link there would direct the writes to its target
+    unfinished.unlink(missing_ok=True)  # a link at this path would redirect the writes
     try:
         yield unfinished
         sync(unfinished)

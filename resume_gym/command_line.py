@@ -35,8 +35,8 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Argument parser whose help ends with examples and exit statuses.
 
-    An error is one line, with exit status 2. The error for an unknown option suggests a known
-    option with a similar name, if there is one.
+    The parser prints an error on one line and exits with status 2. The error for an unknown option
+    suggests a known option with a similar name, if there is one.
 
     Args:
         prog: name of the command.
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> NoReturn:
-        """Print an error of argparse in the words of the other errors, and exit."""
+        """Print an error of argparse in the wording of this package's errors, and exit."""
         message = re.sub(r"invalid (\w+) value: ", r"expected \1, got ", message)
         message = re.sub(_CHOICE, r"expected one of \2; got \1", message)
         raise SystemExit(complain(message.removeprefix("argument "), 2))

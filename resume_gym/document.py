@@ -1,8 +1,8 @@
 """Text documents: exact and fuzzy replacement, wrapping, page layout, unified diffs.
 
-`find` and `replace` make an edit; `page` shows the result. Nothing here depends on resumes.
+`find` and `replace` make an edit; `page` shows the result. The module is not specific to resumes.
 
-One wrapping rule applies everywhere. A source line is broken at spaces into page lines, each as
+One wrapping rule applies to all texts. A source line is broken at spaces into page lines, each as
 long as possible up to `width` characters; the spaces at a break are dropped. A word longer than
 `width` is cut. A blank line counts as one line. A final newline starts no further line. Every
 character, including tabs and wide characters, counts as one column.
@@ -17,11 +17,11 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-# Match a run of blanks only from its first blank: trying each as a start takes quadratic time
+# Match a run of blanks only from its first: a search from each blank would take quadratic time
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
-"""Largest number of lines for a diff by difflib, in quadratic time; longer texts get one hunk."""
+"""Maximum number of lines for difflib, which takes quadratic time; longer texts get one hunk."""
 
 
 class Document(NamedTuple):
@@ -139,7 +139,7 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Find `wanted` after replacing each match of `blanks` by `shown`, a single character.
+    """Find `wanted` in `text` after replacing each match of `blanks` by the character `shown`.
 
     Plain string search takes linear time. A regular expression over all lines would restart its
     search at each line: quadratic time in a text with many similar lines.
@@ -159,8 +159,8 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # Map the last character, not the end, which may lie in rewritten blanks: `wanted` starts and
-    # ends with characters that were not rewritten.
+    # Map the last character of a match, not its end, which may lie in rewritten blanks: `wanted`
+    # starts and ends with characters that were not rewritten.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
@@ -179,7 +179,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
     """Unify quotes, dashes, spaces and composed letters, and drop invisible characters.
 
     Returns:
-        The text, and the offset in the original of each of its characters and of its end.
+        The unified text, and the offset in `text` of each of its characters and of its end.
     """
     if text.isascii():
         return text, range(len(text) + 1)
@@ -197,9 +197,9 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first difference between `old` and a text that matches it up to typography.
+    """Describe the first difference between `old` and a text that equals it except in typography.
 
-    The result is empty if `text` holds no such match, or has only ASCII characters.
+    The description is empty if `text` has no such match, or only ASCII characters.
     """
     if text.isascii() or not (wanted := untyped(old)[0].strip()):
         return ""
@@ -215,7 +215,7 @@ def difference(text: str, old: str) -> str:
 
 
 def _named(text: str) -> str:
-    """Return the name of the first character, with the accents that follow it."""
+    """Return the Unicode names of a text's first character and of the accents that follow it."""
     stop = next(
         (n for n, one in enumerate(text) if n and not unicodedata.combining(one)), len(text)
     )
@@ -240,7 +240,7 @@ def rewrite(document: Document, text: str, width: int) -> Edit:
     before, after = document.text.split("\n"), text.split("\n")
     if max(len(before), len(after)) <= _FINE_DIFF_LINES:
         rows = difflib.unified_diff(before, after, n=0, lineterm="")
-        diff = "\n".join(list(rows)[2:])  # without the header of file names
+        diff = "\n".join(list(rows)[2:])  # drop the header with file names
     else:
         diff = _hunk(0, 0, before, after)
     return Edit(make_document(text, width), diff)
@@ -274,7 +274,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
-    # the maximum can fall only if a longest line was edited: scan the whole text only then
+    # the longest line can get shorter only if it was edited: only then scan the whole text
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -317,8 +317,8 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
     Args:
         first: number of the first line in the old text, from 0.
         now: number of the same line in the new text, which earlier hunks may have shifted.
-        before: old lines.
-        after: new lines.
+        before: lines of the hunk in the old text.
+        after: lines of the hunk in the new text.
     """
     most = min(len(before), len(after))
     # The empty string after a final newline is no line, but the start of the next one: a common
@@ -346,7 +346,7 @@ def _range(start: int, length: int) -> str:
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """Return the text of a document; if it overflows, a delimiter shows where the page ends.
+    """Return the text of a document; if the text overflows, a delimiter shows the page's end.
 
     The delimiter precedes the first source line that does not fit on the page completely.
     """

@@ -19,14 +19,14 @@ from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 MAX_OBSERVATION = 1_048_576
 """Maximum length of an observation in characters; the middle of a longer reply is left out."""
 Ledger = Mapping[str, float]
-"""Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
+"""Reward terms by name (see `EditSession.terms`); the sum of the terms is exactly the reward."""
 
 
 class EditTask(Protocol):
     """The fields that tasks of every domain have.
 
     Attributes:
-        task_id: identifier, unique in its source.
+        task_id: identifier of the task, unique in its source.
         weakness: kind of task, by which metrics are broken down.
     """
 
@@ -50,9 +50,9 @@ class Rules:
         page_width: page width in characters.
         match: search mode for the text to replace; see `document.find`.
         max_chars: maximum length of an action and of the document in characters.
-        layout_reward: "binary" gives +1 or -1 at the end. "continuous" rewards an edit for each
-            line over the page that the edit removes; the sum depends on first and last text only.
-        layout_amplitude: reward per line, if continuous; a multiple of 1/64, so sums are exact.
+        layout_reward: "binary" gives +1 or -1 at the end. "continuous" rewards an edit by the lines
+            over the page that it removes; the sum depends on the first and last text only.
+        layout_amplitude: continuous reward per line; a multiple of 1/64, so that sums are exact.
         feedback_every: interval in edits at which replies include feedback; 0 for no feedback.
 
     Raises:
@@ -96,8 +96,8 @@ _DEFAULT_RULES = Rules()
 class Step(NamedTuple):
     """The result of one action.
 
-    `reward` is the sum of `ledger`. If the session's `needs_verdict` is true after the step, both
-    lack the content terms, which `EditSession.grade` returns.
+    The `reward` of a step is the sum of its `ledger`. If the session's `needs_verdict` is true
+    after the step, reward and ledger lack the content terms, which `EditSession.grade` returns.
     """
 
     observation: str
@@ -123,7 +123,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The result of a tool that shows text; only the first with `paid` earns the review reward."""
+    """The result of a tool that shows text; the first `paid` one earns the review reward."""
 
     text: str
     paid: bool = True
@@ -150,14 +150,14 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     have defaults), and defines `original`, `brief`, `act` and `unchanged`.
 
     Attributes:
-        noun: name of the edited document; its key in `info`.
+        noun: noun for the edited document, such as "resume"; the document's key in `info`.
         system_prompt: system message; the schemas of `tools` are passed separately.
         toolbox: tools, including `submit`, which ends the episode.
         editors: names of the editing tools, whose failures count as failed edits.
         verdict_type: dataclass of a judge's verdicts.
         verdict_weights: reward weights of the verdict's graded numeric fields; `weights` may add
             terms of a task.
-        verdict_limit: largest absolute value of these fields.
+        verdict_limit: largest absolute value of the graded fields.
         tool_rewards: rewards of tool calls, with the keys of `rewards.TOOL_REWARDS`.
         terms: names of all ledger terms.
     """
@@ -234,10 +234,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @abstractmethod
     def unchanged(self) -> Ledger:
-        """Return the content terms of an episode that changed nothing; no judge is called."""
+        """Return the content terms of an episode that changed nothing; no judge grades it."""
 
     def feedback(self, text: str) -> str:
-        """Return remarks on a draft in one line; they must not reveal how it would be graded."""
+        """Return one line of remarks on a draft, which must not reveal how a judge would grade."""
         return "none"
 
     @property
@@ -275,17 +275,17 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def turns(self) -> int:
-        """The number of actions taken."""
+        """The number of actions taken in the episode."""
         return self.state.turns
 
     @property
     def text(self) -> str:
-        """The current document."""
+        """The current text of the document."""
         return self.state.document.text
 
     @property
     def verdict(self) -> VerdictT | None:
-        """The judge's verdict, once there is one."""
+        """The judge's verdict on the final document; None before the grading."""
         return self.state.verdict  # type: ignore[no-any-return]
 
     @property
@@ -296,7 +296,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """The reward terms of each turn; the last turn includes those of the verdict."""
+        """The reward terms of each turn; the last turn includes the terms of the verdict."""
         turns = [dict(step.ledger) for _, step in self.state.transcript]
         if self.state.verdict:
             turns[-1].update(self._content(self.state.verdict))
@@ -313,12 +313,12 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def reward(self) -> float:
-        """The reward so far."""
+        """The reward of the episode so far."""
         return self.state.reward
 
     @property
     def score(self) -> float:
-        """The reward so far on a scale from 0 to 100."""
+        """The reward of the episode so far, on a scale from 0 to 100."""
         least, greatest = self.bounds
         return 100 * (self.state.reward - least) / (greatest - least)
 
@@ -330,7 +330,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
-        `reward_*` are the terms of the last step, including those of the verdict. `verdict_*` are
+        `reward_*` are the terms of the last step, including the verdict's terms. `verdict_*` are
         the content terms divided by their weights. Content terms are 0 before the grading.
         """
         state = self.state
@@ -372,7 +372,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         state, rules = self.state, self.rules
         if state.done:
             raise RuntimeError("the episode is over: start a new session")
-        text = paired(text)  # as a JSON record does, whose replay must see the same text
+        text = paired(text)  # as JSON would: the replay of a record must see the same text
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
@@ -455,7 +455,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             raise ValueError(f"verdict: expected a {wanted}, got {verdict!r}")
         for name in self.verdict_weights:
             value, most = getattr(verdict, name), self.verdict_limit
-            if not -most <= value <= most:  # also true for nan
+            if not -most <= value <= most:  # rejects NaN, too
                 raise ValueError(f"verdict: {name}: expected -{most} to {most}, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 
@@ -482,7 +482,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         A later verdict replaces an earlier one.
 
         Raises:
-            RuntimeError: The episode is still running, or changed nothing and needs no verdict.
+            RuntimeError: The episode is still running, or it changed nothing and needs no verdict.
             ValueError: The verdict is no `verdict_type`, or has a value that JSON cannot hold.
         """
         state = self.state
@@ -501,7 +501,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return ledger
 
     def snapshot(self) -> State:
-        """Return the state; it is immutable, so no copy is needed."""
+        """Return the state of the episode, which is immutable, so that no copy is needed."""
         return self.state
 
     def restore(self, state: State) -> None:
@@ -515,10 +515,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return twin
 
     def close(self) -> None:
-        """Do nothing: an editing episode holds no resources."""
+        """Do nothing, since an editing episode holds no resources."""
 
     def record(self) -> dict[str, Any]:
-        """Return the episode as JSON values, sufficient to replay and regrade it."""
+        """Return the episode as JSON values that suffice to replay and regrade the episode."""
         verdict = self.state.verdict
         return {
             "task_id": self.task.task_id,
@@ -537,7 +537,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Repeat the actions of a record in a new session.
 
         Raises:
-            ValueError: The record is of another task, or the replay has another text or reward.
+            ValueError: The record is of another task, or its replay has another text or reward.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")

@@ -25,13 +25,13 @@ _FAR_TOO_LONG = 1.5  # warn if the shortest document has at least this many page
 class EditEnv(gym.Env[str, str]):
     """Base class of Gymnasium environments for editing, such as `ResumeEditEnv`.
 
-    A subclass sets `session_type` and defines `load_tasks`. Its `__init__` takes `tasks`, `split`,
-    `judge` and other arguments, all of them JSON values with defaults.
+    A subclass sets `session_type` and defines `load_tasks`. The `__init__` of a subclass takes
+    `tasks`, `split`, `judge` and other arguments, all of them JSON values with defaults.
 
     Args:
         rules: limits of an episode.
-        tasks: task source.
-        split: "train", "eval" or None for both.
+        tasks: task source, as for `load_tasks`.
+        split: split of the tasks: "train", "eval" or None for both.
         judge: judge specification for `make_judge`, or None.
         render_mode: None or one of `metadata["render_modes"]`.
 
@@ -39,7 +39,7 @@ class EditEnv(gym.Env[str, str]):
         session_type: session class of the domain.
         rules: limits of an episode.
         source: task source.
-        session: running or last episode.
+        session: session of the running or last episode.
     """
 
     metadata = {  # noqa: RUF012
@@ -76,7 +76,7 @@ class EditEnv(gym.Env[str, str]):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[EditTask]:
-        """Return the tasks of a source and a split, in order; subclasses override this.
+        """Return the tasks of a source and a split, in order; subclasses override this method.
 
         Raises:
             ValueError: The source does not exist.
@@ -161,15 +161,15 @@ class EditEnv(gym.Env[str, str]):
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
-        """Make the judge of a specification; a subclass may adapt it to its verdict type.
+        """Make the judge of a specification; a subclass may adapt the judge to its verdicts.
 
         Raises:
-            ValueError: The judge does not exist, or its verdicts have another type.
+            ValueError: The judge does not exist, or its verdicts have the wrong type.
         """
         return make_judge(spec)
 
     def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
-        """Create a session under this environment's rules; `reset` and `step` do not touch it.
+        """Create a session under this environment's rules, independent of `reset` and `step`.
 
         Use sessions to play many episodes concurrently; `agrade` grades them later.
 
@@ -198,7 +198,7 @@ class EditEnv(gym.Env[str, str]):
             gymnasium.error.ResetNeeded: No episode is running.
             TypeError: The action is not a string.
             JudgeError: The judge returned no verdict. The finished episode stays in `session`;
-                `grade` tries again.
+                `grade` asks the judge again.
         """
         if not isinstance(action, str):
             raise TypeError(f"action: expected a string, got {action!r}")
@@ -213,7 +213,7 @@ class EditEnv(gym.Env[str, str]):
         return observation, reward, done, False, session.info()
 
     def grade(self) -> Ledger:
-        """Grade the finished episode if it needs a verdict; return the verdict's terms, if any."""
+        """Grade the finished episode if it needs a verdict; return the verdict's reward terms."""
         assert self.session is not None
         judge = self.judge
         if judge is None or not self.session.needs_verdict:
@@ -224,7 +224,7 @@ class EditEnv(gym.Env[str, str]):
         """Grade a finished session without blocking the event loop.
 
         Returns:
-            The verdict's terms; empty if the session needs no verdict or there is no judge.
+            The verdict's reward terms; empty if the session needs no verdict or there is no judge.
 
         Raises:
             JudgeError: The judge returned no verdict; the session can be graded later.
@@ -247,7 +247,7 @@ class EditEnv(gym.Env[str, str]):
         return render.rgb_array(self.session)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the judge, whose client may hold connections; it is recreated on demand."""
+        """Omit the judge, whose client may hold connections; the property `judge` recreates it."""
         return {**self.__dict__, "_judge": None}
 
 
@@ -301,20 +301,18 @@ class ResumeEditEnv(EditEnv):
     No judge grades an unchanged resume: the episode gets -1 for hallucination and -0.25 for the
     field of the planted weakness. The reward of an episode of ten turns lies in [-7, +8].
 
-    ## Episode End
-    `submit` and running out of turns both terminate the episode, since the turn budget is part of
-    the state. The environment never truncates. A `TimeLimit` below `max_turns` would drop the
-    terminal rewards, so the first reset warns of such a wrapper.
+    ## Episode End `submit` and running out of turns both terminate the episode, since the turn
+    budget is part of the state. The environment never truncates an episode. A `TimeLimit` below
+    `max_turns` would drop the terminal rewards, so the first reset warns of such a wrapper.
 
-    ## Information
-    The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,
-    `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one of
-    `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
-    `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the verdict's fields:
-    -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
+    ## Information `info` has the same keys at every step: `task_id`, `resume`, `turns_left`,
+    `edits`, `failed_edits`, `lines` (after wrapping), `longest_line` (characters), `submitted`,
+    `error` (one of `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once
+    graded), `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the verdict's
+    fields: -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
 
     ## Arguments
-    All are JSON values.
+    All arguments are JSON values.
 
     | argument | default | meaning |
     |---|---|---|
@@ -351,7 +349,7 @@ class ResumeEditEnv(EditEnv):
         layout_amplitude: float = 0.25,
         feedback_every: int = 0,
     ) -> None:
-        check_source(tasks, split)  # fail now rather than at the first reset
+        check_source(tasks, split)  # report an invalid source now rather than at the first reset
         rules = Rules(
             max_turns,
             page_lines,
@@ -369,8 +367,8 @@ class ResumeEditEnv(EditEnv):
 class ResumeEditNetEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with rewards per line.
 
-    The rewards of `ResumeEdit-v0` hardly grow with the number of improvements. Here the judge
-    grades each line of the final document that differs from the original:
+    The rewards of `ResumeEdit-v0` hardly grow with the number of improvements. In this environment,
+    the judge grades each line of the final document that differs from the original:
 
     | line | reward |
     |---|---|
@@ -380,13 +378,15 @@ class ResumeEditNetEnv(ResumeEditEnv):
     | any, in a text that the judge rejects as a whole | -2 for the text, nothing for its lines |
 
     Deleted and added lines are judged by their content; moved lines do not count. An edit loses
-    0.25 for each line that it adds over the page, and gains 0.25 for each that it removes. `submit`
-    earns 0.25. A failed call costs 0.25, a missing submit 0.5. Edits and reviews earn nothing else.
-    An unchanged page that is submitted earns 0.25, even if the agent made edits and reverted them.
+    0.25 for each line that it adds over the page, and gains 0.25 for each such line that it
+    removes. `submit` earns 0.25. A failed call costs 0.25, a missing submit 0.5. Edits and reviews
+    earn no other reward. An unchanged page that is submitted earns 0.25, even if the agent made
+    edits and reverted them.
 
     The judge must give verdicts by line, as the rubric judge does. The other arguments are those of
     `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged page, and
-    about 100 for a full repair. `ResumeEditNetMini-v0` is the variant with short documents.
+    about 100 for a full repair. `ResumeEditNetMini-v0` is the same environment with short
+    documents.
     """
 
     session_type = NetSession
@@ -444,7 +444,7 @@ def find_edit_env(name: str) -> type[EditEnv] | None:
 
 
 def _check_env(name: str) -> None:
-    """Raise TaskError unless a name is that of an editing environment, without creating one."""
+    """Raise TaskError unless a name is that of an editing environment, without creating it."""
     own = "resume_gym."
     ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
     expected = f"--env: expected one of {', '.join(ours)}, or module:ID"

@@ -1,8 +1,9 @@
 """`ResumeEditEvidence-v0`: a fourth tool searches documents about the candidate.
 
-The documents restate the resume in other words and with the true figures. They also contain lines
-about other people's work, and figures that a later line corrects. The judge knows the documents in
-every environment; in this one, the agent can search them, too. A search costs a turn.
+The documents restate the resume in other words and with the true figures. The documents also
+contain lines about other people's work and figures that a later line corrects. The judge knows the
+documents in every environment; in `ResumeEditEvidence-v0`, the agent can search the documents, too.
+A search costs a turn.
 """
 
 import re
@@ -64,7 +65,7 @@ def passages(documents: Sequence[Evidence]) -> list[Passage]:
 
 @lru_cache(maxsize=256)
 def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
-    """Return the passages of documents and their BM25 index; without words, the index is None."""
+    """Return the passages of documents and their BM25 index (None if there are no words)."""
     import bm25s  # imported here, since only searches need it
 
     found = passages(documents)
@@ -78,7 +79,7 @@ def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
 def search(documents: tuple[Evidence, ...], query: str) -> list[Passage]:
     """Return the passages that share words with a query, best first, at most `PASSAGES`.
 
-    Scores are BM25's (Robertson and Zaragoza 2009) over stems without stop words.
+    Passages are scored by BM25 (Robertson and Zaragoza 2009) over stems without stop words.
     """
     found, index = _index(documents)
     words = _words(query)
@@ -112,7 +113,7 @@ class EvidenceSession(Session):
     toolbox = Toolbox(TOOLS[0], SEARCH, *TOOLS[1:])
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Search, replace text or show the page."""
+        """Search the documents, replace text or show the page, depending on the call."""
         if call.name != "search":
             return super().act(call)
         query = call.arguments["query"]

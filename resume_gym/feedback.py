@@ -19,7 +19,7 @@ class FeedbackSession(Session):
     toolbox = Toolbox(TOOLS[0], FEEDBACK, *TOOLS[1:])
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Show feedback, replace text or show the page."""
+        """Show remarks on the draft, replace text or show the page, depending on the call."""
         if call.name == "feedback":
             return Shown(f"feedback: {self.feedback(self.resume)}", paid=False)
         return super().act(call)
@@ -32,10 +32,10 @@ class FeedbackSession(Session):
 class ResumeEditFeedbackEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with the tool `feedback()`.
 
-    The tool shows at most three remarks on the draft, each on a quoted line. A call costs a turn
-    and earns no reward. With `feedback_every=k`, the reply to every k-th edit includes remarks,
-    too. Remarks name neither the fields of the verdict nor the planted weakness. Other arguments
-    and the rewards are those of `ResumeEdit-v0`.
+    The tool shows at most three remarks on the draft, each on a quoted line. A call of the tool
+    costs a turn and earns no reward. With `feedback_every=k`, the reply to every k-th edit includes
+    remarks, too. Remarks name neither the fields of the verdict nor the planted weakness. Other
+    arguments and the rewards are those of `ResumeEdit-v0`.
     """
 
     session_type = FeedbackSession

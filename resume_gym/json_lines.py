@@ -20,12 +20,12 @@ CHECKSUM = "sha256"
 """Last key of a line; its value is the checksum of the line without this key."""
 _OBJECTS = ("errors", "verdict", "by_weakness", "tasks_by_weakness", "items")
 _FORMS: Mapping[str, type] = {"versions": list, **dict.fromkeys(_OBJECTS, dict)}
-"""Figures with several numbers."""
+"""JSON container, by name, of each figure that consists of several numbers."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
 def strict_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """Parse JSON, with `number` for numbers; repeated keys, NaN and infinities are ValueErrors."""
+    """Parse JSON, numbers by `number`; raise ValueError for repeated keys, NaN and infinities."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
@@ -58,10 +58,10 @@ def seal(record: Mapping[str, Any]) -> str:
 def unseal(
     line: bytes, *, required: bool = True, loads: Callable[[bytes], Any] = json.loads
 ) -> dict[str, Any]:
-    """Return the record of a line from `seal`.
+    """Return the record in a line that `seal` wrote.
 
     Args:
-        line: the line.
+        line: line of JSON with a checksum.
         required: whether the line must have a checksum; earlier versions wrote no checksums.
         loads: JSON parser.
 
@@ -92,7 +92,7 @@ def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
     """Check that each figure is a finite number, or has the form in `_FORMS`.
 
     Raises:
-        ValueError: One is something else; the message names it, after the prefix.
+        ValueError: A figure has another form; the message names the figure, after the prefix.
     """
     for name, value in figures.items():
         form = _FORMS.get(name)
@@ -110,9 +110,10 @@ def check_step(step: Any, earlier: Container[int]) -> int:
     """Return the step of a row as an integer.
 
     Raises:
-        ValueError: The step is not an integer from 0 to 999999999, or an earlier row has it.
+        ValueError: The step is not an integer from 0 to 999999999, or an earlier row has the same
+            step.
     """
-    if not (is_finite(step) and 0 <= step < 1e9 and step == int(step)):  # it names files
+    if not (is_finite(step) and 0 <= step < 1e9 and step == int(step)):  # a step names files
         raise ValueError(f"step: expected a whole number from 0 to 999999999, got {step!r:.40}")
     if step in earlier:
         raise ValueError(f"step: expected one row of step {step:.0f}, got another")
@@ -133,8 +134,8 @@ def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[by
     r"""Yield the lines of a file from a byte offset, with "\n" except for an incomplete last line.
 
     Args:
-        file: the file.
-        start: byte offset.
+        file: file to read.
+        start: byte offset of the first line.
         whole: whether to skip an incomplete last line.
 
     Raises:

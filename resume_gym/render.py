@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Colour = tuple[int, int, int]
 
-# Image dimensions in pixels. Drawing at _SCALE times the size and downsampling smooths letters.
+# Image dimensions are in pixels. Drawing at _SCALE times the size and downsampling smooths letters.
 _SCALE, _FONT_SIZE, _ROW, _CHAR, _MARGIN = 2, 12, 16, 6, 12
 _REPLY_ROWS = 6
 REPLY_STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
@@ -30,7 +30,7 @@ _PLAIN = str.maketrans("–—−•→", "---·>")
 # Agents may write control characters, which a terminal would execute: show symbols instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# also tabs, Unicode marks that change the direction of text, and lone surrogates
+# `visible` also replaces tabs, marks that change the direction of text, and lone surrogates
 _OTHERS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000))
 _SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 
@@ -82,7 +82,7 @@ def ansi(session: EditSession[Any, Any]) -> str:
 
 def human(session: EditSession[Any, Any]) -> None:
     """Print the page in colour."""
-    from rich.console import Console  # takes 60 ms, and only this mode needs it
+    from rich.console import Console  # the import takes 60 ms; other modes do not need it
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text

@@ -1,6 +1,6 @@
 """Reward tables as data, and pure functions over them.
 
-Every reward here is a multiple of 0.25, so that sums of ledger terms are exact in floating point.
+Every reward in this module is a multiple of 0.25, so that floating-point sums are exact.
 """
 
 from collections.abc import Mapping
@@ -65,17 +65,17 @@ class Verdict:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
             supports, else +1.
         clarity: -1 worse, 0 same, +1 better; the next four fields use the same scale.
-        quantification: use of supported figures.
-        jd_alignment: fit to the job description.
+        quantification: how well the revision uses supported figures.
+        jd_alignment: how well the revision fits the job description.
         action_verbs: strength of the verbs that open the bullets.
         preference: preference of a recruiter between the two resumes.
-        reasons: one sentence for each field.
-        confidence: confidence in [0, 1] for each field.
+        reasons: reason for the grade of each field, in one sentence.
+        confidence: confidence of the judge, in [0, 1], in each field.
         items: grades of the task's rubric items by text: the sign of the weight if the revision
             adds the item (see `resume_gym.text.items`), else 0.
 
     Raises:
-        ValueError: A grade has a value other than these.
+        ValueError: A grade has a value that its field does not allow.
     """
 
     hallucination: int
@@ -108,7 +108,7 @@ class LineVerdict:
     """A judge's counts of the changed lines of a resume, including deleted and added lines.
 
     Attributes:
-        improved: number of lines that are better.
+        improved: number of lines that are better than in the original.
         harmless: minus the number of changed lines that are neither better nor worse.
         worse: minus the number of lines that are worse or make an unsupported claim.
         rejected: -1 if the judge rejects the whole text, whose lines then do not count; else 0.
@@ -143,8 +143,9 @@ def reward_bounds(
 ) -> tuple[float, float]:
     """Return the minimum and maximum reward of a graded episode; (-7, +8) for ten turns.
 
-    Minimum: one edit judged worse in every field, all other turns failed, no submit, overflow.
-    Maximum: one review, one submit, successful edits in the remaining turns, all grades better.
+    An episode has the minimum reward if it has one edit that is worse in every field, failed edits
+    in all other turns, no submit and an overflowing page. It has the maximum reward if it has a
+    review, a submit, successful edits in all other turns, a page that fits and the best grades.
     """
     tools, verdict = TOOL_REWARDS, sum(weights.values()) + LAYOUT
     least = (max_turns - 1) * tools["failed_edit"] + tools["edit"] + tools["no_submit"] - verdict

@@ -1,6 +1,6 @@
 """Sessions in which an agent revises a resume for a job.
 
-`EditSession` implements the state machine; this module adds prompt, tools and verdicts.
+`EditSession` implements the state machine; this module adds what is specific to resumes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def resume(self) -> str:
-        """The current resume."""
+        """The current text of the resume."""
         return self.state.document.text
 
     @property
@@ -78,7 +78,7 @@ class Session(EditSession[Task, Verdict]):
         return f"# Job\n{self.task.job}\n\n# Resume\n{self.task.resume.rstrip()}"
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Replace text or show the page."""
+        """Replace text in the resume or show the page, depending on the call."""
         match call.name:
             case "str_replace":
                 return self._replace(**call.arguments)
@@ -118,9 +118,9 @@ class Session(EditSession[Task, Verdict]):
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; here rules grade the rubric items that need no model judge."""
+        """See `EditSession.grade`; for resumes, rules grade the rubric items that need no model."""
         if self.task.rubric and isinstance(verdict, Verdict):
-            from resume_gym.text.items import grade_items  # would slow `import resume_gym`
+            from resume_gym.text.items import grade_items  # slow, so not imported at the top
 
             verdict = grade_items(self.task, self.resume, verdict)
         return super().grade(verdict)
@@ -157,7 +157,7 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return FailedCall("ambiguous", more, name)
-        # check first: the replacement could build a text of any size
+        # check the size first, since the replacement could build a text of any size
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"

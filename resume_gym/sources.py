@@ -16,9 +16,9 @@ class Loader(NamedTuple):
     """The loader of one kind of task source.
 
     Attributes:
-        pattern: regular expression that matches the whole source.
-        entry: MODULE:FUNCTION, imported at the first use. The function takes source and split, and
-            returns tasks in order: those of the split, perhaps with those of the other split.
+        pattern: regular expression that matches every source of this kind as a whole.
+        entry: MODULE:FUNCTION, imported at the first use. The loader takes source and split, and
+            returns the tasks of the split in order, possibly with tasks of the other split.
     """
 
     pattern: str
@@ -50,7 +50,7 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
             generator: "procedural:SEED:COUNT" for COUNT tasks per split, "ladder:SEED" for tasks
             of rising difficulty, or "omission:SEED:COUNT" for resumes that lack a figure. A
             generator with "-mini", such as "procedural-mini:0:8", makes short documents.
-        split: "train" or "eval"; None for both.
+        split: split of the tasks, "train" or "eval"; None for both.
 
     Raises:
         TaskError: The source does not exist, a row is invalid (the message names file, line and

@@ -70,7 +70,7 @@ def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
 
 
 class _SharedTexts(Sequence[str]):
-    """Live view of the texts in shared memory; a deep copy is a tuple of strings.
+    """Live view of the texts in shared memory; a deep copy of the view is a tuple of strings.
 
     `AsyncVectorEnv` creates this view once, at construction, and copies it deeply at each step.
     """

@@ -30,7 +30,7 @@ class Fix:
     """One edit that repairs part of the planted weakness.
 
     Attributes:
-        old: weak text; occurs once in the resume after the preceding fixes.
+        old: weak text, which occurs once in the resume after the preceding fixes.
         new: improved text; empty to delete `old`.
         facts: sentences that support what `new` claims beyond `old`.
         needs_evidence: whether `new` states something that only the evidence supports.
@@ -47,9 +47,9 @@ class Evidence:
     """A document about the candidate whose statements are true.
 
     Attributes:
-        kind: one of `EVIDENCE_KINDS`.
+        kind: kind of the document, one of `EVIDENCE_KINDS`.
         title: title of the document.
-        text: Markdown or plain text.
+        text: text of the document, in Markdown or plain text.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Item:
             statement about the revised resume; one line of at most 500 characters.
         weight: reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
             negative for an undesired property.
-        kind: one of `ITEM_KINDS`; "judged" needs a model judge, rules grade the other kinds.
+        kind: kind of the item, one of `ITEM_KINDS`; a model grades "judged", rules the other kinds.
 
     Raises:
         TaskError: An attribute has a wrong type or value.
@@ -100,15 +100,15 @@ class Item:
 class Task:
     """A resume to revise for a job.
 
-    The agent sees `job` and `resume`; in `ResumeEditEvidence-v0`, it can search `evidence`. The
-    other fields are for the judge and the oracle agent.
+    The agent sees `job` and `resume`; in `ResumeEditEvidence-v0`, it can search `evidence`. All
+    other fields of a task are for the judge and the oracle agent.
 
     Attributes:
-        task_id: identifier, unique in its source.
+        task_id: identifier of the task, unique in its source.
         job: job description, plain text or Markdown.
         resume: resume in Markdown; line endings are converted to line feeds.
-        weakness: one of `WEAKNESSES`.
-        split: "train" or "eval".
+        weakness: planted weakness, one of `WEAKNESSES`.
+        split: split of the task, "train" or "eval".
         fixes: edits that repair the weakness, in the order to apply them.
         persona: owner of the resume: role, level, vertical, name, company.
         evidence: documents about the candidate that a revision may draw on.
@@ -131,7 +131,7 @@ class Task:
     def __post_init__(self) -> None:
         for name in ("task_id", "job", "resume"):
             _check_text(name, getattr(self, name))
-            # the class is frozen
+            # the class is frozen, so a plain assignment would fail
             object.__setattr__(self, name, unix_lines(getattr(self, name)))
         for key, value in self.persona.items():
             _check_text(f"persona.{key}", value)
@@ -194,7 +194,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 def _objects(
     name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each object of a list with its place, "NAME[0]"; raise TaskError for other keys."""
+    """Yield the objects of a list with their places, "NAME[0]"; raise TaskError for wrong keys."""
     if not isinstance(rows, list):
         raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):
@@ -253,7 +253,7 @@ def read_jsonl(path: Path) -> list[Task]:
     """Read the tasks of a JSONL file.
 
     Raises:
-        TaskError: A row is invalid or a task_id occurs twice; the message names file, line, field.
+        TaskError: A row is invalid or a task_id occurs twice; the error names file, line and field.
     """
     tasks: dict[str, Task] = {}
     with path.open("rb") as file:
@@ -271,7 +271,7 @@ def read_jsonl(path: Path) -> list[Task]:
 
 
 def write_jsonl(path: Path, tasks: list[Task]) -> None:
-    """Write tasks in the format that `read_jsonl` reads."""
+    """Write tasks to a JSONL file, which `read_jsonl` can read."""
     rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
-    text = "".join(row + "\n" for row in rows).encode()  # first: an error changes no file
+    text = "".join(row + "\n" for row in rows).encode()  # done first: an error changes no file
     path.write_bytes(text)

@@ -23,6 +23,6 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render an object; control codes in its texts become symbols, the console's own stay."""
+        """Render an object; control codes in its texts become symbols, but the console's stay."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)

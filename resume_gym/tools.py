@@ -29,7 +29,7 @@ ERRORS: tuple[ToolError, ...] = get_args(ToolError)
 
 
 class ToolCall(NamedTuple):
-    """A valid call: a known tool with all required arguments and no unknown ones."""
+    """A valid call: a known tool with all required arguments and no unknown arguments."""
 
     name: str
     arguments: Mapping[str, Any] = MappingProxyType({})
@@ -51,7 +51,7 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
 
     Args:
         name: name of the tool.
-        description: description for the agent.
+        description: description of the tool for the agent.
         properties: JSON schema of each argument: "string", or "integer" for a positive integer.
         required: names of the required arguments.
     """
@@ -148,7 +148,7 @@ _TAG = re.compile(rf"{_OPEN}\s*|</think>")
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a text after its thought; the opening tag may be missing, if the prompt has it.
+    """Split a text after its thought; the tag `<think>` may be missing if the prompt has it.
 
     A `</think>` inside a string of a call does not end the thought.
 
@@ -177,12 +177,12 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
-"""Decode the JSON value at an offset; return the value and its end. Keys must be unique."""
+"""Decode the JSON value at an offset, with unique keys; return the value and its end offset."""
 _decode_any = json.JSONDecoder(strict=False).raw_decode
 
 
 def _problem(kind: str, value: Any) -> str:
-    """Describe what is wrong with an argument; empty if it is valid."""
+    """Describe what is wrong with an argument of a call; empty if the argument is valid."""
     if kind == "integer":
         if type(value) is int and value >= 1:
             return ""

@@ -2,7 +2,7 @@
 
 A module that the command line names is trusted. A file, such as the configuration of a run, may
 come from a stranger: a module that only a file names is imported only with `FLAG`, or if the run
-was started on this machine. That start is recorded outside the folder of the run.
+was started on this machine. The start of a run is recorded outside the folder of the run.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a URL is local; False for unusual forms, which libraries read differently."""
+    """Return whether a URL is local; False for unusual URLs, which libraries parse differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 
@@ -57,11 +57,11 @@ def refusal(file: Path, does: str, name: str) -> str:
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
-    Call it only for a folder that had no settings before: existing ones may be a stranger's.
+    Call `remember` only for a folder that had no settings: existing ones may be a stranger's.
     """
     file = folder / STARTED
-    with suppress(OSError):  # if the mark cannot be written, the user needs the flag
-        file.unlink(missing_ok=True)  # it could be a link
+    with suppress(OSError):  # without the mark, users need `FLAG`
+        file.unlink(missing_ok=True)  # an existing file could be a link
         file.write_text(secrets.token_hex() + "\n", encoding="utf-8")
         mark = _mark(folder, settings)
         mark.parent.mkdir(parents=True, exist_ok=True)

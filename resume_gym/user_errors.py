@@ -1,4 +1,4 @@
-"""Helpers for messages to users: similar names, missing packages, numbers of things."""
+"""Helpers for messages to users: similar names, missing packages, counts with nouns."""
 
 import re
 from collections.abc import Iterable
@@ -24,13 +24,13 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
     Args:
         needs: start of the message: the action that needs the package, as in "drawing needs".
         package: name of the missing package.
-        extra: extra of resume-gym that installs it.
+        extra: extra of resume-gym that installs the package.
     """
     return ModuleNotFoundError(f"{needs} {package}: pip install resume-gym[{extra}]", name=package)
 
 
 def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
-    """Return the error for packages of an extra that are not installed; None if all are.
+    """Return the error for packages of an extra that are not installed; None if all are there.
 
     Args:
         needs: start of the message: the action that needs the packages, as in "training needs".

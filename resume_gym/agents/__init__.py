@@ -1,7 +1,7 @@
 """Scripted baseline agents: no-op, random, floor, a careful editor, and an oracle.
 
 `make_agent` creates an agent for one episode. All agents except the oracle use only information
-that a model can read.
+that a model in their place could read.
 """
 
 import re
@@ -16,7 +16,7 @@ from resume_gym.tasks import Fix
 from resume_gym.tools import tool_call
 
 Agent = Callable[[Session], str]
-"""Function from a running session to the text of its next action."""
+"""Function from a running session to the text of the agent's next action."""
 
 _SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
@@ -27,11 +27,11 @@ def make_agent(name: str, seed: int = 0) -> Agent:
     """Create an agent for one episode.
 
     Args:
-        name: one of `AGENTS`.
+        name: name of the agent, a key of `AGENTS`.
         seed: random seed, used only by `random` and `floor`.
 
     Raises:
-        ValueError: The agent does not exist.
+        ValueError: no agent has this name.
     """
     if name not in AGENTS:
         raise ValueError(f"agent: expected one of {', '.join(AGENTS)}; got {name!r}")
@@ -49,13 +49,13 @@ def oracle(session: Session) -> str:
         return _REVIEW
     resume, width = session.resume, session.rules.page_width
     too_long = session.state.document.lines > session.rules.page_lines
-    # Skip applied fixes, since `old` remains in the text if a fix extends a line.
+    # Skip applied fixes explicitly: a fix that extends a line leaves its `old` in the text.
     made = {text for text, _ in session.state.transcript}
     fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
     if not ready or _turns_left(session) == 1:
         return _SUBMIT
-    # Fixes of an overlong resume are deletions: start with the one that frees the most page lines.
+    # Fixes of an overlong resume are deletions: start with the fix that frees the most page lines.
     fix = max(ready, key=lambda fix: wrapped_lines(fix.old, width)) if too_long else ready[0]
     return _repair(fix)
 
@@ -65,7 +65,7 @@ def _repair(fix: Fix) -> str:
 
 
 def random_agent(seed: int) -> Agent:
-    """Make random calls, valid and malformed, on random spans of the resume."""
+    """Make an agent whose random calls, valid and malformed, use random spans of the resume."""
     rng = Random(seed)
 
     def act(session: Session) -> str:
@@ -107,19 +107,19 @@ def editor(edit: Callable[[Session], tuple[str, str] | None]) -> Agent:
 
 
 def floor(seed: int) -> Agent:
-    """Make harmless edits that improve nothing (see `floor_edit`)."""
+    """Make an agent whose edits are harmless but improve nothing (see `floor_edit`)."""
     rng = Random(seed)
     return editor(lambda session: floor_edit(session.resume, session.original, rng))
 
 
 def bullets(text: str) -> list[str]:
-    """Return the bullets that occur exactly once in the text, as `str_replace` requires."""
+    """Return the bullets that occur once in the text, as `str_replace` requires of `old`."""
     found = [match[0] for match in _BULLET.finditer(text)]
     return [bullet for bullet in found if text.count(bullet) == 1]
 
 
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
-    """Swap one function word of a random unedited bullet; if none has such a word, append "too".
+    """Swap a function word of a random unedited bullet, or append "too" if no bullet has one.
 
     A useful policy must earn more than an agent that makes these harmless edits.
 
@@ -135,7 +135,7 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
 
 
 def careful(session: Session) -> str:
-    """Edit by heuristics that use only the text and invent nothing.
+    """Edit the resume by heuristics that use only its text and invent nothing.
 
     The agent reviews, edits until one turn is left or no edit is found (see `careful.next_edit`),
     and submits. In environments with the tool `search`, the agent uses remaining turns to add

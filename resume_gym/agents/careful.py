@@ -1,8 +1,8 @@
 """Heuristic edits that improve a resume from its text alone, without inventing facts.
 
-`next_edit` tries, in this order: deletions if the page overflows, weak openings, formatting,
-buried points and fillers (see `wording`). All rules are guesses from the form of lines and a few
-word lists.
+`next_edit` tries, in this order: deletions if the page overflows, weak openings, formatting, buried
+points and fillers (see `wording`). All rules of this module are guesses from the form of lines and
+a few word lists.
 """
 
 import math
@@ -30,14 +30,14 @@ def next_edit(
     """Return the first change that a rule finds, as (old, new); `old` occurs once in the resume.
 
     Args:
-        resume: current resume.
+        resume: current text of the resume.
         job: job description.
-        excess: number of lines beyond the page; 0 or less if the resume fits.
+        excess: number of lines beyond the page; 0 or less if the resume fits on the page.
         edits_left: number of edits left, including this one.
         width: page width in characters.
 
     Returns:
-        None if no rule finds a change.
+                The change as (old, new); None if no rule finds one.
     """
     fit = _fitness(job)
     changes = chain(
@@ -62,7 +62,7 @@ def _unique(resume: str, change: Replacement) -> tuple[str, str]:
 
 
 def _lines(resume: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with its start offset."""
+    """Yield the start offset and the text of each line of a resume."""
     start = 0
     for line in resume.split("\n"):
         yield start, line
@@ -83,7 +83,7 @@ def stems(text: str) -> Iterator[str]:
 
 
 def _fitness(job: str) -> Callable[[str], float]:
-    """Return a function that scores lines by words of the job, rare ones most, and a figure."""
+    """Return a function that scores a line by its words of the job and by its figures."""
     asked = Counter(stems(job))
 
     def fit(line: str) -> float:
@@ -104,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions by increasing relevance, but first all that free `quota` page lines."""
+    """Yield deletions that free `quota` page lines, then smaller ones, the least relevant first."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
@@ -118,7 +118,7 @@ def _cuts(
 
 
 def _spare_sections(resume: str) -> Iterator[Replacement]:
-    """Yield deletions of non-core sections, with the blank lines before them."""
+    """Yield deletions of sections that a resume does not need, with the blank lines before each."""
     heads = [(start, line) for start, line in _lines(resume) if line.startswith("## ")]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
@@ -143,7 +143,7 @@ def _verbs(resume: str) -> Iterator[Replacement]:
 
 
 def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
-    """Yield rewrites of bullets that put the point first and remove fillers."""
+    """Yield rewrites of bullets that put the main point first and remove fillers."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             old = line[marker.end() :]
@@ -184,7 +184,7 @@ def _formatting(resume: str) -> Iterator[Replacement]:
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return
-    is_markdown = re.search("^#+ ", resume, re.MULTILINE)  # plain text stays plain text
+    is_markdown = re.search("^#+ ", resume, re.MULTILINE)  # plain-text resumes get no Markdown
     marker = Counter(line[0] for line in bullets).most_common(1)[0][0]
     period = sum(line.endswith(".") for line in bullets) > len(bullets) / 2
     for start, line in _lines(resume):

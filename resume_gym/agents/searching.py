@@ -1,7 +1,7 @@
 """Edits that add figures from documents about the candidate, with the tool `search`.
 
-A figure is taken only from a passage about the same employer that shares content words with the
-bullet, and fewer with any other line. The clause that has the figure is appended to the bullet.
+A figure is taken only from a passage about the same employer that shares more content words with
+the bullet than with any other line. The clause that has the figure is appended to the bullet.
 """
 
 import re
@@ -13,14 +13,14 @@ from resume_gym.session import Session
 from resume_gym.tools import FailedCall, ToolCall, tool_call
 
 _BULLET = re.compile(r"[-*+] +(\S.*)")
-_PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # in parentheses, the heading: an employer
+_PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # the heading in parentheses names an employer
 _FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
 _CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
 _SHARED = 2  # minimum number of stems that bullet and passage share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return an edit based on the last search, else the next search; None if neither is useful."""
+    """Return a call that edits by the last search, or else searches; None if neither helps."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):
@@ -41,7 +41,7 @@ def _is_search(call: ToolCall | FailedCall) -> TypeGuard[ToolCall]:
 
 
 def _bullets(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield the bullets of jobs, with the line above them that names the employer."""
+    """Yield each bullet of a job, after the heading above it that names the employer."""
     above = ""
     for line in resume.split("\n"):
         if bullet := _BULLET.fullmatch(line):

@@ -24,7 +24,7 @@ _DUTY = re.compile(
     r"(?: included| include| consisted of| involved| was| were|:) "
 )
 _GERUND = re.compile(
-    # no article may precede: in "the routing service", "routing" is an adjective
+    # no article may precede the -ing form: in "the routing service", "routing" is an adjective
     r"(?:[a-z]+ly )?(?P<verb>[a-z]+ing)(?: and (?P<second>[a-z]+ing))?(?: of\b)?"
 )
 _NOUN = rf"[a-z]+ing|{ways(NOUNS)}"
@@ -47,7 +47,7 @@ _BUSY = re.compile(
     r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
     r"(?P<verb>[a-z]+ing)(?: of\b)?"
 )
-# A second -ing form, which the rewrite would leave behind: "..., and training the new ones".
+# A second -ing form, which a rewrite of the opening would leave: "..., and training the new ones".
 _SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|our|their|new|all)\b")
 
 
@@ -198,7 +198,7 @@ _MEANS = re.compile(
     r"|specifically|namely|in so doing|to that end))"
     r"(?: by| in)?,? (?P<verb>[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
-# "Took on tasks of various kinds, rewriting the parser": the words before the verb say nothing
+# "Took on tasks of various kinds, rewriting the parser": the words before "rewriting" say nothing
 _FRAMED = re.compile(
     rf"^[A-Z][^,\d]*? (?:{_PHRASE}|in general|activities|matters|topics|things|aspects|affairs"
     r"|efforts|questions|procedures|in (?:several|many|various|multiple|diverse|different) \w+"
@@ -206,7 +206,7 @@ _FRAMED = re.compile(
     r"|in one (?:respect|regard) or another|on a regular basis)\b[^,\d]*,"
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
-_LEAST = 0.25  # share of the bullet that must follow the verb of its point
+_LEAST = 0.25  # minimum share of a bullet's text after the verb of its main point
 # Words that refer to omitted text, and remaining passives; either would garble the sentence.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
@@ -230,13 +230,13 @@ _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
 def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet to start with the point of a later clause; empty if no clause has one.
+    """Rewrite a bullet to start with the main point in a later clause; empty if there is none.
 
     Args:
         bullet: text of the bullet.
-        fit: relevance of a text to the job. A relevant errand (`_ERRAND`) is not cut off.
+        fit: function for the relevance of a text to the job. A relevant `_ERRAND` is not cut off.
     """
-    # an early figure suggests that the bullet starts with its point
+    # an early figure suggests that the bullet starts with its main point
     if re.search(r"\d", bullet[: len(bullet) // 3]):
         return ""
     for pattern in (_PASSIVE, _WHO, _ACTIVE, _ERRAND, _MEANS, _FRAMED):
@@ -259,7 +259,7 @@ def _told(found: re.Match[str]) -> str:
             return ""
         if particle := _PARTICLE.match(rest):
             verb, rest = f"{verb} {particle[0].strip()}", rest[particle.end() :]
-        # "and the errors sent back" was passive, too
+        # a second passive such as "and the errors sent back" becomes active, too
         rest = _AND_THEN.sub(lambda hit: f"and {hit['verb']} {hit['what'].strip()}", rest)
         if _STRANDED.search(rest):
             return ""

@@ -25,7 +25,8 @@ from resume_gym.tasks import Task
 from resume_gym.trust import import_named, is_local
 from resume_gym.user_errors import did_you_mean
 
-# Module and factory by name. A module is imported on first use, since it may need extra packages.
+# Module and factory of each judge, by the judge's name. A judge's module is imported when the judge
+# is first made, since the module may need extra packages.
 JUDGES = {
     "rubric": ("resume_gym.judges.rubric", "RubricJudge"),
     "gemini": ("resume_gym.judges.llm_judge", "gemini"),
@@ -41,7 +42,7 @@ OFFLINE = ("rubric", "critique")
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-# Options whose values never specify another judge, although the values may have a colon.
+# Options of a judge whose values never specify another judge, even if the values have a colon.
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Judge(Protocol):
 
 
 class JudgeError(Exception):
-    """Base class for failures to return a verdict."""
+    """Base class for the failures of a judge to return a verdict."""
 
 
 class JudgeUnavailable(JudgeError):  # noqa: N818
@@ -72,7 +73,7 @@ class JudgeUnavailable(JudgeError):  # noqa: N818
 
 
 class JudgeRefused(JudgeError):  # noqa: N818
-    """The judge refuses this text; do not retry."""
+    """The judge refuses to judge this text; do not retry."""
 
 
 class JudgeMalformed(JudgeError):  # noqa: N818
@@ -94,12 +95,12 @@ _OF_MODELS: Mapping[type[ModelError], type[JudgeError]] = {
 def judge_error(error: ModelError) -> JudgeError:
     """Convert a model's error to the corresponding judge error, by default `JudgeError`."""
     matches = (mine for kind, mine in _OF_MODELS.items() if isinstance(error, kind))
-    # Without a default, `next` could raise StopIteration, which is a RuntimeError in a coroutine.
+    # Without a default, `next` could raise StopIteration: a RuntimeError in a coroutine.
     return next(matches, JudgeError)(str(error))
 
 
 def check_items(judge: Judge, tasks: Iterable[Any]) -> None:
-    """Raise ValueError if tasks have judged items that neither judge nor its parts can grade."""
+    """Raise ValueError if a task has rubric items of kind "judged" that the judge cannot grade."""
     for task in tasks:
         if getattr(task, "judged", ()) and not _grades_items(judge):
             item = f"the item {task.judged[0].text[:60]!r} of {task.task_id} needs a model judge"
@@ -133,12 +134,12 @@ class ByLine:
 class AsyncJudge(ABC):
     """Base class of judges that wait for models or other judges.
 
-    Its coroutines run in the event loop of `resume_gym.llm.loop`.
+    The coroutines of these judges run in the event loop of `resume_gym.llm.loop`.
 
     Attributes:
-        name: name in reports and logs.
-        grouped: whether a verdict depends on the other revisions of its group. If so, pass the
-            whole group to one call of `averdicts`.
+        name: name of the judge in reports and logs.
+        grouped: whether a verdict depends on the other revisions of its group. Pass a grouped judge
+            the whole group in one call of `averdicts`.
         parts: the judges and model clients that this judge calls, without repetition.
     """
 
@@ -148,37 +149,37 @@ class AsyncJudge(ABC):
 
     @property
     def usage(self) -> Usage | None:
-        """Total requests, tokens and cost of the parts so far; None if no part uses a model."""
+        """Total requests, tokens and cost of the judge's models so far; None if it has no model."""
         usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
         return sum(usages[1:], usages[0]) if usages else None
 
     @property
     def served(self) -> str:
-        """Model versions of the latest answers, joined by commas; empty before the first answer."""
+        """Model versions of the judge's latest answers, joined by commas; at first empty."""
         models = (getattr(part, "served", None) for part in self.parts)
         return ", ".join(dict.fromkeys(str(model) for model in models if model))
 
     @abstractmethod
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        """Return the verdict on a revised resume; raises like `Judge.judge`."""
+        """Return the verdict on a revised resume; `Judge.judge` documents the errors."""
 
     async def averdicts(self, task: Task, group: Sequence[str]) -> list[Outcome]:
         """Return, for each revision of a resume, the verdict or the error of the judge."""
         return await outcomes_of(self.averdict(task, revised) for revised in group)
 
     def submit(self, task: Task, revised: str) -> "Future[Verdict]":
-        """Schedule `averdict` from any thread and return its future."""
+        """Schedule `averdict` from any thread and return the future of the verdict."""
         return submit(self.averdict(task, revised))
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """Return the verdict on a revised resume, blocking until it arrives; see `Judge`."""
+        """Return the verdict on a revised resume, and block until it arrives; see `Judge`."""
         return self.submit(task, revised).result()
 
 
 async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[Outcome]:
     """Await verdicts concurrently; return each verdict, or the `JudgeError` that was raised."""
     outcomes = await asyncio.gather(*verdicts, return_exceptions=True)
-    # Any exception other than a judge error is a bug.
+    # Any exception other than a judge error is a bug, and is raised.
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
             raise outcome
@@ -186,7 +187,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Await a judge's answer; return a `JudgeError`, but raise `JudgeMisconfigured`."""
+    """Await a judge's answer; return its error if it fails, but raise `JudgeMisconfigured`."""
     try:
         return await work
     except JudgeMisconfigured:
@@ -203,8 +204,8 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             tasks = [group.create_task(one) for one in work]
     except ExceptionGroup as several:
         failures = several.exceptions
-    # Raised after the `except` block, so that the traceback does not contain the group. Of several
-    # failures a bug, which is any exception other than a judge error, is raised.
+    # The failure is raised after the `except` block, so that its traceback omits the group. A
+    # failure that is no `JudgeError` is a bug and takes precedence over the others.
     if failures:
         raise min(failures, key=lambda one: isinstance(one, JudgeError))
     return [task.result() for task in tasks]
@@ -263,7 +264,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
 
 
 def _parsed(spec: Any) -> Any:
-    """Parse a specification in JSON, which begins with a brace; return any other unchanged."""
+    """Parse a judge's specification if it is JSON, with a brace first; else return it unchanged."""
     if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
         return spec
     try:
@@ -288,7 +289,7 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
 
 
 def named_servers(spec: Any) -> list[str]:
-    """Return the options of a specification that name API keys or remote servers."""
+    """Return the options of a judge's specification that name API keys or remote servers."""
     with suppress(ValueError):
         spec = _parsed(spec)
     found = []

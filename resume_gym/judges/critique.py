@@ -1,8 +1,8 @@
 """Critique: short natural-language feedback on a draft, for the agent that writes it.
 
-The feedback quotes lines of the draft and states their defects as a reader would. It does not
-reveal the grading criteria, the planted weakness or the text of a fix, nor any figure that the
-draft does not contain.
+The feedback quotes lines of the draft and states their defects as a reader would. The feedback
+reveals neither the grading criteria, the planted weakness nor the text of a fix, and no figure that
+the draft lacks.
 """
 
 import re
@@ -67,14 +67,14 @@ def feedback(task: Task, revised: str) -> str:
 def remarks(task: Task, revised: str) -> list[str]:
     """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
     reference = make_reference(task)
-    claims = measure(revised, reference).findings[:1]  # first, since `measure` rejects long texts
+    claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)
     origins = align(lines, reference)
     seen: set[int] = set()
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # The quotation of a finding may be normalized, so that the raw line does not contain it.
+        # The quotation of a finding may be normalized, and then differs from the raw line.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -89,16 +89,17 @@ def remarks(task: Task, revised: str) -> list[str]:
 def _places(
     lines: Sequence[Line], origins: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
-    """Yield kinds of remarks, most important first, with the indices of their lines."""
+    """Yield each kind of remark, most important first, with the indices of faulty lines."""
     spare, usual = reference.spare, habits(lines)
     facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in origins]
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A line that states no fact of its fix hides its point.
+        # A bullet that states none of the facts behind its fix hides its achievement.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
-    weak = [i for i in bullets if is_weak(lines[i].content)]  # includes hedges, which may be true
+        # Hedges such as "Helped with" are weak, but may be true, so no remark is made on them.
+    weak = [i for i in bullets if is_weak(lines[i].content)]
     yield "opening", [i for i in weak if head(lines[i].content).kind == "weak"]
     yield "vague", [i for i in bullets if fillers(lines[i].body)]
     bare = [i for i in bullets if not lines[i].content.figures]

@@ -1,8 +1,8 @@
 """Language-model judge, for Gemini or any server with an OpenAI-compatible API.
 
-Rules reject clear cases first (`vetoes`). Otherwise the model compares the two texts in both orders
-without knowing which is the original, and lists the unsupported claims of the revision (`prompt`).
-The entry points, `gemini`, `openai` and `ModelJudge`, turn the answers into a verdict.
+Rules first reject clear cases without a model (`vetoes`). For all other revisions, the model
+compares the revision and the original in both orders without knowing which is which, and lists
+unsupported claims (`prompt`). `ModelJudge` turns the answers into a verdict.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,14 +29,14 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 
 _SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
-# An answer has at most about 1,300 tokens, but a model may think for minutes before it.
+# An answer has at most about 1,300 tokens, but a model may think for minutes before it answers.
 _PATIENT = {
     "answer_tokens": 4096,
     "thinking_tokens": 8192,
     "timeout_s": 180.0,
     "deadline_s": 600.0,
 }
-_UNSURE = 0.5  # confidence where the two orders disagree
+_UNSURE = 0.5  # confidence in a grade if the two orders of the texts disagree
 
 
 def gemini(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
@@ -58,20 +58,20 @@ class _Opinion(NamedTuple):
 class ModelJudge(AsyncJudge):
     """Judge that asks a language model, with corrections for its known biases.
 
-    - Vetoes come first and are final.
-    - A graded field is better or worse only if both orders of the texts agree, else the same. With
-      `orders=1` a verdict uses one order, which saves a third of the requests. A hash of the texts
-      chooses this order, and consecutive draws alternate it, so that votes use both orders.
-    - hallucination is -1 if the claim check lists a claim, quoted verbatim from the revision. The
-      check is requested once: it does not depend on an order, and two checks would add up their
-      false alarms. Votes make the check more reliable.
-    - With an unsupported claim, preference is never better. With a claim of kind "figure" or
-      "moved", quantification is never better either.
+    - Vetoes by rules come before any question to the model and are final.
+    - A graded field is better or worse only if the model says so in both orders of the texts. With
+      `orders=1`, the model sees a single order, which saves a third of the requests. A hash of the
+      texts chooses a single order; consecutive draws alternate it, so that votes use both.
+    - The field hallucination is -1 if the claim check lists a claim, quoted verbatim from the
+      revision. The claim check is requested once: it compares no pair of texts in an order, and two
+      checks would add up their false alarms. The judge `votes` makes the claim check more reliable.
+    - If the revision has an unsupported claim, the field preference is never better. If such a
+      claim is of kind "figure" or "moved", the field quantification is never better either.
 
     Args:
         asks: the client of the model.
         orders: number of orders in which a verdict shows the texts, 1 or 2.
-        draw: number of the first draw; answers for different numbers are independent.
+        draw: number of the judge's first sample; answers of different samples are independent.
 
     Raises:
         ValueError: an option is out of range.
@@ -87,7 +87,7 @@ class ModelJudge(AsyncJudge):
         self._asks, self._orders, self._draw = asks, orders, draw
 
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
-        """Return the prompts of one verdict, for estimates: both orders share one comparison."""
+        """Return the prompts of one verdict, to estimate its cost; text order is ignored."""
         comparison = comparison_prompt(task, task.resume, revised)
         items = [items_prompt(task, revised)] if task.judged else []
         return [support_prompt(task, revised), *items, *[comparison] * self._orders]
@@ -98,7 +98,7 @@ class ModelJudge(AsyncJudge):
         Args:
             task: the original with its facts and evidence.
             revised: the revision.
-            draw: number of the draw; verdicts of different draws are independent.
+            draw: number of the sample; verdicts with different numbers are independent.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -120,7 +120,7 @@ class ModelJudge(AsyncJudge):
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
         The comparison always uses both orders (two requests), whatever `orders` is. A vetoed text
-        loses to one without a veto. Claims are not checked. Either text may be the original.
+        loses to one without a veto. No claims are checked. Either text may be the original.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -133,8 +133,8 @@ class ModelJudge(AsyncJudge):
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
         """Return, for each graded field, whether the two orders disagree.
 
-        This measures position bias. Verdicts hide the bias, since they grade a field as the same if
-        the orders disagree. The result is empty for a vetoed text.
+        A disagreement shows the position bias of the model. Verdicts hide position bias, since they
+        grade a field as the same if the orders disagree. The mapping is empty for a vetoed text.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -196,7 +196,7 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
 
 
 def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
-    """Merge the opinions of both orders by field; if they disagree, neither text is better."""
+    """Merge the opinions of both orders by field; neither text is better if the orders disagree."""
     return {field: _common([opinions[field] for opinions in orders]) for field in GRADED_FIELDS}
 
 
@@ -220,7 +220,7 @@ def _verdict(
     reasons["hallucination"] = "Every claim has support."
     confidence["hallucination"] = _SURE[claim_check.confidence] if claim_check else 1.0
     if claims:
-        worst = claims[0]  # the prompt asks for the worst first
+        worst = claims[0]  # the prompt asks for the worst claim first
         more = f" (More of this kind: {len(claims) - 1}.)" if len(claims) > 1 else ""
         reasons["hallucination"] = f'"{worst.quote}": {worst.reason}{more}'
         capped = {"preference"}

@@ -1,7 +1,7 @@
 """Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
-If all revisions of a group get the same verdict, their advantages are zero. Comparisons between
-revisions rank them, and those that rank above the original are improvements.
+If all revisions of a group get the same verdict, their advantages are zero. Comparisons rank even
+revisions with equal verdicts, and those that rank above the original are improvements.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from resume_gym.judges.votes import GroupJudge, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
-_PRIOR = 2.0  # prior standard deviation of strengths; without it, an unbeaten text's is infinite
-_BYE = ""  # virtual opponent: the contestant paired with it skips the round
+_PRIOR = 2.0  # standard deviation of the prior on strengths, which keeps each strength finite
+_BYE = ""  # virtual opponent: the contestant paired with it skips the Swiss round
 
 
 class Match(NamedTuple):
-    """A comparison of two contestants, given by id.
+    """A comparison of two contestants, which are identified by id.
 
     Attributes:
-        outcome: 1 if the second is better, -1 if the first is, 0 for a tie; or the judge's error.
+        outcome: 1 if `second` is better, -1 if `first` is, 0 for a tie; or the judge's error.
     """
 
     first: str
@@ -47,13 +47,13 @@ class Ranking(NamedTuple):
     """Result of `Pairwise.rank`.
 
     Attributes:
-        ids: ids of the texts in the order given; equal texts share one id.
-        original: id of the original.
+        ids: ids of the ranked texts, in the order of the call; equal texts share one id.
+        original: id of the original resume.
         strengths: Bradley-Terry strength by id, in log-odds relative to the original: a text
             stronger by x is preferred with odds of e^x to 1. Contestants that no chain of
-            comparisons links to the original are missing.
-        order: the ids of `strengths`, strongest first.
-        matches: all comparisons, including failed ones.
+            comparisons links to the original have no strength.
+        order: the ids in `strengths`, the strongest contestant first.
+        matches: all comparisons, including failed comparisons.
     """
 
     ids: tuple[str, ...]
@@ -74,16 +74,17 @@ class Ranking(NamedTuple):
 class Pairwise(GroupJudge):
     """Judge that grades `preference` by ranking the group; an inner judge grades the other fields.
 
-    The contestants are the distinct revisions and the original. Every revision is compared with
-    the original. By default, up to six revisions are also compared in all pairs. More revisions
-    play Swiss rounds: each round pairs revisions of similar score that have not met. Strengths
-    follow the Bradley-Terry model, with ties as half wins and a wide normal prior. A revision is
-    better if it is preferred to the original with odds of at least `margin` to 1, worse if the
-    original is preferred with such odds, and otherwise the same. A revision with an unsupported
-    claim is never better.
+    The contestants are the distinct revisions and the original. Every revision is compared with the
+    original. By default, up to six revisions are also compared in all pairs. Groups of more
+    revisions play Swiss rounds: each round pairs revisions of similar score that have not met.
+    Strengths follow the Bradley-Terry model, with ties as half wins and a wide normal prior. A
+    revision is better if it is preferred to the original with odds of at least `margin` to 1, worse
+    if the original is preferred with such odds, and otherwise the same. A revision with an
+    unsupported claim is never better.
 
     A model judge sends two requests per match, one for each order of the texts, and three per
-    verdict. Two of these three also belong to the match with the original, and are sent once.
+    verdict. Two of the three requests per verdict also belong to the match with the original and
+    are sent once.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
     gets an error. A vetoed revision keeps the veto's verdict and is not ranked.
@@ -95,10 +96,10 @@ class Pairwise(GroupJudge):
         margin: minimum odds at which a revision is better or worse than the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
-            first is, else 0, without position bias. It may ignore unsupported claims.
+            first is, else 0, without position bias. `compare` may ignore unsupported claims.
 
     Raises:
-        ValueError: the comparing judge cannot compare, or a number is out of range.
+        ValueError: the comparing judge has no `compare`, or `rounds` or `margin` is out of range.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Pairwise(GroupJudge):
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         try:
-            # Concurrently, so that the client merges equal requests of verdicts and matches.
+            # Verdicts and matches run concurrently, so that the client merges their equal requests.
             outcomes, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
@@ -174,7 +175,7 @@ class Pairwise(GroupJudge):
         matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
-        # Rounded, so that errors of the solver do not order equal strengths.
+        # Strengths are rounded, so that errors of the solver do not order equal strengths.
         strengths = {name: round(level[name] - level[original], 9) for name in linked}
         order = sorted(linked, key=lambda name: (-strengths[name], name))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))
@@ -210,8 +211,8 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
     """Return the pairs of the next Swiss round: neighbours by score that have not met.
 
     The score is wins minus losses, also against contestants outside `ids`. If the number of
-    contestants is odd, the lowest-ranked one without an earlier bye skips the round. A failed match
-    counts as played.
+    contestants is odd, the contestant of lowest score without an earlier bye skips the round. A
+    failed match counts as played.
 
     Raises:
         ValueError: every pairing of the contestants repeats a match.
@@ -239,7 +240,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
 
 
 def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[str, str]] | None:
-    """Pair neighbours that have not met, by backtracking; None if impossible."""
+    """Pair contestants of similar score that have not met, by backtracking; None if impossible."""
     if not order:
         return []
     first, *rest = order
@@ -267,7 +268,7 @@ def bradley_terry(
 ) -> dict[str, float]:
     """Return the maximum a posteriori Bradley-Terry strengths, in log-odds, by Newton's method.
 
-    Equivalent to `opt_pairwise` of choix, without its dependency on scipy.
+    The function is equivalent to `opt_pairwise` of the package choix, but does not need scipy.
 
     Args:
         ids: ids of the contestants; matches with other contestants are ignored.
@@ -275,7 +276,7 @@ def bradley_terry(
         prior: standard deviation of the zero-mean normal prior on strengths, in log-odds.
     """
     place = {name: number for number, name in enumerate(ids)}
-    wins = np.zeros((len(ids), len(ids)))  # [n, n]: row preferred to column
+    wins = np.zeros((len(ids), len(ids)))  # [n, n]: wins of row against column
     for match in matches:
         listed = match.first in place and match.second in place
         if listed and not isinstance(match.outcome, JudgeError):
@@ -284,7 +285,7 @@ def bradley_terry(
             wins[first, second] += (1 - match.outcome) / 2
     games, strength = wins + wins.T, np.zeros(len(ids))
     for _ in range(200):
-        # [n, n]: probability that row is preferred to column
+        # [n, n]: probability that the row's text is preferred to the column's
         chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
         slope = (wins - games * chance).sum(axis=1) - strength / prior**2
         spread = games * chance * (1 - chance)
@@ -292,7 +293,7 @@ def bradley_terry(
         # The prior makes `bend`, the negative Hessian, positive definite.
         step = np.linalg.solve(bend, slope)
         size = float(np.abs(step).max())
-        strength += step / max(1.0, size)  # a full step could overshoot
+        strength += step / max(1.0, size)  # a full Newton step could overshoot
         if size < 1e-12:
             break
     return dict(zip(ids, strength.tolist(), strict=True))

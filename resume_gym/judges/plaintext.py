@@ -2,7 +2,7 @@
 
 `clean` removes characters that a human reader cannot see. `fence` puts a document between two
 lines with a code that the document cannot contain, prefixes its lines, and replaces its angle
-brackets. The document then cannot close its fence or imitate control tokens of a chat template.
+brackets. A fenced document cannot close its fence or imitate control tokens of a chat template.
 """
 
 import hmac
@@ -35,7 +35,7 @@ _MARKUP = re.compile(r"^\s*\|\s|[*_`#]", re.MULTILINE)
 
 @lru_cache(maxsize=1024)
 def clean(text: str) -> str:
-    """Return the text as a reader sees it: NFKC, no invisible characters, line feeds only."""
+    """Return a text as a reader sees it: in NFKC, no invisible characters, Unix line ends."""
     text = _BREAKS.sub("\n", text).replace("\t", " ")
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
@@ -55,16 +55,16 @@ def neutral(text: str) -> str:
 def make_code(texts: Sequence[str]) -> str:
     """Return a code of texts: 16 hexadecimal digits of their HMAC-SHA-256.
 
-    The code is deterministic, so that answers can be cached. Even an author who knows the key
-    cannot insert the code into a text, since the code changes with every character. A private key
-    in the environment variable `RESUME_GYM_JUDGE_KEY` also keeps the code secret.
+    The code is deterministic, so that a model's answers can be cached. Even an author who knows the
+    key cannot insert the code into a text, since the code changes with every character. A private
+    key in the environment variable `RESUME_GYM_JUDGE_KEY` also keeps the code secret.
     """
     key = os.environ.get(KEY_VARIABLE, _DEFAULT_KEY).encode()
     return hmac.digest(key, "\0".join(texts).encode(errors="replace"), "sha256").hex()[:16]
 
 
 def fence(name: str, text: str, code: str) -> str:
-    """Format a document for a prompt: neutralize it, prefix its lines, enclose it in code lines."""
+    """Neutralize a document for a prompt, prefix its lines and put the code around it."""
     lines = _GAP.sub("\n\n\n", neutral(text)).strip("\n").split("\n")
     body = "\n".join(f"{_MARK}{line}".rstrip() for line in lines)
     return f"<{name} {code}>\n{body}\n</{name} {code}>"
@@ -72,7 +72,7 @@ def fence(name: str, text: str, code: str) -> str:
 
 @lru_cache(maxsize=1024)
 def folded(text: str) -> str:
-    """Normalize a text for the comparison of quotations: no markup, case-folded, one line."""
+    """Normalize a text to compare quotations: remove markup, fold case, join lines."""
     text = clean(_MARKUP.sub("", neutral(text)).translate(_TYPOGRAPHY))
     return " ".join(text.split()).casefold()
 

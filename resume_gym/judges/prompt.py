@@ -15,11 +15,11 @@ prompt               documents                     question
 
 The comparison is blind: neither text is labelled as the original, and no document states facts
 about the candidate. No prompt contains the planted weakness or its passages, which would identify
-the original in either order. The claim check does not contain the job, which says nothing about
-what a candidate has done.
+the original in either order. The prompt for claims does not contain the job description, which says
+nothing about what a candidate has done.
 
-Comparisons and claim checks list changes before grades. Every quotation that supports a grade
-must occur in its text.
+The model's comparisons and claim checks list changes before grades. Every quotation that supports a
+grade must occur in the document that it quotes.
 """
 
 from collections.abc import Sequence
@@ -168,7 +168,7 @@ class _Answer(_Part):
 
 
 class ListedDifference(_Part):
-    """A difference between A and B; one of the quotations may be empty."""
+    """A difference between the texts A and B of a comparison; one quotation may be empty."""
 
     number: int
     quote_a: str
@@ -223,7 +223,7 @@ class ItemGrade(_Part):
 
 
 class ItemsAnswer(_Answer):
-    """Answer to `items_prompt`."""
+    """Answer to `items_prompt`: a grade for each rubric item."""
 
     items: list[ItemGrade] = Field(max_length=20)
 
@@ -245,7 +245,7 @@ def comparison_prompt(task: Task, a: str, b: str, draw: int = 0) -> Prompt:
         task: the task; only its job is shown.
         a: the text shown first.
         b: the text shown second.
-        draw: number of the draw; see `Prompt`.
+        draw: number of the sample; see `Prompt`.
 
     Raises:
         JudgeRefused: the documents have more than `MAX_CHARS` characters.
@@ -339,15 +339,16 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
     """Parse and validate an answer to `support_prompt`.
 
     Raises:
-        ValueError: the answer does not match the schema or lacks the code; the quotation of a
-            claim does not occur in the revision; it occurs in another document as well, although
-            the kind is neither "moved" nor "instruction"; or "answer" contradicts the claims.
+        ValueError: the answer does not match the schema or lacks the code; the quotation of a claim
+            does not occur in the revision; the quotation also occurs in another document, although
+            the claim is neither "moved" nor an "instruction"; or "answer" contradicts the list of
+            claims.
     """
     parsed = _read(SupportAnswer, answer, prompt)
     for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
             raise ValueError(f"claims: {claim.quote[:80]!r} does not stand in REVISED")
-        # Claims of these kinds may be worded as in another document.
+        # A moved claim or an instruction may be worded as in another document.
         if claim.kind in ("moved", "instruction"):
             continue
         if any(stands_in(claim.quote, text) for _, text in _known(task)):

@@ -1,7 +1,7 @@
 """Tiered judge: cheap local judges for clear groups, and a frontier judge for doubtful groups.
 
-One tier judges all members of a group. Otherwise the bias between the tiers would enter the
-advantages, and a policy would learn to write for the more lenient tier.
+One tier judges all members of a group. If both tiers judged members of one group, the bias between
+the tiers would enter the advantages, and a policy would learn to write for the more lenient tier.
 """
 
 import asyncio
@@ -32,23 +32,24 @@ class Tiers(GroupJudge):
     A member of a group is doubtful if the local judges disagree on a field, if none of them is
     confident of a field, or if one of them refuses the member or gives a malformed answer. By
     default one doubtful member sends its group to the frontier judge. Of the clear groups, a hash
-    of seed, task and texts selects a share for audits: both tiers judge them, the frontier judge's
-    verdicts count, and the agreement of the tiers so far is logged. A vetoed member keeps the
-    veto's verdict and does not affect the routing.
+    of seed, task and texts selects a share for audits: both tiers judge an audited group, the
+    frontier judge's verdicts count, and the agreement of the tiers so far is logged. A vetoed
+    member keeps the veto's verdict and does not affect the routing.
 
     An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
-    the error; if a local judge is unreachable or misconfigured, all members do. A retry of the
-    whole group takes the same route.
+    the error; if a local judge is unreachable or misconfigured, all members of the group get its
+    error. A retry of the whole group takes the same route.
 
     Args:
         local: specification of one or more judges for `make_judge`; the first gives the verdict.
         frontier: specification of the more accurate judge.
         audit: share of clear groups to audit, in [0, 1].
-        confidence: minimum confidence in a field, in [0, 1]; a missing confidence counts as 0.
-        seed: seed of the selection for audits.
-        tolerate: share of doubtful members up to which a group stays local, in [0, 1]. With the
-            rubric as local judge, nearly every group of 16 has a doubtful member. In a group that
-            stays local, a member that the first local judge refuses gets an error.
+        confidence: minimum confidence, in [0, 1], that a local judge must have in each field; a
+            missing confidence counts as 0.
+        seed: random seed of the selection of groups for audits.
+        tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
+            group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
+            If the local judges decide on a group, a member that the first refuses gets an error.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -82,7 +83,8 @@ class Tiers(GroupJudge):
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*groups), strict=True))
-        # Without this check, a retry that reaches the missing judge could take another route.
+        # If a local judge is missing, the group fails: a retry with this judge could use another
+        # tier.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)
@@ -106,7 +108,7 @@ class Tiers(GroupJudge):
     def _drawn(self, task: Task, texts: Sequence[str]) -> bool:
         """Return whether to audit the group; the order of its members does not matter."""
         key = json.dumps([self._seed, task.task_id, *sorted(texts)])
-        # A hash, so that the retry of a group makes the same choice.
+        # A hash chooses the groups to audit, so that a retry of a group makes the same choice.
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64
 
     def _record(self, local: Sequence[Outcome], frontier: Sequence[Outcome]) -> None:

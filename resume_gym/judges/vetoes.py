@@ -1,8 +1,8 @@
 """Vetoes: rules that reject dishonest revisions before any judge is asked.
 
-A veto is final and saves the cost of a model. `veto` returns the verdict, and `find_veto` the
-reason. Except as repetition, wording of the original or the evidence never counts against a
-revision.
+A veto is final and saves the cost of a model. `veto` returns the verdict on a rejected revision,
+and `find_veto` the reason. Wording of the original or the evidence never causes a veto, except if a
+revision repeats it.
 """
 
 import base64
@@ -38,7 +38,7 @@ _RULES = [
 _MIXED = re.compile(rf"\b(?=\w*[{_DATA['lookalikes']}])(?=\w*[A-Za-z])\w+")
 _BREAK = re.compile(r"\n[-*+>#| ]*")
 _JOINTS = frozenset(_DATA["joints"])
-_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")  # flags such as England's
+_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")  # emoji flags such as England's
 _TAGS = re.compile("[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]")
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\u115f\u1160]")
@@ -46,14 +46,14 @@ _ENCODED = re.compile(r"(?<![\w/+])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+])")
 _WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
 _ITEM = re.compile(r"[,;|/•·:]| and ")
 
-_LEAST_LEFT = 0.25  # minimum word count of a revision, as a share of the original's
-_ROOM = 1000  # characters allowed beyond twice the original plus facts and evidence
-_ZERO_WIDTH_SLIPS = 10  # zero-width characters allowed, since copied text may contain some
-_START = 12  # length of the prefix that finds lines extended by an addition
-_COPIES = 3  # copies of a line, or of an addition to lines, that cause a veto
-_ROW, _PASTED = 6, 0.3  # words of an n-gram; share of the job's n-grams that may be copied
-_COPIED_SENTENCES = 2  # copied sentences of the job, of `_ROW` words or more, that cause a veto
-_STUFFED = 8  # unsupported words of the job in one list that cause a veto
+_LEAST_LEFT = 0.25  # minimum word count of a revision, as a share of the original's word count
+_ROOM = 1000  # characters that a revision may have beyond twice the original, facts and evidence
+_ZERO_WIDTH_SLIPS = 10  # zero-width characters that a revision may add, as copied text does
+_START = 12  # characters of a line that are compared first, to find lines with appended words
+_COPIES = 3  # number of copies of a line, or of words appended to lines, that causes a veto
+_ROW, _PASTED = 6, 0.3  # words of an n-gram; maximum share of the job's n-grams in new lines
+_COPIED_SENTENCES = 2  # number of copied sentences of the job (`_ROW` words or more) for a veto
+_STUFFED = 8  # number of unsupported words of the job in one list that causes a veto
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Veto:
     Attributes:
         kind: "unchanged", "empty", "padding", "repetition", "pasted", "stuffing", "address",
             "forged", "hidden" or "lookalike".
-        reason: explanation in one sentence.
+        reason: explanation of the veto in one sentence.
     """
 
     kind: str
@@ -81,7 +81,7 @@ def veto(task: Task, revised: str) -> Verdict | None:
 
 
 def rejected(task: Task, rejection: Veto) -> Verdict:
-    """Return the verdict of a veto."""
+    """Return the verdict on a revision that a veto rejects."""
     grades = dict.fromkeys(VERDICT_FIELDS, -1)
     if rejection.kind == "unchanged":
         metric = WEAKNESS_METRIC[task.weakness]
@@ -155,13 +155,13 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     if more.total() < _COPIES:
         return
     original = Counter(folded(line) for line in gone.elements())
-    # Short lines such as dates may recur.
+    # Lines of up to three words, such as dates, are not counted, since they may recur.
     counts = Counter(folded(line) for line in more.elements() if len(line.split()) > 3)
     again = counts - original
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
-    # Cheap test first: comparing prefixes avoids folding the whole original.
+    # This cheap test comes first: comparing prefixes avoids folding the whole original.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return
@@ -198,9 +198,9 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
 
 
 def _matches(text: str) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, reason and quotation of every match of a rule."""
-    small = text.lower()  # much faster than patterns that ignore case
-    # Where lower case changes the length, the offsets of matches are not valid in `text`.
+    """Yield kind, reason and quotation of every match of a veto rule."""
+    small = text.lower()  # matching lower case is much faster than patterns that ignore case
+    # If lower case changes the length of the text, the offsets of matches are not valid in `text`.
     shown = text if len(text) == len(small) else small
     for kind, reason, patterns in _RULES:
         for pattern in patterns:
@@ -221,7 +221,7 @@ def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterat
     """Find sentences copied from the job description, and lists of its words."""
     words_of_new = " ".join(_words("\n".join(new)))
     rows, sentences, words = _job(job)
-    # Cheap test first; only suspicious text needs `_untrue`.
+    # This cheap test comes first, since only suspicious text needs the slow function `_untrue`.
     unknown = words.intersection(words_of_new.split()) - set(original.casefold().split())
     if any(row in words_of_new for row in rows) or len(unknown) >= _STUFFED:
         rows, sentences, words = _untrue(job, truth)
@@ -258,7 +258,7 @@ def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=256)
 def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the results of `_job` without those that occur in `truth`."""
+    """Return the n-grams, sentences and words of `_job` that do not occur in `truth`."""
     rows, sentences, words = _job(job)
     true_words = _words(truth)
     known = " ".join(true_words)

@@ -1,7 +1,8 @@
 """Voting judge: the median of several independent verdicts of one judge, field by field.
 
 If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong field; with
-three votes, nine in ten have none. The median of votes is -1, 0 or 1; a mean would add noise.
+three votes, nine in ten groups have none. The median of votes is -1, 0 or 1; a mean would add
+noise.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ class GroupJudge(AsyncJudge):
 def can_draw(judge: AsyncJudge) -> bool:
     """Return whether a judge can give several independent verdicts on the same text.
 
-    Its method `averdict`, and `averdicts` if the judge is `grouped`, then has a parameter `draw`.
+    A judge that can draw has a parameter `draw` in `averdict` and, if `grouped`, in `averdicts`.
     """
     judges = [part for part in judge.parts if isinstance(part, AsyncJudge)]
     asks = "draw" in inspect.signature(judge.averdict).parameters
@@ -67,7 +68,7 @@ def can_draw(judge: AsyncJudge) -> bool:
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """Bind a judge to a draw; return the judge itself for draw 0, or if it cannot draw."""
+    """Bind a judge to a draw number; return the judge itself for draw 0 or if it cannot draw."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -90,9 +91,9 @@ class Votes(AsyncJudge):
 
     A failed vote is not repeated: two of three votes that agree in every field suffice. If the
     missing votes could change the verdict, the error of a failed vote is raised, preferably
-    `JudgeUnavailable`, since a retry may then help. `JudgeMisconfigured` is always raised. The
-    confidence in a field is the share of the planned votes that agree with the median. The reason
-    is that of the first of these votes.
+    `JudgeUnavailable`, since a retry may help if a judge was unreachable. A `JudgeMisconfigured` of
+    any vote is raised. The confidence in a field is the share of the planned votes that agree with
+    the median. The reason for a field is that of the first vote that agrees with the median.
 
     Args:
         judge: specification of the judge that votes, for `make_judge`. The judge must support
@@ -100,7 +101,7 @@ class Votes(AsyncJudge):
         votes: number of votes, odd.
 
     Raises:
-        ValueError: the judge has no draws, or the number is not odd.
+        ValueError: the judge does not support draws, or the number of votes is not odd.
     """
 
     def __init__(self, judge: str | Mapping[str, Any], votes: int = 3) -> None:
@@ -115,14 +116,14 @@ class Votes(AsyncJudge):
         self.name = f"votes({inner.name}, {votes})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the median verdict; no two draws share a draw of the inner judge."""
+        """Return the median verdict; different draws use different samples of the inner judge."""
         draws = range(draw * self.votes, (draw + 1) * self.votes)
         votes = (drawn(self._judge, number).averdict(task, revised) for number in draws)
         outcomes = await outcomes_of(votes)
         verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
         for failure in failures:
-            # Raised even if the other votes decide, since later calls would fail, too.
+            # `JudgeMisconfigured` is raised even if other votes decide: later calls would fail.
             if isinstance(failure, JudgeMisconfigured):
                 raise failure
         verdict = count(verdicts, self.votes)
@@ -134,7 +135,7 @@ class Votes(AsyncJudge):
 
 
 def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
-    """Return the median verdict; None if the missing votes could change it.
+    """Return the median verdict of votes; None if the missing votes could change the median.
 
     Args:
         votes: the verdicts received.
@@ -166,6 +167,6 @@ def _grade(verdict: Verdict, field: str) -> Any:
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
-    """Return the error to report: misconfigured, else unavailable, else refused, else any."""
+    """Return the gravest error: misconfigured, else unavailable, else refused, else any."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
     return min(failures, key=lambda error: [isinstance(error, k) for k in order].index(True))

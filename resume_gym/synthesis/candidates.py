@@ -20,10 +20,10 @@ from resume_gym.synthesis.content import (
 from resume_gym.tasks import Fix
 
 NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
-TRAINEE = -1  # the level below "junior", index 0 of LEVELS
-EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # minimum years after the degree
-STEP_UP = 0.35  # probability of applying for the next level
-GAP = 0.2  # probability of drawing a gap; see `_career`
+TRAINEE = -1  # the level below "junior", which is index 0 of LEVELS
+EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # years from the degree to a level
+STEP_UP = 0.35  # probability that a candidate applies for a job of the next level
+GAP = 0.2  # probability that a career is drawn with a gap; see `_career`
 LONG = 6  # minimum months of a gap that the resume explains
 CHANGE = 0.12  # probability that the oldest job was in another role
 
@@ -34,12 +34,12 @@ class Job:
 
     Attributes:
         title: job title on the resume.
-        role: role; the bullets describe work in this role.
-        level: index into `LEVELS`, or `TRAINEE`.
+        role: role of the candidate in the job, which the bullets describe.
+        level: level of the job: index into `LEVELS`, or `TRAINEE`.
         company: employer.
         city: place of work.
-        start: first month, counted from year 0.
-        end: month after the last one; `NOW` for the present job.
+        start: first month of the job, counted from year 0.
+        end: month after the job's last month; `NOW` for the present job.
         vertical: industry of the company; its words fill the templates of the bullets.
         bullets: text of each bullet, with its fixes in order.
         gap: explanation of a long gap before this job; empty for none.
@@ -76,7 +76,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Return the first and last name."""
+        """Return the candidate's first and last name."""
         return f"{self.first_name} {self.last_name}"
 
     @property
@@ -98,7 +98,7 @@ def make_candidate(
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    # Usually the maximum number of jobs, but at most one per level reached.
+    # A career usually has the maximum number of jobs, but at most one job per level reached.
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
     # The present employer comes first; every employer is from a different vertical.
@@ -134,11 +134,11 @@ def make_candidate(
 def _career(
     role: Role, level: int, employers: list[tuple[Vertical, str]], rng: Random
 ) -> list[Job]:
-    """Draw a job at each employer, latest first, each earlier job at a lower level."""
+    """Draw a job at each employer: the latest job first, every earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
-    # The resume shows no gap before the oldest job (the last index), so fewer careers than `GAP`
-    # show a gap. Drawing without the last index would change all generated tasks.
+    # A gap before the oldest job (the last index) does not show, so fewer careers than the share
+    # `GAP` show a gap. Drawing without the last index would change all generated tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))

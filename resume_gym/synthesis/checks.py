@@ -1,8 +1,8 @@
 """Validation of a language model's drafts; faults are phrased as feedback to the model.
 
 `find_miscounts` checks the lengths of lists, `find_faults` the content and the composed task. All
-functions are pure. They use the rubric judge's parser but not the judge, so that the judge's errors
-do not shape the data.
+functions are pure. The checks use the rubric judge's parser but not the judge, whose errors would
+shape the data.
 """
 
 import re
@@ -20,7 +20,7 @@ from resume_gym.text.lines import Content, any_of, plain, read
 from resume_gym.text.reference import make_reference
 from resume_gym.text.style import head, is_weak
 
-_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # the counts in prompts.toml
+_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # list lengths that prompts.toml asks for
 _LEAKS = any_of(PROMPTS["leaks"]["words"])
 # Item numbers of lists, which `read` would take for figures.
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
@@ -31,7 +31,7 @@ class Fault(NamedTuple):
 
     Attributes:
         kind: shape, length, weakness, facts, match, leak, names, fixes, duplicate or malformed.
-        text: feedback for the model.
+        text: the defect in words, as feedback for the model.
     """
 
     kind: str
@@ -46,7 +46,7 @@ def find_miscounts(persona: Persona, draft: Draft[Any]) -> list[Fault]:
         ("skills", len(draft.skills), _SKILLS),
         ("jobs", len(draft.jobs), len(persona.shares)),
     ]
-    # Not strict: `counts` already reports a wrong number of jobs.
+    # `zip` is not strict, since `counts` already reports a wrong number of jobs.
     for job, share in zip(draft.jobs, persona.shares, strict=False):
         counts.append((f"bullets of {job.company}", len(job.bullets), share))
     if isinstance(draft, PaddedDraft):
@@ -77,19 +77,19 @@ def find_faults(
         *_leaks(persona, draft),
         *_duplicates(draft, seen),
     ]
-    # The length and match checks need the repaired resume.
+    # `_length` and `_match` need the repaired resume, which exists only if all fixes apply.
     if broken := list(_unfixable(task)):
         return [*faults, *broken]
     return [*faults, *_length(task), *_match(task)]
 
 
 def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
-    """Return keys for duplicate detection, which ignore case and figures."""
+    """Return keys by which equal bullets are found, whatever their case and figures."""
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak forms have the weakness and strong forms open with no weak verb."""
+    """Check that weak bullets have the weakness, and that strong ones open with no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `shown` holds all stems that the resume shows."""
+    """Yield the problems of a bullet's weak form; `shown` holds all stems that the resume shows."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -121,7 +121,7 @@ def _not_spoilt(
         yield "does not open with a duty, as Responsible for does; helping is another claim."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    # The weak form must be about the same work and show enough of that work for a repair.
+    # The weak form must be about the work of the strong form and show enough of it for a repair.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - shown
@@ -238,7 +238,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def _match(task: Task) -> Iterator[Fault]:
-    """Check which weighted share of the job description's word stems the repaired resume has."""
+    """Check that the repaired resume has enough of the job's word stems, by weight."""
     weights = make_reference(task).job_weights
     shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
     share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)

@@ -2,7 +2,8 @@
 
 A deed (`Deed`) is one piece of work as a set of templates, which `tell` fills. Text slots take the
 words of a vertical (`{users}`). Number slots draw from a range (`{a:380-900}`, with a step
-`{b:1000-9000/500}`) or repeat a number (`{a}`). At most one metric is in square brackets.
+`{b:1000-9000/500}`) or repeat a number (`{a}`). A template has at most one metric, in square
+brackets.
 """
 
 import re
@@ -21,27 +22,27 @@ BANDS = ("early", "early", "senior", "senior", "lead", "lead")
 """The band of each level, which selects the summaries and duties of a role."""
 
 _BANK = Path(__file__).parent / "bank"
-# Groups: article, dollar sign, name, and the low, high and step of a range.
+# Groups of a slot: article, dollar sign, name, and the low, high and step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
-# The word after a conjunction or comma: perhaps a second verb.
+# The group is the word after a conjunction or comma, which may be a second verb.
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
 
 
 @dataclass(frozen=True)
 class Deed:
-    """One piece of work, as templates.
+    """One piece of a candidate's work, as a set of templates.
 
     Attributes:
-        split: split that may use the deed.
-        told: good form: opens with a past-tense verb, without a subject.
+        split: split whose tasks may use the deed.
+        told: good bullet, which opens with a past-tense verb and has no subject.
         gerund: the -ing form of the first word of `told`.
-        vague: bad form: padded with filler, without the metric.
-        buried: bad form: the main point hidden, the metric kept.
-        record: sentence of a document about the candidate (`{Who}`).
-        figure: metric as an item of a list of results; empty for none.
+        vague: bad bullet, which is padded with fillers and lacks the metric.
+        buried: bad bullet, which hides the main point but keeps the metric.
+        record: sentence about the work for a document; `{Who}` stands for the candidate.
+        figure: the metric as an item of a list of results; empty if the deed has no metric.
         topic: noun phrase that names the work.
-        now: good form in the present tense for a continuing duty; empty otherwise.
+        now: good bullet in the present tense for a continuing duty; empty otherwise.
         levels: lowest and highest index into `LEVELS` that can claim the deed.
         only: names of the verticals where the deed makes sense; empty for all.
         one_verb: whether `told` has one past-tense verb, which a gerund can replace.
@@ -62,7 +63,7 @@ class Deed:
 
     @cached_property
     def verb(self) -> str:
-        """Return the first word of the good form."""
+        """Return the first word of `told`, a past-tense verb."""
         return self.told.split(" ", 1)[0]
 
     @cached_property
@@ -72,7 +73,7 @@ class Deed:
 
     @cached_property
     def has_metric(self) -> bool:
-        """Return whether the good form has a metric in brackets."""
+        """Return whether `told` has a metric in brackets."""
         return "[" in self.told
 
     def suits(self, level: int, vertical: str) -> bool:
@@ -153,7 +154,7 @@ class People:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Fill the slots of a template and adjust "a" or "an"; metric brackets stay."""
+    """Fill the slots of a template and adjust "a" or "an"; brackets around a metric stay."""
 
     def value(slot: re.Match[str]) -> str:
         article, dollar, name = slot.groups()[:3]
@@ -165,7 +166,7 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
     """Draw the numbers of a deed and fill its templates."""
-    # All forms share the numbers drawn for `told`. {Who} stays a slot, which the caller fills.
+    # All templates share the numbers drawn for `told`. The slot {Who} stays for the caller to fill.
     words = {**words, "Who": "{Who}"}
     for _, _, name, low, high, step in _SLOT.findall(deed.told):
         if low:
@@ -188,7 +189,7 @@ def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
 
 @lru_cache(maxsize=1)
 def load_roles() -> tuple[Role, ...]:
-    """Load all roles, ordered by file name."""
+    """Load all roles of the content bank, ordered by file name."""
     return tuple(
         Role(
             key=path.stem,
@@ -204,13 +205,13 @@ def load_roles() -> tuple[Role, ...]:
 
 @lru_cache(maxsize=1)
 def load_general() -> tuple[Deed, ...]:
-    """Load the deeds that suit every role."""
+    """Load the deeds of the content bank that suit every role."""
     return _deeds(_toml(_BANK / "general.toml"))
 
 
 @lru_cache(maxsize=1)
 def load_verticals() -> tuple[Vertical, ...]:
-    """Load all verticals."""
+    """Load all verticals of the content bank."""
     slots = ("product", "flow", "users", "records", "partners")
     return tuple(
         Vertical(
@@ -293,10 +294,10 @@ def _past_verbs() -> frozenset[str]:
 
 
 def _takes_an(text: str) -> bool:
-    # By pronunciation: "an 8", "an 11", "an 18", but "a 110" and "a user".
+    # The article depends on the sound: "an 8", "an 11", "an 18", but "a 110" and "a user".
     return text[0] in "aeio8" or re.match(r"1[18](?!\d)", text) is not None
 
 
 def _join(text: str) -> str:
-    """Remove the brackets of the metric, and a space before leading punctuation."""
+    """Remove a metric's brackets, and the space before a metric that begins with punctuation."""
     return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

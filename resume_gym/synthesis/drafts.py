@@ -1,8 +1,8 @@
 """Schemas of the drafts that a language model writes, and their conversion to tasks.
 
 The model writes facts, bullets in a strong and often a weak form, and documents that state the
-facts (`Draft`). `read_draft` validates the answer. `compose` builds the task. The program, not the
-model, determines counts, weak bullets, names, dates, layout and fixes.
+facts (`Draft`). `read_draft` validates the model's answer; `compose` builds the task. The program,
+not the model, determines counts, weak bullets, names, dates, layout and fixes.
 """
 
 import tomllib
@@ -34,7 +34,7 @@ def _sentence(text: str) -> str:
         raise ValueError("is empty")
     if fault := text_fault(line):
         raise ValueError(fault)
-    # Brackets would be placeholders, such as "[company]".
+    # Brackets would mark placeholders that the model did not fill, such as "[company]".
     if brackets := {"{", "}", "[", "]"} & set(line):
         raise ValueError(f"holds {min(brackets)!r}: {line[:80]!r}")
     return line
@@ -45,7 +45,7 @@ def _line(text: str) -> str:
     most = LIMITS["line_chars"]
     if len(line) > most:
         raise ValueError(f"has {len(line)} characters, at most {most} are wanted: {line[:60]!r}...")
-    return _sentence(line)  # again: without marker and period, the line may be empty
+    return _sentence(line)  # check again: without marker and period, the line may be empty
 
 
 def _document(text: str) -> str:
@@ -66,7 +66,7 @@ class _Strict(BaseModel):
 
 
 class Bullet(_Strict):
-    """A piece of work: its facts and a good bullet."""
+    """A piece of the candidate's work: its facts and a good bullet."""
 
     # The model writes fields in this order: the facts before the bullet that they support.
     facts: tuple[Sentence, ...]
@@ -74,13 +74,13 @@ class Bullet(_Strict):
 
 
 class SpoiltBullet(Bullet):
-    """A bullet with a weak form."""
+    """A bullet in a strong and a weak form."""
 
     weak: Line
 
 
 class MeasuredBullet(SpoiltBullet):
-    """A bullet with a weak form and a line for the results section."""
+    """A bullet in a strong and a weak form, with a line for the results section."""
 
     result: Line
 
@@ -89,7 +89,7 @@ B = TypeVar("B", bound=Bullet)
 
 
 class DraftJob(_Strict, Generic[B]):
-    """The bullets of one job."""
+    """The bullets that a model writes for one job."""
 
     company: str
     bullets: tuple[B, ...]
@@ -110,7 +110,7 @@ class Section(_Strict):
 
 
 class Draft(_Strict, Generic[B]):
-    """A draft; the weakness determines the type of the bullets."""
+    """A model's draft of a task; the planted weakness determines the type of its bullets."""
 
     about: Sentence
     duties: tuple[Line, ...]
@@ -124,7 +124,7 @@ class Draft(_Strict, Generic[B]):
 
     @property
     def bullets(self) -> tuple[B, ...]:
-        """Return the bullets of all jobs."""
+        """Return the bullets of all jobs of the draft."""
         return tuple(bullet for job in self.jobs for bullet in job.bullets)
 
     @property
@@ -134,7 +134,7 @@ class Draft(_Strict, Generic[B]):
 
 
 class PaddedDraft(Draft[Bullet]):
-    """A draft for too_long, with superfluous bullets and sections."""
+    """A draft for the weakness too_long, with superfluous bullets and sections."""
 
     padding: tuple[Line, ...]
     sections: tuple[Section, ...]
@@ -148,10 +148,10 @@ def draft_of(weakness: str) -> type[Draft[Any]]:
 
 
 def read_draft(text: str, weakness: str) -> Draft[Any]:
-    """Parse and validate a model's answer.
+    """Parse and validate a model's answer as a draft.
 
     Raises:
-        ValueError: The answer does not match the schema; the message has a line per bad field.
+        ValueError: The answer does not match the schema; the error has a line per invalid field.
     """
     try:
         return draft_of(weakness).model_validate_json(text)
@@ -209,7 +209,7 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
 
 
 def _jobs(persona: Persona, draft: Draft[Any]) -> list[Job]:
-    """Return the jobs with the bullets of the resume and their fixes."""
+    """Return the candidate's jobs with the bullets of the resume and the fixes of the bullets."""
     number = 0
     jobs = []
     for job, written in zip(persona.candidate.jobs, draft.jobs, strict=True):

@@ -1,8 +1,8 @@
 """Evidence documents about a candidate: project notes, a performance review and a portfolio.
 
-The documents restate the work behind the bullets in other words and with the true figures. They
-also contain small talk and lines about other people's work. Some documents say that the candidate
-only helped, and some correct a figure of the resume.
+The documents restate the work behind the bullets in other words and with the true figures. The
+documents also contain small talk and lines about other people's work. Some documents say that the
+candidate only helped, and some correct a figure of the resume.
 """
 
 import re
@@ -28,7 +28,7 @@ class Done:
     Attributes:
         job: job in which the work was done.
         story: the work with its true figures.
-        weak: whether the resume prints a weak form.
+        weak: whether the resume prints the work in a weak form.
         shown: whether the resume has the metric in the results section.
         lead: leader of the work if the candidate only helped; empty otherwise.
         wrong: wrong figure on the resume; empty for none.
@@ -84,7 +84,7 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # Separate paragraphs: below a job, these lines would read as the candidate's work.
+    # Small talk and other people's work stand apart: below a job, they would seem the candidate's.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

@@ -1,7 +1,7 @@
 """Generation of task corpora: the command `resume-gym data generate`.
 
-The store beside the output file keeps every answer of a model. If a run is interrupted, the same
-command reads the answers that are in the store and requests only the missing ones.
+A store beside the output file keeps every answer of a model. After an interruption, the same
+command reads the stored answers and requests only the missing ones.
 """
 
 from collections.abc import Mapping
@@ -46,14 +46,14 @@ class Generation:
     """The specification of a corpus.
 
     Attributes:
-        generator: "procedural", "gemini" or "openai".
+        generator: what makes the tasks: "procedural", "gemini" or "openai".
         count: number of tasks.
         seed: seed of the task sequence.
         out: output file; manifest, card and store are named after this file.
         split: split of all tasks; None puts four of five tasks in train.
         size: size of procedural tasks, "full" or "mini".
-        model: options of `resume_gym.llm.client.make_client`, with the model's name.
-        base_url: URL of the server; None for the provider's default.
+        model: options of `resume_gym.llm.client.make_client`, including the model's name.
+        base_url: URL of the model's server; None for the provider's default.
         attempts: maximum number of answers requested per task.
         width: number of tasks requested concurrently.
     """
@@ -101,12 +101,12 @@ def generate(plan: Generation) -> int:
     """Write the corpus, its manifest and its data card; resume an interrupted run.
 
     Returns:
-        Number of tasks in the file.
+        Number of tasks in the corpus.
 
     Raises:
         TaskError: `find_manifest` rejects the existing corpus, or an option is invalid.
-        ModelError: The model is not available; its answers so far are stored.
-        KeyboardInterrupt: The user interrupts; the answers so far are stored.
+        ModelError: The model is not available; the answers that it gave before are stored.
+        KeyboardInterrupt: The user interrupts; the answers that the model gave before are stored.
     """
     from resume_gym.corpus.card import write_card
 
@@ -121,7 +121,7 @@ def generate(plan: Generation) -> int:
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     with replacing(plan.out) as unfinished:
         write_jsonl(unfinished, tasks)
-        # `replacing` creates the corpus last, so that a run after a crash repeats these steps.
+        # `replacing` creates the corpus last, so that a run after a crash writes all files again.
         manifest = write_manifest(path, unfinished, settings, outcomes, plan.store)
         write_card(plan.out, tasks, origin(manifest))
     say(summary(plan.out, manifest))

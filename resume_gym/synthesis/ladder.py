@@ -1,8 +1,8 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-The groups of a run draw their levels from a window that ends with the top level. Adapted from RLVE
-(Zeng et al. 2025, arXiv:2511.07317), but with a window of constant width and a top level that can
-also fall.
+The groups of a run draw their levels from a window that ends with the top level. The curriculum is
+adapted from RLVE (Zeng et al. 2025, arXiv:2511.07317), but its window has a constant width and its
+top level can also fall.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,15 @@ from random import Random
 from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task, load_with
 from resume_gym.tasks import Task
 
-WINDOW = 3  # levels
-GROUPS = 8  # groups at the top level after which the level may change
+WINDOW = 3  # number of levels in the window
+GROUPS = 8  # number of groups at the top level after which the top level may change
 UP = 0.8  # the top level rises if groups earn at least this share of the highest reward
-DOWN = 0.6  # the top level falls if groups earn less than this share
+DOWN = 0.6  # the top level falls if groups earn less than this share of the highest reward
 COUNT = 60  # tasks per split that `load` yields
 
 
 def climb(results: Iterable[tuple[int, float]]) -> int:
-    """Return the top level after the results of a run's groups, in order.
+    """Return the top level that the results of a run's groups, in order, lead to.
 
     Args:
         results: level of each group, and its mean reward as a share of the highest reward.
@@ -44,8 +44,8 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over tasks of all levels of "ladder:SEED" or "ladder-mini:SEED".
 
     Args:
-        source: "ladder" selects tasks of the full size, "ladder-mini" small ones.
-        split: None for both splits.
+        source: source of the tasks; "ladder" selects tasks of full size, "ladder-mini" small ones.
+        split: split of the tasks; None selects both splits.
     """
 
     def make(seed: int, index: int, split: str, size: str) -> Task:

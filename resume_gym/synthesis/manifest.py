@@ -25,13 +25,13 @@ _SDKS = {"gemini": "google-genai", "openai": "openai"}
 
 
 class Outcome(NamedTuple):
-    """The result of the attempts at one task.
+    """The result of the attempts to generate one task.
 
     Attributes:
         task: the task; None if no attempt succeeded.
-        attempts: number of requests; 1 for a procedural task.
+        attempts: number of requests to the model; 1 for a procedural task.
         faults: number of answers with faults of each kind.
-        reason: why there is no task; empty otherwise.
+        reason: why there is no task; empty if there is a task.
     """
 
     task: Task | None
@@ -52,7 +52,7 @@ def write_manifest(
     Args:
         path: path of the manifest.
         corpus: path of the corpus.
-        settings: see `Generation.settings`.
+        settings: settings that determine the tasks; see `Generation.settings`.
         outcomes: outcome of each requested task, by task id.
         store: path of the answer cache; None for procedural tasks.
     """
@@ -89,7 +89,7 @@ def write_manifest(
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a manifest.
+    """Read the manifest of a corpus.
 
     Raises:
         TaskError: The file is not a manifest.
@@ -105,7 +105,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_page_lines(source: str) -> int:
-    """Return the page height in lines of a task source, by its manifest or name; else 55."""
+    """Return the page height, in lines, that the manifest or name of a task source implies."""
     path = Path(f"{source}.manifest.json")
     small = source == "mini" or source.startswith("procedural-mini:")
     size = read_manifest(path)["settings"].get("size") if path.is_file() else None
@@ -120,14 +120,14 @@ def find_manifest(
     Args:
         path: path of the manifest.
         out: path of the corpus.
-        settings: settings of this run.
+        settings: settings of the new run; see `Generation.settings`.
         wanted: number of tasks requested.
 
     Returns:
         The manifest; None if there is no corpus.
 
     Raises:
-        TaskError: The corpus was modified, or has no manifest, other settings or too many tasks.
+        TaskError: The corpus was modified, has no manifest or other settings, or is too large.
     """
     if not out.exists():
         return None
@@ -140,7 +140,7 @@ def find_manifest(
             "move the file away and repeat the command to generate it again"
         )
     there = manifest["settings"]
-    # Compare the generator first: the other settings depend on it.
+    # Compare the generator first: the other settings depend on the generator.
     for name in sorted(
         there.keys() | settings.keys(), key=lambda name: (name != "generator", name)
     ):

@@ -28,20 +28,20 @@ async def write_tasks(
     attempts: int,
     width: int,
 ) -> None:
-    """Write tasks concurrently and report the outcomes in order.
+    """Let a model write tasks concurrently, and report the outcomes in the order of `personas`.
 
-    If two tasks share a bullet, the later task is written again. The result depends on the order of
-    the tasks, not on the order of the answers.
+    If two tasks share a bullet, the later task is written again. The written tasks depend on the
+    order of `personas`, not on the order of the answers.
 
     Args:
         personas: specifications of the tasks, in order.
         client: client of the model.
-        settle: callback for each outcome, in order.
+        settle: callback that gets each persona and its outcome, in order.
         attempts: maximum number of requests per task.
         width: number of concurrent tasks.
 
     Raises:
-        Unavailable, Misconfigured: No more answers are available.
+        Unavailable, Misconfigured: The model gives no more answers.
     """
     seen: set[str] = set()
     waiting: deque[tuple[Persona, asyncio.Task[Outcome]]] = deque()
@@ -49,7 +49,7 @@ async def write_tasks(
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
-        # Concurrent tasks are written without `seen`; write a task again if its bullets are taken.
+        # Concurrent tasks are written without `seen`; rewrite a task with an earlier task's bullet.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()
@@ -78,7 +78,7 @@ def taken(task: Task) -> frozenset[str]:
 async def write_task(
     persona: Persona, client: Client, attempts: int, seen: AbstractSet[str] = frozenset()
 ) -> Outcome:
-    """Request a task until an answer is free of faults.
+    """Request a task from a model until an answer is free of faults.
 
     A second call with a different `seen` first reads the stored answers of the first call, which
     costs nothing.
@@ -86,7 +86,7 @@ async def write_task(
     Args:
         persona: specification of the task.
         client: client of the model.
-        attempts: maximum number of requests.
+        attempts: maximum number of requests for the task.
         seen: keys (`bullet_keys`) of bullets in other tasks.
 
     Raises:
@@ -100,7 +100,7 @@ async def write_task(
             prompt = ask_for(persona, answer, feedback, attempt)
             # `str` accepts every answer, so the client stores all answers that are billed.
             answer = await client.ask(prompt, str)
-            # In a thread, so as not to block the event loop that all clients share.
+            # The check runs in a thread, to not block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
         except Refused as problem:
             kinds["refused"] += 1
@@ -116,7 +116,7 @@ async def write_task(
 def examine(
     persona: Persona, answer: str, seen: AbstractSet[str] = frozenset()
 ) -> tuple[Task | None, list[Fault]]:
-    """Return the task of an answer, or None and the faults; a pure function."""
+    """Return the task that a model's answer describes, or None and the faults of the answer."""
     try:
         draft = read_draft(answer, persona.weakness)
     except ValueError as problem:
@@ -133,8 +133,8 @@ def ask_for(
 ) -> Prompt:
     """Build the prompt for a draft, with the previous `answer` if it has faults.
 
-    `draw` is the number of the attempt. It is part of the key under which the client stores the
-    answer, so a new attempt does not get the answer of an earlier one.
+    `draw`, the number of the attempt, is part of the key under which the client stores the answer,
+    so that a new attempt does not get the stored answer of an earlier attempt.
     """
     candidate = persona.candidate
     career = (

@@ -1,8 +1,8 @@
 """Feature deletion: tasks whose resume lacks a figure or a bullet with a figure.
 
-In every second task, the evidence keeps the figure, and a rubric item rewards restoring it. In the
-remaining tasks, the figure is also removed from the evidence, and the item penalizes a revision
-that states the figure anyway.
+In every second task, the evidence keeps the figure, and a rubric item rewards a revision that
+restores the figure. The remaining tasks have no evidence of the figure either, and a rubric item
+penalizes a revision that states the figure anyway.
 """
 
 import re
@@ -27,12 +27,12 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
 
     Args:
         task: a task with evidence.
-        kept: whether the evidence keeps the figure.
+        kept: whether the evidence still states the figure.
         rng: random generator.
 
     Returns:
-        The task, with a rubric item on the figure; None if there is no figure whose restoration
-        would be supported by the evidence and rewarded.
+        The changed task, with a rubric item on the figure; None if there is no figure whose
+        restoration would be supported by the evidence and rewarded.
     """
     found = list(_LAST_CLAUSE.finditer(task.resume))
     for match in rng.sample(found, len(found)):
@@ -66,7 +66,7 @@ def _without(figure: str, document: Evidence) -> Evidence:
 
 @cache
 def _omitted(seed: int, number: int, split: str, size: str) -> Task:
-    """Return one task; skip generated tasks without a figure that can be removed."""
+    """Return one task that lacks a figure; skip generated tasks without a removable figure."""
     for attempt in range(1000):
         task = generate_task(seed, 1000 * number + attempt, split, size)
         rng = Random(f"{task.task_id}-omission")
@@ -79,7 +79,7 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over the tasks of "omission:SEED:COUNT" or "omission-mini:SEED:COUNT".
 
     Args:
-        source: COUNT is the number of tasks per split.
-        split: None for both splits.
+        source: source of the tasks; COUNT is the number of tasks per split.
+        split: split of the tasks; None selects both splits.
     """
     return load_with(_omitted, source, split)

@@ -1,6 +1,6 @@
 """Specifications of model-written tasks: the candidate, the weakness and all counts.
 
-`make_persona` draws all counts, and names and companies from the content bank, so that the splits
+`make_persona` draws all counts, and takes names and companies from the content bank, whose splits
 share none. `place` assigns the tasks of a corpus to the splits.
 """
 
@@ -13,14 +13,14 @@ from resume_gym.synthesis.candidates import Candidate, make_candidate
 from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
 from resume_gym.tasks import SPLITS, WEAKNESSES
 
-# Ranges include both ends.
+# Each pair is the minimum and the maximum of a count.
 JOBS = (2, 3)
 BULLETS = (11, 13)
 MEASURED = (10, 11)  # bullets for no_metrics, whose resume also has a results section
 KEPT = (8, 9)  # good bullets of an overlong resume
 SECTIONS = (2, 3)  # superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
-EVAL_EVERY = 5  # one in this many tasks is held out
+EVAL_EVERY = 5  # one in this many tasks is in the split eval
 
 # Weaknesses of single bullets; the other two weaknesses concern the layout and the length.
 SPOILING = ("vague_bullets", "no_metrics", "wrong_emphasis", "weak_verbs")
@@ -34,11 +34,11 @@ class Persona:
 
     Attributes:
         task_id: "model-SPLIT-SEED-NUMBER".
-        split: "train" or "eval".
-        weakness: one of `WEAKNESSES`.
+        split: split of the task, "train" or "eval".
+        weakness: planted weakness, one of `WEAKNESSES`.
         candidate: name, career and wanted job, without bullets.
         shares: number of bullets for each job, the present one first.
-        weak: indices of the weak bullets, counted through all jobs.
+        weak: indices of the weak bullets, counted over the bullets of all jobs.
         padding: number of superfluous bullets.
         sections: number of superfluous sections.
     """

@@ -1,7 +1,7 @@
 """The procedural task generator: a pure function from a seed and an index to a task.
 
 `generate_task` draws a candidate, fills the career with deeds (`content.Deed`) and applies a
-weakness. It rejects drafts that violate the rules of their size (`Size`) and draws again.
+weakness. The function rejects drafts that violate the rules of their size (`Size`) and draws again.
 """
 
 import re
@@ -45,13 +45,13 @@ from resume_gym.synthesis.writing import (
 )
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 
-PAGE_WIDTH = 165  # characters
+PAGE_WIDTH = 165  # width of the page in characters
 SHORT = 14  # maximum words of a short bullet
-ATTEMPTS = 500  # drafts before the generator gives up
+ATTEMPTS = 500  # number of drafts of a task before the generator gives up
 TOP_LEVEL = 5
 """The highest level of difficulty; the lowest is 1."""
 HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only helped
-HELPED = 5  # without a level, one in this many tasks has such bullets
+HELPED = 5  # one in this many tasks without a level has one or two such hedged bullets
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
 PRESENT = 0.25  # probability of the present tense for continuing duties
@@ -63,18 +63,18 @@ class Size(NamedTuple):
     """The rules of a task size; ranges include both ends.
 
     Attributes:
-        page_lines: lines of the page.
-        lines: wrapped lines of a resume.
-        too_long: wrapped lines of an overlong resume.
-        bullets: good and weak bullets.
-        kept: good bullets of an overlong resume.
-        padding: superfluous bullets of an overlong resume.
-        sections: superfluous sections of an overlong resume.
+        page_lines: height of the page in lines.
+        lines: number of wrapped lines of a resume.
+        too_long: number of wrapped lines of an overlong resume.
+        bullets: number of good and weak bullets.
+        kept: number of good bullets of an overlong resume.
+        padding: number of superfluous bullets of an overlong resume.
+        sections: number of superfluous sections of an overlong resume.
         general: number of deeds that suit any role; more if a role has too few deeds.
-        jobs: jobs of a career.
-        fixes: fixes possible without the evidence. After the minimum number of fixes, the resume
+        jobs: number of jobs of a career.
+        fixes: number of fixes that need no evidence. After the minimum number of fixes, the resume
             fits the page, since an episode may allow no more edits.
-        job_words: words of the job description.
+        job_words: number of words of the job description.
         brief: whether to prefer short bullets, use each verb once, and shorten resume and job.
     """
 
@@ -128,7 +128,7 @@ def size_of(name: str, level: int | None = None) -> Size:
 
 
 class TaskPlan(NamedTuple):
-    """The fixed properties of a task."""
+    """The properties of a task that all its drafts share."""
 
     task_id: str
     number: int
@@ -155,11 +155,12 @@ def generate_task(
 
     Args:
         seed: seed of the sequence.
-        index: index from 0; modulo 6, it selects the weakness.
+        index: index of the task, from 0; the index modulo 6 selects the weakness.
         split: "train" or "eval", which share no name, company, deed or line of a job description.
         size: "full" (a page of 55 lines) or "mini" (20 lines).
         level: difficulty from 1 to `TOP_LEVEL`; sets the number of flaws and excess lines and, from
-            level 3 on, adds hedged bullets (`TaskPlan.hedged`). None uses the ranges of `SIZES`.
+            level 3 on, adds hedged bullets (`TaskPlan.hedged`). Without a level, the ranges of
+            `SIZES` apply.
 
     Raises:
         ValueError: The split, size or level is unknown, or the index is negative.
@@ -191,8 +192,8 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over the tasks of "procedural:SEED:COUNT" or "procedural-mini:...".
 
     Args:
-        source: COUNT is the number of tasks per split.
-        split: None for both splits.
+        source: source of the tasks; COUNT is the number of tasks per split.
+        split: split of the tasks; None selects both splits.
     """
     return load_with(generate_task, source, split)
 
@@ -204,8 +205,8 @@ def load_with(
 
     Args:
         make: function that returns a task by seed, index, split and size.
-        source: COUNT is the number of tasks per split.
-        split: None for both splits.
+        source: source of the tasks; COUNT is the number of tasks per split.
+        split: split of the tasks; None selects both splits.
     """
     kind, seed, count = source.split(":")
     size = "mini" if kind.endswith("-mini") else "full"
@@ -232,7 +233,7 @@ def is_sound(task: Task, size: Size) -> bool:
         if text.count(fix.old) != 1:
             return False
         text = text.replace(fix.old, fix.new)
-        # An episode may allow no more edits, so the resume must fit the page by now.
+        # An episode may allow only `size.fixes[0]` edits, which must suffice to fit the page.
         if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
             return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
@@ -291,7 +292,7 @@ class _Chosen(NamedTuple):
 
 
 def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
-    """Choose deeds for each job, in the order of the resume; None if there are too few."""
+    """Choose deeds for each job, in the order of the resume; None if too few deeds fit."""
     size, spoils = plan.size, plan.weakness in SPOILING
     total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
     weak = rng.randint(size.fixes[0], max(size.fixes[0], total - 2)) if spoils else 0
@@ -309,7 +310,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     general = general[start:] + general[:start]
     verbs: Counter[str] = Counter()
     picked: list[_Chosen] = []
-    # The oldest job first: its low level admits the fewest deeds.
+    # Choose for the oldest job first, since its low level admits the fewest deeds.
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
         # General deeds are not ordered by length, so that all are used equally often.
@@ -349,7 +350,7 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 def _write_bullets(
     plan: TaskPlan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done] | None:
-    """Write the bullets of each job; return their deeds, or None if no bullet can be hedged."""
+    """Write the bullets of each job and return their deeds; None if a needed hedge fits none."""
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))
@@ -359,7 +360,7 @@ def _write_bullets(
     if plan.weakness == "no_metrics":
         metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
-        # A hidden metric requires a weak opening (see `weaken`), hence a single verb.
+        # A bullet whose metric is hidden needs a weak opening (see `weaken`), hence a single verb.
         shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
     helped: list[int] = []
     corrected = -1
@@ -386,7 +387,7 @@ def _write_bullets(
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
             text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
-            # Print the same deed with other figures, which are wrong.
+            # The resume prints the deed with other, wrong figures.
             other = tell(deed, job.vertical.words, rng)
             pairs = list(zip(story.told.split(), other.told.split(), strict=True))
             if differing := [pair for pair in pairs if pair[0] != pair[1]]:
@@ -402,7 +403,7 @@ def _write_bullets(
 
 
 def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
-    """Return the number of bullets per job: most for the latest, few for a trainee."""
+    """Return the number of bullets per job: most for the latest job, few for a traineeship."""
     if len(jobs) == 1:
         return [total]
     oldest = round(total * (0.2 if jobs[-1].level == TRAINEE else 0.4 if len(jobs) == 2 else 0.25))
@@ -417,7 +418,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # Each superfluous bullet or section is one fix; reach the minimum number of fixes.
+    # A fix deletes one superfluous bullet or section: add enough bullets for the minimum of fixes.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
         # A line that names years fits only jobs held in these years.

@@ -40,12 +40,12 @@ def weaken(
     """Return the weak form of a bullet and the fixes that repair it, in order.
 
     Args:
-        story: the deed.
+        story: the deed that the bullet is about.
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: one of `OPENERS`; empty if the deed allows none.
-        record: sentence that states the good form as a fact.
-        shown: whether the resume prints the metric elsewhere. If not, or if there is no metric, a
-            no_metrics bullet opens weakly, which an agent without the evidence can fix.
+        record: sentence that states the good form of the bullet as a fact.
+        shown: whether the resume prints the metric elsewhere. A no_metrics bullet whose metric is
+            missing or not printed opens weakly, which an agent can fix without the evidence.
     """
     facts = (record,)
     if weakness == "vague_bullets":
@@ -76,7 +76,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
     """Break the formatting of some bullets, one heading and the dates of one job.
 
     Bullets get other markers, final periods and double spaces; the heading becomes bold or upper
-    case; the months get another style. The content stays the same.
+    case; the months get another style. The content of the text stays the same.
 
     Returns:
         The resume and its fixes, in the order of the lines.
@@ -101,7 +101,7 @@ def deletion(passage: str) -> Fix:
 
 
 def _break_bullet(line: str, turn: int, rng: Random) -> str:
-    """Return the bullet with one or two defects; `turn` modulo 4 selects them."""
+    """Return the bullet with one or two defects, which `turn` modulo 4 selects."""
     content = line.removeprefix("- ")
     marker = "- " if turn % 4 == 1 else rng.choice(("* ", "+ "))
     if turn % 4 == 2:
@@ -124,7 +124,7 @@ def _redate(line: str, rng: Random) -> str:
 
 def _narrow(messy: str, clean: str, document: str) -> Fix:
     """Return a minimal fix of a line, in whole words, whose `old` is unique in the document."""
-    # Context words on either side let an agent recognize the place.
+    # Unchanged words on either side of a fix let an agent recognize the place in the line.
     before, after = messy.split(" "), clean.split(" ")
     head = Prefix.similarity(before, after)
     tail = Postfix.similarity(before[head:], after[head:])

@@ -1,6 +1,7 @@
 """Markdown rendering of the resume and the job description, in a long and a short form.
 
-`draw_wording` draws texts from the content bank, `draw_look` draws a layout; the bullets are given.
+`draw_wording` draws texts from the content bank, and `draw_look` draws a layout. The bullets are
+those of the candidate's jobs.
 """
 
 import re
@@ -81,7 +82,7 @@ def draw_wording(
     """Draw the texts for a candidate from the content bank.
 
     `deeds` is the text of all deeds; duties, requirements and skills are chosen to match it.
-    `results` and `extra` are passed on to `Wording`.
+    `results` and `extra` become the attributes of the `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
@@ -167,7 +168,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job, then the gap before its start, since the latest job comes first."""
+    """Render a job, then the explanation of the gap before it, since the latest job is first."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
     blocks.append(_list(job))
@@ -195,7 +196,7 @@ def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    # Ask for no more years than the resume shows, but at least two if the level asks for any.
+    # The job asks for at most the years that the resume shows, or for two if it shows fewer.
     shown = (NOW - candidate.jobs[-1].start) // 12
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])
@@ -203,7 +204,7 @@ def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rando
 
 
 def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:
-    """Draw phrases in random order; half of them share the most words with the deeds."""
+    """Draw `count` phrases in random order; half of them share the most words with the deeds."""
     words = _long_words(deeds)
     mixed = rng.sample(phrases, len(phrases))
     near = sorted(mixed, key=lambda phrase: -len(words & _long_words(phrase)))

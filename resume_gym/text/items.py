@@ -1,8 +1,9 @@
 """Grades of a task's rubric items, most of them by rules.
 
-An item of negative weight holds if the revision has it and the original does not. An item of
-positive weight also needs support: evidence or a fact for a skill or figure, a line of its own for
-a section. No positive item holds if the revision has an unsupported claim or pastes the item.
+An item of negative weight holds if the revision contains the item and the original does not. An
+item of positive weight also needs support: evidence or a fact for a skill or figure, a line below
+it for a section. No item of positive weight holds if the revision has an unsupported claim or
+copies the text of the item.
 """
 
 import re
@@ -18,8 +19,8 @@ from resume_gym.text.lines import GLUE, Content, Line, parse, plain, read
 from resume_gym.text.reference import Reference, align, make_reference
 from resume_gym.text.thresholds import FEW, SEVERAL
 
-_MOST = 600  # maximum number of lines, as for the rubric judge
-_SAME = 80.0  # similarity in percent above which a line copies another
+_MOST = 600  # maximum number of lines of a revision, as for the rubric judge
+_SAME = 80.0  # similarity in percent above which a line counts as a copy of another line
 
 
 def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
@@ -106,7 +107,7 @@ def _states(content: Content, item: Item) -> bool:
 
 
 def _name(text: str) -> re.Pattern[str]:
-    """Compile a pattern for a name in a case-folded line; C matches neither C++ nor Objective-C."""
+    """Compile a pattern for a name in a case-folded line; "C" does not match "C++"."""
     name = re.escape(plain(text).casefold())
     return re.compile(rf"(?<![\w&+#])(?<!\w[.-]){name}(?![\w+#]|[&.-]\w)")
 
@@ -116,7 +117,7 @@ def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
-    # an edited line keeps its unit, so insertions are new or moved lines
+    # units are indices of original lines; the inserted ones belong to new or moved lines
     edits = LCSseq.editops(range(len(reference.lines)), units)
     put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):

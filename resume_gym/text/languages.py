@@ -36,7 +36,7 @@ DATE = (
     rf"|(?:\d{{1,2}}[/.]\s?){{1,2}})?{_YEAR}(?:[-/.]\d\d?(?!\d)){{0,2}}|{_MONTH}\s?['’]\d\d"
     rf"|{_YEAR}年(?:\d{{1,2}}月)?)"
 )
-"""Pattern of a date in any of the languages, for `re.IGNORECASE` and texts with single spaces."""
+"""Pattern of a date in any supported language, for `re.IGNORECASE` and texts with single spaces."""
 
 _OPEN = rf"(?:l['’])?(?:{_any_of(_DATES['open'])})(?!\w)"
 _TO = rf"\s?(?:-{{1,3}}|–|—|~|/)\s?|\s(?:{_any_of(_DATES['to'])})\s"
@@ -62,9 +62,9 @@ def is_english(text: str) -> bool:
     latin = sum(char < "\u0250" or "\u1e00" <= char < "\u1f00" for char in letters)
     if 2 * latin < len(letters):
         return False
-    # Parts of an address are not words.
+    # Parts of an e-mail or web address do not count as words.
     words = [word for raw in text.split() if (word := raw.strip(_MARKS)).isalpha()]
-    # Capitals may belong to a name: "Las Vegas", "Rio de Janeiro".
+    # A capitalized word may be part of a name: "Las Vegas", "Rio de Janeiro".
     small = [word for word in words if word.islower()]
     headings = [word.lower() for word in words if len(word) > 5 and not word.islower()]
     english = sum(word in _WORDS["english"] for word in small)

@@ -1,7 +1,7 @@
 """Parser of resumes into lines with words, figures, dates and names.
 
-`parse` uses the text alone. `judges.rubric.claims` checks whether a text is true, and
-`judges.rubric.signals` whether its changes are better. Words and units are in `lexicon.toml`.
+`parse` uses the text of the resume alone. `judges.rubric.claims` checks whether a text is true, and
+`judges.rubric.signals` whether its changes are better. The word lists are in `lexicon.toml`.
 """
 
 import re
@@ -28,7 +28,7 @@ GLUE = frozenset(LEXICON["words"]["glue"])
 ENTRY_WORDS = 14
 """Maximum number of words of a line that may head a job."""
 
-PRESENT = 9999.0  # the year of a "present" in a date range
+PRESENT = 9999.0  # year that stands for "present" in a date range
 
 _STEMMER = snowballstemmer.stemmer("english")
 _STEMMER_LOCK = Lock()  # the stemmer has mutable state, and judges may run in threads
@@ -48,11 +48,11 @@ _UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
 _RATES: dict[str, str] = LEXICON["rates"]
 _SPANS = frozenset(_RATES.values())
 _FIGURE, _RATE = "#", "~"
-"""First characters of figure and rate tokens; no word begins with them."""
+"""First characters of the tokens of figures and rates; no word begins with either character."""
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
-_BASE: dict[str, tuple[Any, float]] = {  # quantity of a unit, and factor to its smallest unit
+_BASE: dict[str, tuple[Any, float]] = {  # by unit: quantity, and factor to the smallest unit
     unit: (place, factor)
     for place, quantity in enumerate(LEXICON["quantities"])
     for unit, factor in quantity.items()
@@ -72,7 +72,7 @@ def ways(words: Iterable[str]) -> str:
 
 _MONTH = f"(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in MONTH_NAMES)}|sept)"
 _YEAR = r"(?:19|20)\d\d"
-# Order matters: figures would match digits of URLs and dates, and so come after these. Limits on
+# The order matters: figures would match digits of URLs and dates, and so come after both. Limits on
 # the parts of an e-mail address or domain bound the search in a long run of letters and digits.
 _TOKEN = re.compile(
     rf"""
@@ -96,7 +96,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")  # bounded: each "[" starts a search
+_LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")  # bounded: every "[" starts a search
 _MARKUP = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|^>+\s*")
 _MARKED = re.compile(r"[*`_\[>\x00-\x08\x0e-\x1b\x7f]")
 _PLAIN = str.maketrans(
@@ -126,7 +126,7 @@ class Number(NamedTuple):
     def backs(self, claim: "Number") -> bool:
         """Return whether this figure, known to be true, supports `claim`."""
         one, other = (_BASE.get(n.unit, (n.unit, 1.0)) for n in (self, claim))
-        same = self.unit != claim.unit and one[0] == other[0]  # 90 minutes, 1.5 hours
+        same = self.unit != claim.unit and one[0] == other[0]  # such as 90 minutes and 1.5 hours
         known, said = self.value, claim.value
         if same:
             known, said = known * one[1], said * other[1]
@@ -134,7 +134,7 @@ class Number(NamedTuple):
             return False
         if same:
             return True
-        # A claim may leave out the unit of a known figure, except that of a percentage.
+        # A claim may leave out the unit of a known figure, except the percent sign.
         return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
 
 
@@ -153,10 +153,10 @@ class Content:
     """Parsed content of one line; compared by identity, since caches use it as a key."""
 
     body: str
-    words: tuple[str, ...]  # lower case, in order
+    words: tuple[str, ...]  # words of the line in lower case, in order
     tokens: tuple[str, ...]  # words, figures ("#4week") and rates ("~week"), in order
     keys: tuple[str, ...]  # the tokens, with words stemmed
-    telling: tuple[str, ...]  # the keys of content words
+    telling: tuple[str, ...]  # the keys of content words alone
     stems: frozenset[str]  # stems of content words and their parts
     numbers: tuple[Number, ...]
     values: frozenset[float]  # values of `numbers`
@@ -165,7 +165,7 @@ class Content:
 
     @property
     def figures(self) -> tuple[Number, ...]:
-        """The numbers in digits, except dates."""
+        """The numbers of the line that are written in digits, except dates."""
         return tuple(
             number
             for number in self.numbers
@@ -180,11 +180,11 @@ class Line:
     """A non-blank line of a resume.
 
     Attributes:
-        number: index in the text, counting blank lines.
+        number: index of the line in the text, counting blank lines.
         kind: heading, entry (a job, a school, a contact line), skills, bullet or text.
-        section: lower-case name of its section.
+        section: lower-case name of the line's section.
         style: list marker ("-") or kind of heading ("##", "bold", "caps").
-        spaced: whether a blank line precedes it.
+        spaced: whether a blank line precedes the line.
     """
 
     number: int
@@ -197,7 +197,7 @@ class Line:
 
     @property
     def body(self) -> str:
-        """The text without markup."""
+        """The text of the line without markup."""
         return self.content.body
 
 
@@ -246,7 +246,7 @@ def read(body: str) -> Content:
         elif token["val"] or token["spelt"]:
             before = numbers[-1:]
             numbers.append(_read_number(body, token, end, numbers))
-            if numbers[-2:-1] != before:  # "42 to 2 percent" makes the first a percentage too
+            if numbers[-2:-1] != before:  # in "42 to 2 percent", 42 is a percentage, too
                 place = len(tokens) - 1 - tokens[::-1].index(figure_token(before[0]))
                 tokens[place] = figure_token(numbers[-2])
             tokens.append(figure_token(numbers[-1]))
@@ -370,10 +370,10 @@ def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list
         first = numbers[-1]
         if _is_year(first):
             if close and len(token["val"] or "") == 2:
-                value += 100 * (first.value // 100)  # 2019-21
+                value += 100 * (first.value // 100)  # in 2019-21, 21 means 2021
         elif first.quote.lstrip("$€£¥₹CHFEURSDGBPIN. ").isdigit():
-            # In "$40-90K" and "from 40 to 65%" both figures share currency and unit; a hyphen
-            # also extends the scale to the first.
+            # In "$40-90K" and "from 40 to 65%" both figures share currency and unit; a hyphen also
+            # extends the scale to the first figure.
             unit = unit or first.unit * (first.unit in _CURRENCIES.values())
             wider = first.value * (scale if close else 1)
             numbers[-1] = Number(wider, first.unit or unit, first.quote)

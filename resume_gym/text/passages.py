@@ -13,9 +13,9 @@ _OTHERS = frozenset(LEXICON["words"]["others"])
 def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
-    A passage that mentions the candidate by name, "I" or "my" is about the candidate. Any other
-    passage is skipped if another subject is among its first five words, or if at least three, and
-    at least half, of the passages of its document mention the candidate.
+    A passage that mentions the candidate by name, "I" or "my" is about the candidate. A passage
+    without such a mention is skipped if another subject is among its first five words, or if at
+    least three, and at least half, of the passages of its document mention the candidate.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:
@@ -37,7 +37,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """Split a passage; append a sentence without a word of `own` to the previous sentence."""
+    """Split a passage into sentences; join one without a word of `own` to the previous sentence."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

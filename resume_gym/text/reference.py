@@ -44,10 +44,10 @@ class Reference:
 
     Attributes:
         lines: lines of the original.
-        fixed: for each fixed unit, its content after each of its fixes.
-        told: for each fixed unit, the facts behind its fixes.
+        fixed: for each unit that fixes change, its content after each of the fixes.
+        told: for each unit that fixes change, the facts behind the fixes.
         deleted: units that a fix deletes.
-        mended: lines after fixes, with their markup.
+        mended: lines that result from the fixes, with their markup.
         aside: whether the planted weakness is wrong_emphasis: the original hides its points.
         name: name of the candidate.
         documents: evidence about the candidate.
@@ -64,7 +64,7 @@ class Reference:
     documents: tuple[Evidence, ...]
     wanted: str
 
-    # Parsed on demand, since many verdicts need neither evidence nor job.
+    # Evidence and job are parsed on demand, since many verdicts need neither of them.
 
     @cached_property
     def evidence(self) -> tuple[Content, ...]:
@@ -80,7 +80,7 @@ class Reference:
 
     @cached_property
     def facts(self) -> Mapping[int, tuple[Content, ...]]:
-        """For each fixed unit, the parsed facts behind its fixes."""
+        """For each unit that fixes change, the parsed facts behind the fixes."""
         return {unit: tuple(read(plain(one)) for one in own) for unit, own in self.told.items()}
 
     @cached_property
@@ -105,7 +105,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """For each short line outside lists, the run of such lines that begins with it."""
+        """For each short line outside lists, the run of short lines that begins with that line."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -119,7 +119,7 @@ class Reference:
         """Two maps from units to group numbers: one of headings and entries, and one of bullets.
 
         Consecutive headings and entries form a group, to which the bullets below belong. Bullets
-        before the first heading or entry have the number -1.
+        before the first heading or entry have the group number -1.
         """
         heads: dict[int, int] = {}
         bullets: dict[int, int] = {}
@@ -134,7 +134,7 @@ class Reference:
 
     @cached_property
     def weights(self) -> Mapping[str, float]:
-        """IDF weight of each stem in the lines and their fixed versions."""
+        """IDF weight of each stem in the lines of the original and in their fixed versions."""
         placed = [line.content for line in self.lines]
         placed += [statement for own in self.fixed.values() for statement in own]
         counts = Counter(s for content in placed for s in content.stems)
@@ -157,11 +157,11 @@ class Reference:
 
     @cached_property
     def rare(self) -> float:
-        """The weight of a stem that no line contains."""
+        """The IDF weight of a stem that no line of the original contains."""
         return math.log(1 + len(self.lines))
 
     def weigh(self, stems: Iterable[str]) -> float:
-        """Return the total weight of a set of stems."""
+        """Return the total IDF weight of a set of stems."""
         # fsum is exact; a plain sum would depend on the set order, which varies between processes
         return math.fsum([self.weights.get(s, self.rare) for s in stems])
 
@@ -180,9 +180,10 @@ class Reference:
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
         """Return the true statements, besides the unit itself, that may support its new content.
 
-        These are the unit's fixes and facts, evidence and other lines that restate the unit, and
-        evidence that matches the new content but no unit. For text such as a summary, bullets and
-        entries that match the new content count, too. Each must support a change on its own.
+        The statements are the unit's fixes and facts, evidence and other lines that restate the
+        unit, and evidence that matches the new content but no unit; for text such as a summary,
+        also bullets and entries that match the new content. Each statement must support a change on
+        its own.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -203,12 +204,12 @@ class Reference:
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
-        """Return the weighted share of the shorter line that the longer one contains, in [0, 1]."""
+        """Return the weighted share, in [0, 1], of a shorter line that a longer line contains."""
         shared = a.stems & b.stems
         numbers = a.values & b.values
         if not shared and not numbers:
             return 0.0
-        # the floor keeps short lines that share a single word from being similar
+        # this minimum keeps short lines that share a single word from being similar
         least = max(min(self.weigh(a.stems), self.weigh(b.stems)), 3 * self.rare)
         return min(1.0, (self.weigh(shared) + self.rare * len(numbers) / 2) / least)
 
@@ -224,8 +225,8 @@ class Reference:
     def spare(self) -> frozenset[int]:
         """The units that can be deleted without loss.
 
-        These are units that a fix deletes, vague bullets and idle sections. A bullet is vague if it
-        has fillers or a weak opening, at most as many stems of the job or the skills, and no
+        Spare units are those that a fix deletes, vague bullets and idle sections. A bullet is vague
+        if it has fillers or a weak opening, at most as many stems of the job or the skills, and no
         figure, name or fix. A section is idle if it is padding by name or has no core heading,
         figure or name, and if it shares fewer than three stems with the job and no fix changes it.
         """
@@ -297,7 +298,7 @@ def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...],
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
     places: dict[str, list[int]] = {}
-    # in reverse, so that `pop` matches equal lines in order
+    # store units in reverse, so that `pop` matches equal lines in order
     for unit, known in reversed(list(enumerate(reference.lines))):
         places.setdefault(_key(known), []).append(unit)
     for index, line in enumerate(lines):
@@ -329,12 +330,12 @@ def _similar(
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
     pairs.sort()
-    rivals: dict[int, list[tuple[float, int]]] = {}  # lines by unit, the most similar line last
+    rivals: dict[int, list[tuple[float, int]]] = {}  # for each unit, its lines, most similar last
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
-    # prefer one-to-one matches: a line gets a second unit only if no line without one is nearly
-    # as similar to that unit
+    # prefer one-to-one matches: a line gets a second unit only if no line without a unit is nearly
+    # as similar to that second unit
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = ALIKE if index in told else QUARTER
@@ -343,7 +344,7 @@ def _similar(
             if index in told and not merging:
                 others = rivals[unit]
                 while others and others[-1][1] in told:
-                    others.pop()  # permanently, since `told` only grows
+                    others.pop()  # not needed later: matched lines stay matched
                 if others and others[-1][0] >= RIVAL * score:
                     continue
             told.setdefault(index, []).append(unit)

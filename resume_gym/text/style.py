@@ -72,8 +72,8 @@ def head(content: Content) -> Head:
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
-    # After a function word, the -ing form may be distant: "helped with the timely booking".
-    # Otherwise the form must be next: "booking" is not a verb in "helped build a booking system".
+    # After a function word, the -ing form may be distant: "helped with the timely booking". Without
+    # a function word, it must be next: in "helped build a booking system", "booking" is no verb.
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -107,7 +107,7 @@ def is_weak(content: Content) -> bool:
 
 @lru_cache(maxsize=8192)
 def fillers(body: str) -> int:
-    """Count the fillers of a plain line."""
+    """Count the fillers in a line without markup."""
     return len(_FILLER.findall(body.lower()))
 
 

@@ -1,13 +1,13 @@
 """Thresholds of the rubric judge, calibrated on labelled revisions.
 
-`benchmarks/judge.py` and `resume-gym judge calibrate` measure the effect of a change.
+`benchmarks/judge.py` and `resume-gym judge calibrate` measure the effect of a changed threshold.
 """
 
 HALF = 0.5
-"""Minimum share of a line's order or content that a rewrite of the line must keep."""
+"""Minimum share of a line's word order or content that a rewrite of the line must keep."""
 
 QUARTER = 0.25
-"""Maximum share of content that a better line may lose; least progress that counts as large."""
+"""Maximum share of content that a better line may lose; minimum progress that counts as large."""
 
 NEARER = 0.1
 """Minimum progress of a line towards its fix that counts as a gain."""
@@ -16,16 +16,16 @@ FEW = 3
 """Number of words up to which lines differ little, or from which lines overlap meaningfully."""
 
 SEVERAL = 2
-"""Minimum number of new words that matter; maximum of needless changes per better change."""
+"""Minimum number of new words that matter; maximum number of needless changes per better one."""
 
 WINDOW = 5
 """Size of the context of a verb or a figure, in words on either side."""
 
 ALIKE = 0.4
-"""Minimum similarity of a line and a statement that it restates."""
+"""Minimum similarity of a line to a statement that the line restates."""
 
 RIVAL = 0.7
-"""Minimum share of a line's similarity to a unit that makes another line a rival for the unit."""
+"""A line is a rival for a unit if it has at least this share of another line's similarity."""
 
 STEP = 0.5
-"""Step of the preference per additional better or worse change; it raises the confidence."""
+"""Amount by which each further better (worse) change raises (lowers) the preference score."""

@@ -1,6 +1,6 @@
 """English verbs that open bullets: past tenses, nouns of action, and prepositions after them.
 
-The lists are in `verbs.toml`.
+The lists of these words are in `verbs.toml`.
 """
 
 import re
@@ -20,12 +20,12 @@ NOUNS: Mapping[str, str] = _TABLE["nouns"]
 """Past tenses of the verbs behind nouns of action: "migrated" for "migration"."""
 
 PLURAL_NOUNS: Mapping[str, str] = _TABLE["plural_nouns"]
-"""The same for plurals that end compounds: "fixed" for "fixes", as in "bug fixes"."""
+"""Past tenses of the verbs behind plurals that end compounds ("bug fixes"): "fixed" for "fixes"."""
 
 FRAMES: Mapping[str, frozenset[str]] = {
     preposition: frozenset(verbs) for preposition, verbs in _TABLE["frames"].items()
 }
-"""For each preposition, the past tenses that it may follow directly."""
+"""For each preposition, the past tenses that the preposition may follow directly."""
 
 STATIVE = frozenset(_TABLE["stative"]["words"])
 """Past tenses that often open a bullet as adjectives: "Based on", "Skilled in"."""
@@ -68,7 +68,7 @@ VERB_STEMS = frozenset(map(stem, VERBS | PAST_TENSES))
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _SUBJECTS = frozenset(LEXICON["words"]["subjects"])
 _BASES = frozenset(past for gerund, past in _PAST.items() if gerund.startswith(past))
-# without adjectives, auxiliaries ("had") and past tenses that equal the present tense ("put")
+# Past tenses except adjectives, auxiliaries ("had") and those that equal the present ("put").
 _ANY_PAST = "|".join((r"[a-z]+[^e]ed", *sorted(PAST_TENSES - STATIVE - _AUXILIARIES - _BASES)))
 
 FAULTS = tuple(

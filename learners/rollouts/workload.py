@@ -1,4 +1,4 @@
-"""Workload of a run: the tasks, rules and judge of the configured environment."""
+"""Workload of a run: tasks, rules and judge of the environment that the run is configured for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Workload:
         session_type: class of the sessions.
         summary_type: class of the summaries of finished sessions.
         second_judge: judge of a sample of documents, see `second_judge.compare`; None for no judge.
-        second_judge_every: steps between two samples.
+        second_judge_every: number of steps between two samples that the second judge grades.
     """
 
     rules: Rules
@@ -106,7 +106,7 @@ class Workload:
     @classmethod
     def _played(cls, env: str, model: str, eval_tasks: int) -> Self:
         limit = gymnasium.spec(env.rpartition(":")[2]).max_episode_steps
-        rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # the minimum of `Rules`
+        rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # `Rules` needs at least 3 turns
         tasks = [Start(env, seed) for seed in range(TEXT_TASKS)]
         held_out = [Start(env, TEXT_TASKS + n) for n in range(eval_tasks)]
         # replaying records requires a deterministic environment: check it before training

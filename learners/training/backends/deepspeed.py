@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend, with PyTorch's AdamW, since DeepSpeed's must be compiled at startup."""
+"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW; DeepSpeed's AdamW would be compiled at startup."""
 
 import logging
 import math
@@ -50,7 +50,7 @@ class DeepSpeedBackend(LocalBackend):
         offload = ("offload_optimizer", "offload_param") if self._settings.offload else ()
         return {
             "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 1,  # otherwise the loss would be divided by it
+            "gradient_accumulation_steps": 1,  # the loss would be divided by a larger number
             "gradient_clipping": self._settings.max_grad_norm,
             "zero_optimization": {
                 "stage": 3,
@@ -68,9 +68,9 @@ class DeepSpeedBackend(LocalBackend):
         }
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # the boundary is set here, since the number of rows differs from step to step
+        # the boundary is set for each row, since the number of rows differs from step to step
         self._engine.set_gradient_accumulation_boundary(last)
-        # DeepSpeed averages gradients over ranks, but the loss is summed over them
+        # DeepSpeed averages gradients over ranks, but the loss is summed over ranks
         self._engine.backward(part * ranks.world())
 
     def _optimize(self) -> float:
@@ -90,11 +90,11 @@ class DeepSpeedBackend(LocalBackend):
             yield name, full
 
     def save(self, folder: Path) -> None:
-        """Write the shards of all ranks."""
+        """Write a checkpoint, which contains the shards of all ranks."""
         self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint.
+        """Load a checkpoint that the same number of processes has written.
 
         Raises:
             ValueError: a different number of processes has written the checkpoint.

@@ -50,8 +50,8 @@ from resume_gym.judges import JudgeError
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
     """Train until the last step, or until the run's goal is reached or its budget is used up.
 
-    Every rank runs this loop with the same values. Rank 0 alone samples and writes files; the other
-    ranks receive the batches and errors of rank 0 through `rollouts`.
+    Every rank runs this loop on the same batches. Only rank 0 samples and writes files; the
+    other ranks receive the batches and errors of rank 0 through `rollouts`.
 
     Args:
         config: settings of the run.

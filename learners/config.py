@@ -71,11 +71,11 @@ class Config:
         seed: random seed.
         steps: number of optimizer steps.
         goal: end the run when this condition holds in two evaluations in a row, such as
-            "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for none.
+                "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for no goal.
         budget: end the run after the step that exceeds one of these limits, such as
-            "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for none.
-        groups: tasks per step, each with one group of rollouts.
-        group_size: rollouts per task.
+                "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for no budget.
+        groups: number of tasks per step, each with one group of rollouts.
+        group_size: number of rollouts per task.
         replace_equal: replace groups whose rewards are all equal, which give no gradient, by groups
             of other tasks, once per step.
         temperature: sampling temperature, in training and evaluation.
@@ -125,14 +125,14 @@ class Config:
         eval_every: number of steps between evaluations on held-out tasks; evaluated weights are
             saved. With 0, evaluations run only before and after training.
         eval_tasks: number of held-out tasks per evaluation.
-        eval_rollouts: rollouts per held-out task.
+        eval_rollouts: number of rollouts per held-out task.
         on_collapse: reaction to an alarm of a collapse: note writes the alarm to the journal; warn
             also prints it; rollback returns to the last healthy checkpoint with half the learning
             rate; stop ends the run.
         on_hack: reaction to an alarm of reward hacking: warn prints the alarm; drop excludes
             episodes that show the hack from the batches while the alarm holds; stop ends the run.
         second_judge: additional judge, in the format of `judge`, that grades a sample of final
-            documents but never affects rewards; empty for none.
+                documents but never affects rewards; empty for no second judge.
         second_judge_every: number of steps between two samples that second_judge grades.
         threads: number of CPU threads; 0 uses all cores.
         heartbeat_s: seconds between heartbeats, which write heartbeat.json, and print a line if no
@@ -234,10 +234,10 @@ class Config:
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
 
     def check_packages(self) -> None:
-        """Check that the packages that the settings need are installed; a dry run needs none.
+        """Check that the packages that the settings need are installed; a dry run needs no package.
 
         Raises:
-            ConfigError: a package is missing; the message names the extra to install.
+            ConfigError: a package is missing; the message names the extra of pip to install.
         """
         for extra, package, needed in (
             ("vllm", "vllm", self.starts_servers),
@@ -279,7 +279,7 @@ _EXPECTED = {
 
 
 def message_of(error: ValidationError) -> str:
-    """Return the first error of a validation as one line."""
+    """Return the first error of a validation as one line of text."""
     first = error.errors()[0]
     expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
     context = first.get("ctx", {})
@@ -337,7 +337,7 @@ def parse(
         more: a dataclass whose fields are additional options.
 
     Returns:
-        The configuration, and the values of the fields of `more`, not validated.
+        The configuration, and the values of the fields of `more`, which are not validated.
     """
     # accept underscores in flags, as in the names of a TOML file
     argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]

@@ -116,7 +116,7 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Shorten an edit's quote to the words that change, with neighbours until it is unique.
+    """Shorten an edit's quote to the words that change, plus neighbours until it is unique.
 
     A quote includes the space before its first word, if the resume has one there, as tokens of
     byte-level BPE do. The quote then has the same tokens as the resume, so a model can copy them.

@@ -44,7 +44,7 @@ def conditions(text: str, what: str) -> tuple[Condition, ...]:
     """Parse conditions joined by `and`; an empty text contains no conditions.
 
     Args:
-        text: the conditions.
+        text: conditions joined by `and`.
         what: name of the setting, for error messages.
 
     Raises:

@@ -91,10 +91,10 @@ SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
 _AHEAD = 8  # packed rows that each worker process prepares in advance
 _BUFFER = 64  # packed rows in the shuffle buffer
-_WARMUP = 20  # optimizer steps
+_WARMUP = 20  # number of optimizer steps in which the learning rate rises
 _TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
-_CHECKED = 16  # episodes whose log-probabilities are compared
+_CHECKED = 16  # number of episodes in which sampling and training are compared
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Phase(NamedTuple):
     Attributes:
         title: name of the phase.
         habits: habits of the editor; None for drills instead of demonstrations.
-        short: whether resumes are short.
+        short: whether the demonstrations of the phase have short resumes.
         until: share of the training time at which the phase ends.
     """
 
@@ -269,7 +269,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     """Play the held-out tasks, and check that training computes the same probabilities as sampling.
 
     Raises:
-        EngineError: the log-probabilities differ by more than rounding.
+        EngineError: log-probabilities of sampling and training differ by more than rounding.
     """
     policy, step = trainer.policy, trainer.state.get("steps", 0)
     trajectories = Trajectories(folder)
@@ -349,7 +349,7 @@ def run(dose: Dose, config: Config) -> None:
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until, number)
         key = phase.title, dose.minutes
-        # also true after a phase without any step, and after an interrupted evaluation
+        # an evaluation is also due after a phase without any step, and if it was interrupted
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")

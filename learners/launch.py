@@ -1,4 +1,4 @@
-"""Start a training run: its processes and servers, and expected errors as one line each.
+"""Start a training run with its processes and servers; print expected errors as one line each.
 
 `learners/aipo.py` contains the training loop, which runs in every process.
 """
@@ -60,7 +60,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     """Train with the settings of the command line, in as many processes as the settings request.
 
     Args:
-        train: the training loop.
+        train: function that runs the training loop.
         script: path of the program that calls this function; additional processes run it, too.
         arguments: command-line arguments; those of this process by default.
 

@@ -56,10 +56,10 @@ LossOutput = tuple[Tensor, Mapping[str, float]]
 
 Metrics whose names end in _max are maxima, all others are sums over tokens. "masked" counts tokens
 without policy gradient. "ratio", "ratio_deviation", which is (ratio - 1)^2, and "ratio_max" cover
-tokens that are not masked. "gap" is |logp - sampler's logp|, of all tokens where it is finite.
+tokens that are not masked. "gap" is |logp - sampler's logp|, over all tokens with a finite value.
 """
 Loss = Callable[[LossInput], LossOutput]
-"""A policy loss of the loss tokens of a row."""
+"""Type of the policy losses, such as `aipo`."""
 
 
 def aipo(row: LossInput) -> LossOutput:
@@ -99,7 +99,7 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but mask a token only if the update would increase the difference.
+    """Return the loss of `ipo`, but mask only tokens that would move further from the sampler.
 
     A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
     more than 0.2 and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
@@ -122,7 +122,7 @@ def grpo(row: LossInput) -> LossOutput:
 def dr_grpo(row: LossInput) -> LossOutput:
     """Return the loss of `grpo` with equal weights for tokens of short and long rollouts.
 
-    The sum over tokens is divided by total.tokens. Advantages must be mean-centred, but not
+    The sum of token losses is divided by total.tokens. Advantages must be mean-centred, but not
     standardised. Source: arXiv 2503.20783.
     """
     return _clipped(row, 1 / row.total.tokens)

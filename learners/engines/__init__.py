@@ -37,7 +37,7 @@ class Completion(NamedTuple):
     """Tokens that an engine sampled in one turn.
 
     Attributes:
-        ids: token ids [n].
+        ids: token ids [n] of the sampled tokens.
         logprobs: log-probability [n] of each token at the sampling temperature.
         versions: optimizer step [n] of the weights that sampled each token.
     """
@@ -99,7 +99,7 @@ class Engine(Protocol):
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return one completion from each server, to compare log-probabilities with the trainer.
 
-        An engine in the trainer's process returns none, since training compares all of its tokens.
+        An engine in the trainer's process returns an empty list; training compares all its tokens.
         """
         ...
 

@@ -42,7 +42,7 @@ class Control:
         self._timeout_s = timeout_s
 
     def post(self, path: str, *bodies: Json) -> None:
-        """Send a POST request to all servers, with no body, one for all, or one for each."""
+        """Send a POST request to all servers, with no body, one shared body, or one body each."""
         each = bodies if len(bodies) > 1 else (bodies or ({},)) * len(self.urls)
         with ThreadPoolExecutor(len(self.urls)) as threads:
             list(threads.map(self._post, [f"{url}/{path}" for url in self.urls], each))
@@ -55,7 +55,7 @@ class Control:
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
         except requests.RequestException as error:
-            # otherwise, the sender and the other servers would wait in NCCL for the failed server
+            # report the error now: the sender and other servers would wait in NCCL for this server
             with contextlib.suppress(InvalidStateError):  # another call failed first
                 self.failure.set_exception(error)
             self._on_failure()

@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run a command until it exits, this process receives SIGTERM, or its parent exits.
+    """Run a command until the command exits, or this process gets SIGTERM or loses its parent.
 
     Args:
         parent: process id of the parent process.

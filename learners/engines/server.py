@@ -130,7 +130,7 @@ class Server:
             self._process = self._spawn()
 
     def _unhealthy(self) -> bool:
-        """Return whether a server that once answered fails its health checks for `_UNHEALTHY_S`."""
+        """Return whether a server that once answered has failed its checks for `_UNHEALTHY_S`."""
         now = time.monotonic()
         if now - self._checked < _CHECK_S:
             return False
@@ -194,7 +194,7 @@ def serving(
         settings: settings of the servers.
         count: number of servers on each machine.
         logs: folder for the output of the servers.
-        note: see `Server`.
+        note: called with a sentence at each restart of a server; see `Server`.
     """
     servers: list[Server] = []
     if count:  # one key for the servers of all machines
@@ -217,7 +217,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         "host": host,
         "port": port,
         "dtype": settings.precision,
-        "seed": settings.seed + 1000 * ranks.rank() + number,  # servers sample differently
+        "seed": settings.seed + 1000 * ranks.rank() + number,  # a different seed for each server
         "weight-transfer-config": json.dumps({"backend": transfer(settings.colocated)}),
         # log-probabilities after temperature scaling; the model's sampling defaults do not apply
         "logprobs-mode": "processed_logprobs",
@@ -243,12 +243,12 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
 
 
 def transfer(colocated: bool) -> str:
-    """Return the weight transfer backend of servers by name; NCCL needs GPUs without trainer."""
+    """Return the name of the weight transfer backend; NCCL needs GPUs that no trainer shares."""
     return "nccl" if torch.cuda.is_available() and not colocated else SHARED_MEMORY
 
 
 def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
-    """Return the environment of a server: that of this process without variables for trainers."""
+    """Return a server's environment variables: those of this process except those for trainers."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -305,7 +305,7 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' key from the environment; if none is set, set a random key."""
+    """Return the servers' key from the environment; if it has none, set a random key."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 

@@ -48,7 +48,7 @@ class _RaggedLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Do nothing: the tensors exist already."""
+        """Do nothing: the tensors of the cache exist already."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -56,7 +56,7 @@ class _RaggedLayer(CacheLayerMixin):
         """Write the keys and values of new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape
         end = self.longest + q
-        # the cache grows in steps, since `torch.cat` copies all of it
+        # the capacity grows in large steps, since `torch.cat` copies the whole cache
         if end > self.keys.shape[2]:
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
@@ -148,11 +148,11 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
     """Sample from distributions by inverting their cumulative distribution functions.
 
     Args:
-        logprobs: [n, vocabulary].
+        logprobs: log-probabilities [n, vocabulary] of the distributions.
         numbers: uniform random numbers [n] in [0, 1), fp64.
 
     Returns:
-        Token ids [n].
+        Ids [n] of the sampled tokens.
     """
     # Not torch.multinomial: its random numbers depend on the batch, but here each row has its own.
     # Sums are in fp64, since fp32 sums over a large vocabulary would distort the last tokens.
@@ -248,7 +248,7 @@ class TransformersEngine:
         self._parked.pop(key, None)
 
     def behind(self, version: int) -> list[str]:
-        """Return an empty list: there are no servers."""
+        """Return an empty list: this engine has no servers."""
         return []
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
@@ -318,7 +318,7 @@ class TransformersEngine:
             own, prefix = cache.park(row), before.shared
             # All keys get the same prefix object: `Shared` finds equal prefixes by identity. Adding
             # the new part to the prefix stores it once instead of per key, but needs a copy of the
-            # prefix if other conversations still use the old one.
+            # prefix if other conversations still use the old prefix.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory

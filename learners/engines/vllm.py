@@ -176,7 +176,7 @@ class VLLMEngine:
     def _abandon(self, urls: Sequence[str]) -> None:
         """End a weight update that a failure has left open, by sending an invalid update.
 
-        Servers cannot begin an update while another one is open.
+        Servers cannot begin an update while another update is open.
         """
         with contextlib.suppress(requests.RequestException):
             Control(urls, 0, _TRIED_S).update_weights({})
@@ -263,7 +263,7 @@ class VLLMEngine:
         self._insist("wake_up")
 
     def _insist(self, path: str) -> None:
-        """Send a POST request to all servers, with retries; both endpoints used are idempotent."""
+        """Send a POST request to all servers, with retries; both endpoints can be called twice."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:

@@ -57,7 +57,7 @@ class Serving(NamedTuple):
     Attributes:
         device: bytes of a device's memory that the server may use.
         weights: bytes of the model's weights on a device.
-        cache: bytes per token in the KV cache.
+        cache: bytes of a token's keys and values in the KV cache of a device.
     """
 
     device: int
@@ -159,7 +159,7 @@ class RunPlan:
 
     @cached_property
     def step(self) -> Step:
-        """Costs of an optimizer step."""
+        """Estimated costs of an optimizer step."""
         config, work, sizes = self.config, self._work, self._sizes
         sessions = (work.session(task) for task in work.tasks[:_TASKS])
         ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
@@ -303,7 +303,7 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
 def evaluations(config: Config) -> int:
     """Return the number of evaluations: before, during and after training.
 
-    An evaluation that is due after the last step counts as the one after training.
+    An evaluation that is due after the last step counts as the evaluation after training.
     """
     return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)
 

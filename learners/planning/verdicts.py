@@ -14,8 +14,8 @@ CHARACTERS = 3.6
 """Estimated characters per token, for models whose tokenizer is not available.
 
 With SmolLM2's tokenizer, prompts of real tasks have 3.5 to 3.9 characters per token; tokenizers
-with larger vocabularies have more."""
-# for answers about eight changes, or ten changes and a claim, of the lengths that prompts allow
+with larger vocabularies have more characters per token."""
+# tokens of answers on eight changes, or on ten changes and a claim, at the lengths prompts allow
 _ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # number of tasks whose prompts are measured
 
@@ -60,7 +60,7 @@ class Verdicts(NamedTuple):
             votes, (asked,) = votes * asked.votes, asked.parts
         if not isinstance(asked, ModelJudge):
             return own._replace(requests=None if isinstance(judge, AsyncJudge) else 0)
-        # the original resume as its revision, since a revision is about as long
+        # the original resume replaces a revision, which would be about as long
         sent = [asked.prompts(task, task.resume) for task in work.tasks[:_TASKS]]
         sizes = [sum(len(one.system) + len(one.user) for one in prompts) for prompts in sent]
         read = round(votes * fmean(sizes) / CHARACTERS)

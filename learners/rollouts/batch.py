@@ -23,9 +23,9 @@ class Batch:
         step: number of the step, from 1.
         rollouts: rollouts of all groups that were not dropped, group by group.
         summary: figures of all episodes in `rollouts`.
-        dropped_episodes: number of episodes without tokens or verdict, or with an environment that
-            failed; they are not in `rollouts`.
-        dropped_groups: number of groups with too few episodes.
+        dropped_episodes: number of episodes without tokens or verdict, or whose environment
+            failed; dropped episodes are not in `rollouts`.
+        dropped_groups: number of groups that were dropped because they have too few episodes.
         lag_s: maximum delay of the event loop in seconds while the episodes were played.
         judge_usage: usage of a model judge since the process started; None for other judges.
         replaced: groups of equal rewards that were replaced by other groups.
@@ -48,10 +48,10 @@ class Batch:
         """Return the batch without the rollouts that show hacks; `summary` still covers all.
 
         Args:
-            hacks: keys of `HACKS`.
+            hacks: names of the hacks, which are keys of `HACKS`.
 
         Raises:
-            RunStopped: no rollout is left.
+            RunStopped: all rollouts show a hack, so that none is left.
         """
         if not hacks:
             return self

@@ -38,7 +38,7 @@ class _Edited(NamedTuple):
         written: lines of the final document that the original lacks.
         lost: lines of the original that the final document lacks.
         moved: whether the lines that both documents contain are in a different order.
-        session: the episode.
+        session: session of the episode.
     """
 
     group: int
@@ -87,7 +87,7 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
 
         word_drift: mean share of an episode's written words that are neither in its prompt nor in
             `reference`; missing in the first step.
-        growth: words of the written lines per word of the lost lines.
+        growth: number of words in the written lines, divided by that in the lost lines.
         churn: share of the successful edits that leave no trace in the final document.
         addressed_share: share of the episodes that wrote words addressed to a grader.
         safe_harbour: share of the episodes that only deleted one line and submitted.

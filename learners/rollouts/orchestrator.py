@@ -35,7 +35,7 @@ class HeldOutResult(NamedTuple):
     """Result of an evaluation on the held-out tasks.
 
     Attributes:
-        summary: figures of the episodes.
+        summary: figures of the graded episodes.
         versions: the first and last version of the weights that sampled the episodes.
         dropped_episodes: number of episodes without tokens or verdict, not in the summary.
     """
@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play the groups at `places` of `drawn`; return those with enough rollouts, and errors."""
+        """Play groups at `places` of `drawn`; return groups with enough rollouts, and errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])

@@ -196,7 +196,7 @@ async def play(
         if step.done:
             return
         # A turn that was cut off, or ended with another end token, lacks the template's end token.
-        # The added end token counts as not sampled, so the loss leaves it out.
+        # The added end token counts as not sampled, so the loss does not include this token.
         if completion.ids[-1] != chat.end:
             rollout.append_observation([chat.end])
         rollout.append_observation(reply)

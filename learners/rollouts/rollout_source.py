@@ -1,8 +1,8 @@
 """Graded rollouts for a training loop that runs on every rank.
 
-Rank 0 samples, grades and talks to the engine; the other ranks receive batches and errors from rank
-0. While rank 0 waits for episodes, a restarted engine server may need the weights again. Gathering
-the weights is a collective operation, so the waiting ranks take part in it.
+Rank 0 samples, grades and talks to the engine; other ranks receive its batches and errors. While
+rank 0 waits for episodes, a restarted engine server may need the weights again. Gathering the
+weights is a collective operation, so the waiting ranks take part in it.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ class RolloutSource:
         The engine sleeps before any rank trains, and wakes up after all ranks have freed memory.
 
         Raises:
-            EngineError: the engine did not free or allocate its memory.
+            EngineError: the engine did not free its GPU memory, or did not allocate it again.
         """
         if not self._colocated:
             yield
@@ -170,7 +170,7 @@ class RolloutSource:
             self._lead.engine.close()
 
     def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
-        """Return on every rank the value that `produce` returns on rank 0, or raise its error.
+        """Return on every rank the value of `produce` on rank 0, or raise the error of `produce`.
 
         `produce` may gather weights any number of times; the other ranks take part in gathering
         until rank 0 announces the value of `produce`.

@@ -184,7 +184,7 @@ class _Service:
         self._out.put_nowait(("note", sentence))
 
     async def serve(self) -> None:
-        """Run until the trainer sends "stop"; send the first error, which the trainer raises."""
+        """Serve until the trainer sends "stop"; send the first error to the trainer to raise."""
         loop = asyncio.get_running_loop()
         background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:

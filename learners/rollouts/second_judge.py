@@ -53,7 +53,7 @@ async def compare(
 
 
 def _range(session: Any) -> float:
-    """Return the difference between the best and the worst verdict, in reward."""
+    """Return the difference in reward between the best and the worst verdict."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
     return float(min(fields, greatest - least))  # for line counts, `verdict_limit` is far too high

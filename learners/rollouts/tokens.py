@@ -1,9 +1,9 @@
 """Append-only tokenisation of conversations, so that training sees exactly the sampled tokens.
 
 A conversation is a growing list of token ids: the prompt, rendered once with the chat template;
-the sampled tokens, unchanged; and between turns the tool replies, rendered separately. The history
-is never rendered or tokenised again. If the template begins a turn with an open or empty thinking
-block, the tokens of the block belong to the prompt of the turn.
+the sampled tokens, unchanged; and between turns the tool replies, rendered separately. Earlier
+turns are never rendered or tokenised again. If the template begins a turn with an open or empty
+thinking block, the tokens of the block belong to the prompt of the turn.
 
 Texts of the environment never become added tokens, such as an end token: a string that would become
 an added token is split, and its parts are encoded separately.
@@ -224,7 +224,7 @@ class ChatTokens:
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the first character of each string that is longer and not blank."""
+    """Return a pattern for the first character of each string, except short and blank strings."""
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 

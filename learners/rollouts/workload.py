@@ -31,7 +31,7 @@ class Workload:
         held_out: evaluation tasks.
         judge: judge of final documents; None if the reward consists of the step rewards only.
         chat: encoder and decoder of conversations.
-        session_type: class of the sessions.
+        session_type: class of the sessions in which tasks are played.
         summary_type: class of the summaries of finished sessions.
         second_judge: judge of a sample of documents, see `second_judge.compare`; None for no judge.
         second_judge_every: number of steps between two samples that the second judge grades.
@@ -62,12 +62,12 @@ class Workload:
 
         Args:
             env: environment id.
-            tasks: task source; empty for the environment's default.
-            judge: name or JSON of the judge; empty for the environment's default.
+            tasks: source of the tasks; empty for the environment's default source.
+            judge: name or JSON of the judge; empty for the environment's default judge.
             model: name or folder of the model, for its tokenizer.
             eval_tasks: maximum number of held-out tasks.
             second_judge: name or JSON of the second judge; empty for none.
-            second_judge_every: steps between two samples for the second judge.
+            second_judge_every: number of steps between two samples for the second judge.
 
         Raises:
             ConfigError: the judge is unknown, or the environment or the model's chat template is

@@ -73,7 +73,7 @@ class _Rule(NamedTuple):
 
     Attributes:
         metric: name of the metric that the rule watches.
-        kind: see `Alarm`.
+        kind: kind of the alarm; see `Alarm.kind`.
         text: description of the alarm, with placeholders for the metric's last and first means.
         holds: function that returns whether the metric's last and first means raise the alarm.
     """
@@ -234,8 +234,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # The weights before the first bad step played some of this step's episodes, so they may be bad,
-    # too. Weights that a rollback restored are known to be healthy.
+    # The weights before the first bad step played some of that step's episodes, so they may be
+    # bad, too. Weights that a rollback restored are known to be healthy.
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -351,7 +351,7 @@ def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
     means = _running_means(rewards, WINDOW)
     # the best of the full windows that share no step with the last window
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # differences of neighbours have twice the variance of a step, and cancel a slow trend
+    # differences of neighbouring steps have twice the variance of a step, and cancel slow trends
     noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
     error = noise * math.sqrt(2 / WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None

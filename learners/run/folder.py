@@ -56,8 +56,8 @@ class RunFolder:
     | `metrics.jsonl` | metrics, one line per step |
     | `evaluations.jsonl` | evaluations during training, one per line |
     | `before.json`, `after.json` | held-out results before and after training |
-    | `floor.json` | the floor agent's results on the same tasks |
-    | `facts.json` | command, commit, machine, tasks, versions and so on, for the card |
+    | `floor.json` | the floor agent's results on the held-out tasks |
+    | `facts.json` | command, commit, machine, tasks, versions and so on, for the model card |
     | `journal.md` | commands, commits, machines, milestones and warnings, with their time |
     | `heartbeat.json` | what the run is doing, or why it has ended; see `Heartbeat` |
     | `trajectories/` | one file per step and evaluation, one line per episode |
@@ -66,12 +66,12 @@ class RunFolder:
     | `lock` | the process that writes the folder, or wrote it last |
 
     Args:
-        path: the folder; created if missing.
+        path: path of the folder of the run; created if missing.
 
     Attributes:
         checkpoints: folder of the checkpoints.
         logs: folder of the server logs.
-        trajectories: the stored episodes.
+        trajectories: storage of the run's episodes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from writing the folder; the kernel unlocks it if this process dies.
+        """Keep other processes from writing the folder until this process ends, even by a crash.
 
         Raises:
             ConfigError: another process holds the lock, or `lock` is no regular file.
@@ -207,11 +207,11 @@ class RunFolder:
             file.rename(self.path / f"after-{step:06d}.json")
 
     def goal(self) -> tuple[Condition, ...]:
-        """Return the goal of the run; empty for none."""
+        """Return the conditions of the run's goal; empty if the run has no goal."""
         return conditions(read_toml(self.path / "config.toml").goal, "goal")
 
     def ended(self) -> End | None:
-        """Return which goal or budget has ended the run; None for none. See `goals.ended`."""
+        """Return which goal or budget has ended the run, or None; see `goals.ended`."""
         config = read_toml(self.path / "config.toml")
         if not (config.goal or config.budget):
             return None

@@ -36,7 +36,7 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 class Heartbeat:
-    """Thread that writes `heartbeat.json`, handles Ctrl-C, and prints a line if none was printed.
+    """Thread that writes `heartbeat.json`, prints the run's status at times, and handles Ctrl-C.
 
     Long computations do not delay the thread. The first Ctrl-C prints what is saved, and ends the
     run within `_END_S` seconds. A second Ctrl-C ends the run immediately.

@@ -36,7 +36,7 @@ Write = Callable[[Rows], None]
 Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
 Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
-"""Function that opens a logger, given settings, folder and name of a run, and the first step."""
+"""Function that opens a logger, given settings, run folder, run name and first missing step."""
 
 
 @contextmanager
@@ -124,7 +124,7 @@ class Loggers:
     Args:
         names: names of the loggers.
         settings: settings of the run, which loggers show.
-        run: the run folder, truncated to the steps in `done`.
+        run: the run folder, without any rows after step `done`.
         done: number of steps that earlier processes have completed.
 
     Raises:

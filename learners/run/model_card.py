@@ -251,7 +251,7 @@ def _shown(spec: object) -> str:
     text = re.sub(r"https?://[^\s\"']+", "URL", text)
     if Path(text).is_absolute():
         return Path(text).name
-    text = re.sub(r"([\"'])[/~][^\"']*/([^\"'/]*)\1", r"\1\2\1", text)  # quoted: with spaces
+    text = re.sub(r"([\"'])[/~][^\"']*/([^\"'/]*)\1", r"\1\2\1", text)  # quoted: may have spaces
     return re.sub(r"(?<![^\s\"'=])[/~][^\s\"']*/", "", text)
 
 

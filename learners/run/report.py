@@ -35,7 +35,7 @@ class Stopwatch:
         self._seconds: dict[str, float] = {}
 
     def begin(self, phase: str) -> None:
-        """Begin a phase, and end the previous one."""
+        """Begin a phase, and end the previous phase."""
         now = time.monotonic()
         self._seconds[self._phase], self._phase, self._since = now - self._since, phase, now
 
@@ -45,7 +45,7 @@ class Stopwatch:
 
 
 class RunReport:
-    """Writer of the run's folder and of its progress on rank 0; other ranks write nothing.
+    """Writer of the run folder and the printed progress on rank 0; other ranks write nothing.
 
     Args:
         run: folder of the run.
@@ -217,7 +217,7 @@ class RunReport:
         return step in ended
 
     def evaluations(self, ended: Sequence[tuple[int, HeldOutResult]]) -> None:
-        """Record evaluations, and mark the checkpoint with the best one."""
+        """Record evaluations, and mark the checkpoint with the best evaluation."""
         if not self._work:
             return
         for step, evaluation in ended:
@@ -225,7 +225,7 @@ class RunReport:
         self._tell(self._loggers.update())
 
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
-        if self.evaluated(step):  # an interrupted process recorded it, but wrote no result
+        if self.evaluated(step):  # an interrupted process has recorded this evaluation already
             return
         run, (summary, versions, dropped) = self._run, evaluation
         counts = {"step": step, "versions": versions, "dropped_episodes": dropped}

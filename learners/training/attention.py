@@ -131,7 +131,7 @@ def attention(
             prompt = prompt_keys, prompt_values, shared
             return _decode(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
         # With several tokens per row, as for tool replies, each row gets a copy of its prompt. This
-        # happens once a turn, so code that merges two softmaxes without a copy is not worth it.
+        # happens once a turn, so code that merges two softmaxes without a copy would not pay off.
         key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
         value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
         visible = shared.visible()[shared.prompt_of, None, None].expand(-1, -1, q, -1)

@@ -1,7 +1,7 @@
 """Packing of trajectories into rows that share the prefixes of a group; independent of models.
 
-Members of a group form a prefix tree. Each common prefix, from the prompt to the first difference,
-is computed once.
+The rollouts of a group form a prefix tree. Each common prefix, from the prompt to the first
+difference, is computed once.
 """
 
 from collections.abc import Callable, Sequence
@@ -92,14 +92,14 @@ class PackedRow:
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
-    A group with more tokens is split, and each part computes its shared prefixes again. A rollout
-    with more tokens gets a separate row. Every rollout is in exactly one row.
+    A group of more than `max_tokens` is split, and each part computes its shared prefixes again. A
+    rollout of more than `max_tokens` gets a separate row. Every rollout is in exactly one row.
 
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: maximum number of tokens of a row.
-        rows: desired minimum number of rows, such as the number of ranks. It lowers the maximum of
-            tokens, but not below the largest group's size, so there may be fewer rows.
+        rows: desired minimum number of rows, such as the number of ranks. `rows` lowers the limit
+            of a row, but not below the largest group's size, so there may be fewer rows.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired

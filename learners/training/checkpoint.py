@@ -40,7 +40,7 @@ def begin(folder: Path, step: int) -> Path:
         step: number of completed optimizer steps.
 
     Raises:
-        FileExistsError: this step or a later one is already saved.
+        FileExistsError: a checkpoint of this step or a later step exists already.
     """
     last = latest(folder)
     if last and last[0] >= step:
@@ -58,7 +58,7 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish the checkpoint from `begin`; of older ones, keep only the second newest and the best.
+    """Publish the checkpoint from `begin`; of older checkpoints, keep the previous and best ones.
 
     Args:
         folder: folder of all checkpoints.
@@ -121,7 +121,7 @@ def damage_of(folder: Path) -> str | None:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it is of step {step}"
-    # also files that the manifest lacks, since a backend could load an added file
+    # check files that the manifest lacks, too, since a backend could load an added file
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
@@ -223,7 +223,7 @@ def latest(folder: Path) -> tuple[int, Path] | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a text file atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 

@@ -239,7 +239,7 @@ def training_bytes(
 def _layer_elements(sizes: Sizes) -> int:
     """Return the number of values that a layer stores for each token.
 
-    A norm computes in fp32. It stores its input in fp32, counted as two bf16 values, and the
+    A norm computes in fp32, and stores its input in fp32, counted as two bf16 values, and the
     normalised input. The matrix product after a norm stores the norm's output.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size

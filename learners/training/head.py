@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from learners.errors import ConfigError
 
 CHUNK = 1024
-"""Number of tokens whose logits exist at a time."""
+"""Number of tokens in a chunk, whose logits exist at the same time."""
 
 
 class ChunkedHead(nn.Linear):
@@ -60,7 +60,7 @@ class _Selected(torch.autograd.Function):
         dtype = _dtype(weight)
         operand = weight.to(dtype)
         for part, ids in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
-            # in place, since a chunk of logits is the largest tensor of the step
+            # computed in place, since a chunk of logits is the largest tensor of the step
             logits = _logits(part, operand).div_(temperature)
             total = logits.logsumexp(1, keepdim=True)
             normalised = logits.sub_(total)

@@ -1,6 +1,6 @@
 r"""Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
 
-In this row, a group has two members, P A B and P A C, which share the prompt P and the turn A.
+In the row below, a group has two members, P A B and P A C, which share the prompt P and the turn A.
 Another group has one member, D:
 
     row     P P P | A A | B B B | C C | D D D D          node  start  stop  end
@@ -166,8 +166,8 @@ class _Blocks(torch.autograd.Function):
         grads = [torch.zeros_like(one) for one in (query, key, value)]
         for block in _blocks(ctx.nodes, query.device if ctx.cuda else None):
             rows, columns = block.rows, block.columns
-            # The kernel recomputes weights as exp(score - log-sum-exp). With the merged value,
-            # these are the weights of the whole softmax, so the gradients of blocks just add up.
+            # The kernel recomputes weights as exp(score - log-sum-exp). With the merged
+            # log-sum-exp, these are weights of the whole softmax, so block gradients just add up.
             reads = grad[:, :, rows], query[:, :, rows], key[:, :, columns], value[:, :, columns]
             merged = out[:, :, rows], lse[:, :, rows]
             if ctx.cuda:
@@ -217,7 +217,7 @@ def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Bloc
 def _segments(
     rows: list[slice], columns: list[slice], causal: bool, device: torch.device
 ) -> _Block:
-    """Return a block for CUDA, in which the n-th segment of queries sees the n-th of keys."""
+    """Return a block for CUDA; the n-th segment of queries sees the n-th segment of keys."""
     queries, keys = ([span.stop - span.start for span in spans] for spans in (rows, columns))
     starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones

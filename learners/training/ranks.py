@@ -141,7 +141,7 @@ def start(reserved: int = 0) -> None:
 
 
 def end(status: int = 0) -> None:
-    """Leave the process group and exit; return if there is no group.
+    """Leave the process group and exit; return if this process belongs to no group.
 
     Args:
         status: exit status. With status 0, wait for all ranks first.

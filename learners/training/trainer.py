@@ -97,7 +97,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # a file from elsewhere can raise anything; CheckpointException is not an Exception
+        # loading a strange file can raise anything; CheckpointException is not an Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -125,7 +125,7 @@ class Trainer:
         """Write the policy in Hugging Face format.
 
         Args:
-            folder: folder of the model.
+            folder: folder of the exported model.
             replace: whether to replace an existing model; otherwise, that model is kept.
         """
         if not ranks.broadcast(replace or not folder.is_dir()):

@@ -68,7 +68,7 @@ class DeepSpeedBackend(LocalBackend):
         }
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # the boundary is set for each row, since the number of rows differs from step to step
+        # the accumulation boundary is set per row, since the number of rows differs between steps
         self._engine.set_gradient_accumulation_boundary(last)
         # DeepSpeed averages gradients over ranks, but the loss is summed over ranks
         self._engine.backward(part * ranks.world())
@@ -80,7 +80,7 @@ class DeepSpeedBackend(LocalBackend):
         return float(self._engine.get_global_grad_norm())
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
+        """Yield the weights with adapters merged, on all ranks; see `LocalBackend.iter_weights`."""
         return merge_adapters(self._settings, self._gathered())
 
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:

@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# instead of PyTorch's function, which has mutable attributes; every layout here is strided
+# a stand-in for PyTorch's function, which has mutable attributes; all layouts here are strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -114,7 +114,7 @@ class FSDP2Backend(LocalBackend):
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
+        """Yield the weights with adapters merged, on all ranks; see `LocalBackend.iter_weights`."""
         gathered = torch.float32 if self._settings.lora_rank else dtype  # adapters merge in fp32
         # Offloaded shards move to the GPU first, since NCCL cannot send from CPU memory. This is a
         # generator, so that only one gathered tensor exists at a time.
@@ -134,7 +134,7 @@ class FSDP2Backend(LocalBackend):
         return {"policy": weights, "optimizer": optimizer}
 
     def save(self, folder: Path) -> "Future[object] | None":
-        """Write all ranks' shards to a checkpoint, with `async_save` from a copy in a thread."""
+        """Write a checkpoint with all ranks' shards; with `async_save`, a thread writes copies."""
         if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None

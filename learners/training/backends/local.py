@@ -26,7 +26,7 @@ from learners.training.policy import Policy
 
 
 class LocalBackend:
-    """AdamW or Muon on unsharded weights, and the base of the backends that shard them.
+    """AdamW or Muon on unsharded weights, and the base class of the backends that shard weights.
 
     All methods are collective: every rank has to call each of them.
     """

@@ -81,7 +81,7 @@ def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return how much a run has used of each quantity that a budget can limit.
 
     Args:
-        rows: metrics of the steps; token counts of rollouts are per step, all others are totals.
+        rows: metrics of the steps; token counts of rollouts are per step, other metrics are totals.
     """
     sampled = (row.get("sampled_tokens", 0) + row.get("replaced_tokens", 0) for row in rows)
     last = rows[-1] if rows else {}

@@ -7,8 +7,8 @@ r"""Imitation: a supervised warm start of any model on demonstrations of a scrip
 
 The flags of `aipo.py --help` are accepted here, too. To resume an interrupted run, repeat its
 command. In the last part of the training time, the scripted editor makes errors, which
-reinforcement learning corrects later. The model plays held-out tasks before and after this part, to
-show the effect of the errors.
+reinforcement learning corrects later. The model plays held-out tasks before and after the part with
+errors, to show the effect of these errors.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ def dppo_kl(row: LossInput) -> LossOutput:
 
 
 def grpo(row: LossInput) -> LossOutput:
-    """Return PPO's clipped loss, averaged over the tokens of a rollout and then over rollouts.
+    """Return PPO's clipped loss, averaged over the tokens of each rollout and then over rollouts.
 
     A token's loss is -min(ratio * A, clip(ratio, 0.8, 1.2) * A), without a KL term to a reference
     model. Advantages must be standardised in each group. Source: arXiv 2402.03300.

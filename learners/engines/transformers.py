@@ -262,7 +262,7 @@ class TransformersEngine:
         """Do nothing: `colocated` requires vLLM."""
 
     def close(self) -> None:
-        """Free all caches."""
+        """Free the caches of all conversations."""
         self._parked.clear()
 
     @torch.inference_mode()

@@ -232,7 +232,7 @@ class RunPlan:
         def sampling(episodes: int) -> float:
             share = -(-episodes // (config.engine_procs * machine.number))
             rounds = -(-share // max(1, served.tokens // (prompt + response)))
-            # a decoding step reads the weights once, and the KV cache of each episode
+            # each decoding step reads all weights once, and the KV cache of each episode
             read = served.weights + share / rounds * (prompt + response / 2) * served.cache
             return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * gpu.bandwidth))
 

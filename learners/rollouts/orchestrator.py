@@ -279,7 +279,7 @@ class Orchestrator:
             return await self._engine.generate(key, ids, sampling)
 
     def close(self) -> None:
-        """Shut down the threads of the judge."""
+        """Shut down the threads in which synchronous judges run."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -35,7 +35,7 @@ HEARTBEAT = "heartbeat.json"
 TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
 """Metrics that are totals of the run so far, not values of one step."""
 Metrics = Mapping[str, float]
-"""Metrics of one step, including `step`."""
+"""Metrics of one step by name; the metric `step` is the number of the step."""
 
 # settings that may change on resume: they affect where, how fast and how long a run computes, but
 # not the result of a step
@@ -107,7 +107,7 @@ class RunFolder:
         """Check the settings against those of the run to resume, if there is one, and write them.
 
         Returns:
-            Whether the run is new.
+            Whether the run is new, so that no earlier run is resumed.
 
         Raises:
             ConfigError: a setting that affects the run's results has changed. `steps` may increase

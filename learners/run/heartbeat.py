@@ -182,7 +182,7 @@ class Heartbeat:
 
 
 def interrupted(run: RunFolder, steps: int) -> str:
-    """Print what an interrupted run keeps, note it in the journal, and return it."""
+    """Print, note in the journal and return which steps an interrupted run keeps."""
     kept = run.kept(steps)
     if sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal shows ^C at the beginning of a line

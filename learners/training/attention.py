@@ -115,7 +115,7 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask` is.
+        ValueError: `attention_mask` is given, or both or none of `nodes` and `slot_mask`.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):

@@ -249,7 +249,7 @@ class _Layout(NamedTuple):
 
         Args:
             members: token ids and rollouts, in lexicographic order.
-            depth: length of the prefix that the ancestors hold.
+            depth: number of tokens in the node's ancestors.
             path: indices in the row of the tokens of each ancestor.
         """
         (ids, _), (last, _) = members[0], members[-1]

@@ -57,7 +57,7 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
     source = folder(name)
     if not any(source.glob("*.safetensors")):  # weights in other formats are pickles
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
-    logging.disable_progress_bar()  # the bar is noise for models that load at once
+    logging.disable_progress_bar()  # a progress bar is noise for models that load at once
     kind = AutoModelForCausalLM
     model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
     with _readable(source):

@@ -54,14 +54,14 @@ class DeepSpeedBackend(LocalBackend):
             "gradient_clipping": self._settings.max_grad_norm,
             "zero_optimization": {
                 "stage": 3,
-                "stage3_param_persistence_threshold": 0,  # otherwise small weights stay unsharded
+                "stage3_param_persistence_threshold": 0,  # DeepSpeed would not shard small weights
                 **{name: {"device": "cpu"} for name in offload},
             },
             # allow PyTorch's AdamW, which every backend uses
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
             "bf16": {"enabled": self._settings.precision == "bfloat16"},
-            # gradients are reduced and summed over rows in fp32, as with FSDP2
+            # gradients are reduced over ranks and summed over rows in fp32, as with FSDP2
             "communication_data_type": "fp32",
             "data_types": {"grad_accum_dtype": "fp32"},
             "steps_per_print": None,
@@ -74,7 +74,7 @@ class DeepSpeedBackend(LocalBackend):
         self._engine.backward(part * ranks.world())
 
     def _optimize(self) -> float:
-        self._engine.step()  # skips the update if the gradient is not finite
+        self._engine.step()  # DeepSpeed skips the update if the gradient is not finite
         if self._engine.optimizer.overflow:
             return math.nan
         return float(self._engine.get_global_grad_norm())

@@ -1,7 +1,7 @@
-"""Learners: reinforcement learning of resume-editing policies. Start at `aipo.py`."""
+"""Learners: reinforcement learning of resume-editing policies. Start reading at `aipo.py`."""
 
 import logging
 
-# transformers imports torchao if it is installed, and torchao warns of missing kernels
+# transformers imports torchao if torchao is installed, and torchao warns of missing kernels
 for _name in ("torchao", "torch.utils._pytree"):
     logging.getLogger(_name).setLevel(logging.ERROR)

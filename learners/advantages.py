@@ -8,12 +8,12 @@ from torch import Tensor
 from resume_gym.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
-"""Parts of the reward that `by_turn` scales separately; "craft" has the terms of no other part."""
+"""Parts of the reward that `by_turn` scales separately; "craft" has all terms of no other part."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weight of each block, and of "call", the comparison of an edit call with those of its group."""
+"""Weight of each block, and of "call": an edit call's reward, compared with its group's edits."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""Minimum scale: rewards are multiples of 0.25, and smaller differences are not amplified."""
+"""Minimum scale of a block, so that reward differences below 0.25, the unit, are not amplified."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -25,11 +25,11 @@ def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
 
 
 def mean_centred(rewards: Tensor, groups: Tensor) -> Tensor:
-    """Return A = r - mean(r of the group), without standardisation or length normalisation.
+    """Return each rollout's advantage A = r - mean(r of its group), without standardisation.
 
     Args:
-        rewards: [b].
-        groups: [b], equal for the rollouts of one group.
+        rewards: reward of each rollout [b].
+        groups: group number of each rollout [b].
 
     Returns:
         Advantages [b], which sum to zero in each group.
@@ -38,19 +38,19 @@ def mean_centred(rewards: Tensor, groups: Tensor) -> Tensor:
 
 
 def standardised(rewards: Tensor, groups: Tensor) -> Tensor:
-    """Return A = (r - mean) / sd of the group, with the sample standard deviation (n - 1).
+    """Return A = (r - mean) / sd, with the mean and the sample standard deviation of the group.
 
-    Source: arXiv 2402.03300.
+    The standard deviation divides by n - 1. Source: GRPO, arXiv 2402.03300.
 
     Args:
-        rewards: [b].
-        groups: [b], equal for the rollouts of one group.
+        rewards: reward of each rollout [b].
+        groups: group number of each rollout [b].
 
     Returns:
-        Advantages [b], exactly zero in a group of equal rewards.
+        Advantages [b], exactly zero in a group whose rewards are all equal.
     """
     same = groups[:, None] == groups
-    # `sd > 0` is no test for this: rounding can make the sd of equal rewards positive
+    # not `sd > 0`: rounding can make the standard deviation of equal rewards positive
     varied = (same & (rewards[:, None] != rewards)).any(1)
     counts = same.sum(1)
     centred = mean_centred(rewards, groups)
@@ -64,24 +64,25 @@ def by_turn(
     tokens: Sequence[Sequence[int]],
     scales: Mapping[str, float],
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return an advantage for each turn that credits a tool call with its own consequences.
+    """Return the advantage of each turn, which credits a tool call with its own consequences.
 
-    An advantage is a weighted sum of blocks. For the block "tools", the tool terms from this turn
-    to the end of the episode are summed, minus the mean over the members of the group that reached
-    this turn. The terms of other blocks are summed over the episode, minus the group's mean. Each
-    block is divided by its scale, a running root mean square over sampled tokens. An edit call also
-    gets its own reward minus the mean over the group's edit calls. Finally, the weighted sum is
+    An advantage is a weighted sum over the blocks of reward terms in `BLOCKS`. For the block
+    "tools", the tool terms from a turn to the end of the episode are summed, minus the mean of this
+    sum over the members of the group that reached this turn. The terms of each other block are
+    summed over the episode, minus the mean over the group. Each block is divided by its scale, a
+    running root mean square over sampled tokens. The advantage of an edit call also includes the
+    call's own reward minus the mean reward of the group's edit calls. Finally, the weighted sum is
     rescaled to the root mean square of the unscaled sum of blocks, so that scales and weights do
     not change the magnitude of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].
-        groups: [b], equal for the rollouts of one group.
+        groups: group number of each rollout [b].
         tokens: number of sampled tokens of each turn of each rollout [b].
-        scales: mean squares of the blocks before this batch; empty at first.
+        scales: running mean squares of the blocks, from the previous batch; empty at first.
 
     Returns:
-        Advantages of the turns of each rollout [b], and the new mean squares.
+        Advantages of the turns of each rollout [b], and the updated mean squares of the blocks.
     """
     turns = torch.tensor([len(one) for one in ledgers])
     owner = torch.repeat_interleave(torch.arange(len(turns)), turns)
@@ -96,14 +97,14 @@ def by_turn(
     def mean_square(values: Tensor) -> float:
         return float((weights * values.square()).sum() / weights.sum())
 
-    # the return of a turn includes the reward of its own call
+    # only the tool rewards of earlier turns: the return of a turn includes its own call's reward
     earned = torch.cat([one.cumsum(0) - one for one in rewards[:, 0].split(turns.tolist())])
     place = torch.cat([torch.arange(n) for n in turns.tolist()])
     reached = groups[owner] * int(turns.max()) + place
     parts = {"tools": mean_centred(ends[owner, 0] - earned, reached)}
     for column, name in enumerate(BLOCKS[1:], 1):
         parts[name] = mean_centred(ends[:, column], groups)[owner]
-    # equal rewards differ from their mean by rounding, which must not be scaled up
+    # equal rewards differ from their mean by rounding errors, which must not be scaled up
     parts = {name: part.round(decimals=12) for name, part in parts.items()}
     plain = torch.stack([*parts.values()]).sum(0)
 
@@ -127,7 +128,7 @@ def by_turn(
 
 
 def block_of(term: str) -> str:
-    """Return the block of a reward term."""
+    """Return the name of the block to which a reward term belongs."""
     if term in TOOL_TERMS:
         return "tools"
     return term if term in BLOCKS else "craft"

@@ -1,4 +1,4 @@
-"""AIPO: train a language-model agent from rewards, with rollouts that may lag behind the weights.
+"""AIPO: train a language-model agent from rewards, with rollouts of slightly older weights.
 
     python learners/aipo.py                      # the bundled nano policy, two CPU cores
     python learners/aipo.py --config nano_vllm   # the same policy, sampled by vLLM during training
@@ -7,13 +7,13 @@
     python learners/aipo.py --config qwen3_14b_4xh200 --dry-run   # memory and time, estimated
     python learners/aipo.py --help
 
-`resume-gym train` and `python -m learners.aipo` do the same. Results are in runs/NAME; the same
-command resumes an interrupted run. To use several machines, start this file with torchrun and its
-rendezvous flags on each machine.
+`resume-gym train` and `python -m learners.aipo` run the same program. Results are in runs/NAME. To
+resume an interrupted run, repeat its command. To use several machines, start this file with
+torchrun and its rendezvous flags on each machine.
 
-This file is the algorithm, AIPO from LlamaRL (arXiv 2505.24034). AIPO has no critic, no reference
-model and no second pass over a batch. Processes, servers and error messages are in `launch.py`, the
-losses in `losses.py`, sampling in `rollouts/`, batching and backends in `training/`.
+This file contains the training loop of AIPO, an algorithm from LlamaRL (arXiv 2505.24034). AIPO has
+no critic, no reference model and no second pass over a batch. Processes, servers and error messages
+are in `launch.py`, losses in `losses.py`, sampling in `rollouts/`, and backends in `training/`.
 """
 
 import sys
@@ -25,7 +25,7 @@ from resume_gym.user_errors import missing_of
 if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
-        # before the imports below, which would fail with a traceback
+        # report this before the imports below, which would fail with a traceback
         print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
     from learners.config import load
@@ -48,25 +48,25 @@ from resume_gym.judges import JudgeError
 
 
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
-    """Train to the last step, or until a goal is reached or a budget is used up.
+    """Train until the last step, or until the run's goal is reached or its budget is used up.
 
-    Every rank runs this loop with the same values. Rank 0 alone samples and writes files; the other
-    ranks receive its batches and its errors through `rollouts`.
+    Every rank runs this loop on the same batches. Only rank 0 samples and writes files; the
+    other ranks receive the batches and errors of rank 0 through `rollouts`.
 
     Args:
         config: settings of the run.
         trainer: the policy, its optimizer and its checkpoints.
-        rollouts: episodes of the current policy, graded.
+        rollouts: source of graded episodes of the current policy.
         report: the run's folder, loggers and display.
 
     Returns:
-        The exit status: 3 if a budget is used up, else 0.
+        The exit status of the process: 3 if a budget is used up, else 0.
     """
     done = trainer.resume()
     report.start(done)
     rollouts.publish(done)
     before = evaluation("before", done, rollouts, report)
-    # a resumed run repeats its latest evaluation if that was interrupted
+    # a resumed run repeats its latest evaluation if that evaluation was interrupted
     evaluate_if_due(config, done - done % (config.eval_every or 1), rollouts, report)
 
     for step in range(done + 1, config.steps + 1):
@@ -79,30 +79,31 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
             # for this lag: every token carries the log-probability with which it was sampled.
             batch = rollouts.batch(step, report.dropped)
-            if config.colocated:  # the engine must not sleep while it plays an evaluation
+            if config.colocated:  # the engine must not sleep during an evaluation
                 report.evaluations(rollouts.evaluations(wait=True))
         except (JudgeError, EngineError, EpisodeError, RunStopped):
-            trainer.save_unsaved(step - 1)  # the steps before this one are not lost
+            trainer.save_unsaved(step - 1)  # so that the steps before this one are not lost
             raise
 
         report.begin("train", step)
-        # A = r - mean(r) over the rollouts of one task: the group's mean is the baseline, so there
-        # is no critic. AIPO does not divide A by the standard deviation: the division would favour
-        # groups whose rewards hardly differ. With `--credit turn`, r of a tool call is the sum of
-        # the tool rewards from its turn on and of the other rewards of the episode.
+        # A = r - mean(r), with a rollout's reward r and the mean over the rollouts of one task. The
+        # mean is the baseline, so there is no critic. AIPO does not divide A by the standard
+        # deviation, since the division would favour groups whose rewards hardly differ. With
+        # `--credit turn`, r of a tool call is the sum of the tool rewards from the call's turn on
+        # and of the episode's other rewards.
         advantages, trainer.state = credit(config, batch, trainer.state)
-        # loss = -1/N sum over N tokens of stopgrad(p/q A) log p, with p of the trained policy and q
-        # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are masked, so that a stale or
-        # wrong log-probability cannot dominate. The whole batch gives one optimizer step.
-        with rollouts.asleep():  # meanwhile, an engine on the trainer's GPU frees its memory
+        # loss = -1/N sum over N tokens of stopgrad(p/q A) log p; p is a token's probability under
+        # the trained policy, and q under the sampler. Tokens whose ratio p/q leaves [1/8, 8] are
+        # masked, so that a stale or wrong q cannot dominate. A batch gives one optimizer step.
+        with rollouts.asleep():  # during the step, an engine on the trainer's GPU frees its memory
             trained = trainer.step(step, batch.samples(advantages))
-        # an alarm may end the run, or take it back to the weights of an earlier step
+        # an alarm may end the run, or return the run to the weights of an earlier step
         action = report.react(step, {**batch.metrics, **trained})
         if action.back is not None:
             trainer.roll_back(action.back)
 
         report.begin("publish", step)
-        # Unfinished episodes continue with the new weights.
+        # Unfinished episodes of the next batches continue with the new weights.
         probe = rollouts.publish(step)
 
         metrics = {**batch.metrics, **trained, "probe": probe}
@@ -127,7 +128,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
 def credit(
     config: Config, batch: Batch, scales: Mapping[str, float]
 ) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and the new scales of `by_turn`."""
+    """Return the advantages of each rollout's turns, and the updated scales for `by_turn`."""
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
@@ -136,7 +137,7 @@ def credit(
 
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
-    """Return the results on held-out tasks: read from the run's folder, or else played now."""
+    """Return the results of an evaluation, from the run's folder if recorded, else played now."""
     if (recorded := report.result(when)) is not None:
         return recorded
     report.begin(when, step)
@@ -156,7 +157,7 @@ def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: 
 
 
 def due(every: int, step: int) -> bool:
-    """Return whether an action is due that is repeated every `every` steps; 0 means never."""
+    """Return whether an action that repeats every `every` steps is due; 0 means never."""
     return every > 0 and step % every == 0
 
 

@@ -25,7 +25,7 @@ from resume_gym.sources import LADDER
 
 
 def make_workload(config: Config) -> Workload:
-    """Load tasks, rules and judge.
+    """Load the tasks, the rules and the judge of a run.
 
     Raises:
         ConfigError: the environment, the judge or the model's chat template is not supported.
@@ -50,7 +50,7 @@ def make_orchestrator(
     trajectories: Trajectories | None,
     note: Note,
 ) -> Orchestrator:
-    """Create the orchestrator of an engine; see `Orchestrator`."""
+    """Create the orchestrator that plays episodes with an engine; see `Orchestrator`."""
     return Orchestrator(
         work=work,
         curriculum=make_curriculum(config, work),
@@ -77,13 +77,13 @@ def make_curriculum(config: Config, work: Workload) -> Curriculum:
 def make_distant_orchestrator(
     config: Config, urls: Sequence[str], trajectories: Trajectories, note: Note
 ) -> tuple[Orchestrator, VLLMEngine]:
-    """Create an orchestrator and its engine, for the rollout process of `BackgroundSampler`."""
+    """Create an orchestrator and its vLLM engine for the rollout process of `BackgroundSampler`."""
     engine = make_vllm_engine(config, urls)
     return make_orchestrator(config, make_workload(config), engine, trajectories, note), engine
 
 
 def make_vllm_engine(config: Config, urls: Sequence[str], by_nccl: bool = False) -> VLLMEngine:
-    """Create the client of vLLM servers."""
+    """Create an engine that samples from the vLLM servers at these URLs."""
     return VLLMEngine(urls, config.model, config.precision, config.timeout_s, by_nccl)
 
 
@@ -100,7 +100,7 @@ def server_settings(config: Config) -> ServerSettings:
 
 
 def make_backend(config: Config) -> LocalBackend:
-    """Create the training backend; `prepare` then loads the model.
+    """Create the training backend, which loads the model in its method `prepare`.
 
     Raises:
         ImportError: the backend's library is not installed.

@@ -1,7 +1,7 @@
 """Configuration of a training run: defaults, then `--config FILE.toml`, then flags.
 
 `Config` is a flat, validated dataclass, and `load` parses a command line that has a flag for each
-field. An invalid configuration exits with status 2.
+field. With an invalid configuration, the program exits with status 2.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _MACHINES = {
     "two_nodes": "2 x 8 x NVIDIA H200",
 }
 """Machines that `--dry-run` assumes for presets that need GPUs."""
-# name of the program in help and usage errors, however it was started
+# name of the program in its help and usage errors, regardless of how the program was started
 _COMMAND = "resume-gym train"
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
@@ -51,7 +51,7 @@ _EXAMPLES = (
     "train --config qwen3_14b_4xh200 --dry-run",
 )
 
-# lists and strings from TOML become tuples and paths; all other types are strict
+# marks fields for which TOML lists and strings become tuples and paths; other fields are strict
 _CONVERTED = Field(strict=False)
 
 
@@ -60,73 +60,83 @@ class Config:
     """Settings of a run; `--help` prints these descriptions.
 
     Attributes:
-        name: name of the run; its folder is RUNS/NAME, and the same name resumes it.
+        name: name of the run, whose folder is RUNS/NAME; the same name resumes the run.
         runs: folder of all runs.
         model: "nano", "smollm2", a folder in Hugging Face format, or OWNER/NAME of a model of the
             Hugging Face Hub, which is downloaded.
-        env: environment id, or module:id to import the module that registers it.
-        tasks: task source; empty for the environment's default.
+        env: environment id, or module:id to import the module that registers the id.
+        tasks: source of the tasks; empty for the environment's default source.
         judge: judge of final documents, a name or JSON with a name and options; empty for
-            the environment's default.
+            the environment's default judge.
         seed: random seed.
         steps: number of optimizer steps.
         goal: end the run when this condition holds in two evaluations in a row, such as
-            "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for none.
+                "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for no goal.
         budget: end the run after the step that exceeds one of these limits, such as
-            "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for none.
-        groups: tasks per step, each with one group of rollouts.
-        group_size: rollouts per task.
-        replace_equal: replace groups whose rewards are equal, so that they give no gradient, by
-            groups of other tasks, once per step.
+                "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for no budget.
+        groups: number of tasks per step, each with one group of rollouts.
+        group_size: number of rollouts per task.
+        replace_equal: replace groups whose rewards are all equal, which give no gradient, by groups
+            of other tasks, once per step.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
-        learning_rate: learning rate of the optimizer, the maximum of a schedule. The default suits
-            the nano policy; pretrained models need about 1e-5, and their adapters 1e-4.
-        learning_rate_schedule: constant, or linear or cosine to decay to zero after the last step.
-        warmup_steps: number of first steps in which the learning rate rises linearly.
-        max_grad_norm: maximum gradient norm.
+        learning_rate: maximum learning rate of the optimizer. The default suits the nano policy;
+            pretrained models need about 1e-5, and LoRA adapters about 1e-4.
+        learning_rate_schedule: schedule of the learning rate: constant, or a linear or cosine decay
+            to zero after the last step.
+        warmup_steps: number of steps at the start in which the learning rate rises linearly.
+        max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
         weight_decay: weight decay of AdamW.
-        engine: sampling engine: transformers in the trainer process, between training steps, or
-            vllm servers.
-        engine_urls: URLs of running vllm servers, whose key is in VLLM_API_KEY; empty to start
-            servers with the job.
-        engine_procs: vllm servers to start on each machine.
-        engine_gpus: GPUs per server; servers get a machine's first GPUs, trainers the rest.
-        colocated: alternate sampling and training on the same GPUs; the engine sleeps in training.
+        engine: sampling engine: transformers, in the trainer process between training steps, or
+            vllm, in separate servers.
+        engine_urls: URLs of running vllm servers, whose key is in VLLM_API_KEY; empty if the run
+            starts its own servers.
+        engine_procs: number of vllm servers to start on each machine.
+        engine_gpus: number of GPUs per vllm server; servers get the first GPUs of a machine, and
+            trainers the remaining ones.
+        colocated: sample and train in turns on the same GPUs; the vllm servers free their GPU
+            memory during training.
         max_staleness: maximum age, in optimizer steps, of the weights that sampled a token when
             training uses the token; 0 alternates sampling and training.
         timeout_s: timeout in seconds, retries included, of one completion, verdict or weight
             update; judges that call models have a separate timeout.
-        loss: policy loss; grpo uses standardised advantages, the others mean-centred ones.
-        credit: turn, to credit each tool call with its own consequences, or episode, for one
-            advantage on all tokens of a rollout.
-        precision: precision of the forward pass; weights are always float32.
-        row_tokens: limit of a packed row, in tokens; smaller rows need less memory.
+        loss: policy loss; grpo uses standardised advantages, all other losses mean-centred ones.
+        credit: which tokens a reward is credited to: turn credits each tool call with its own
+            consequences, and episode gives all tokens of a rollout the same advantage.
+        precision: data type of the forward pass; the trained weights are always float32.
+        row_tokens: maximum number of tokens in a packed row of training sequences; smaller rows
+            need less memory.
         activation_checkpointing: recompute each layer in the backward pass to save memory.
-        compile: compile MLPs, norms and rotary embeddings for speed, for local and fsdp2.
+        compile: compile MLPs, norms and rotary embeddings for speed; for the backends local and
+            fsdp2.
         lora_rank: rank of LoRA adapters on the frozen model; 0 trains all weights.
-        lora_alpha: scales the output of the adapters by lora_alpha / lora_rank.
-        optimizer: adamw; or muon, for local, which learns faster from random weights.
-        backend: local trains in one process, fsdp2 and deepspeed shard the weights.
-        trainer_procs: training processes per machine, for fsdp2 and deepspeed.
-        replicas: replicas of the weights, each sharded over its ranks, for fsdp2.
-        offload: keep weights and optimizer state in CPU memory, for fsdp2 and deepspeed.
-        save_every: steps between checkpoints.
-        async_save: write checkpoints while the next step runs, for fsdp2.
-        eval_every: steps between evaluations on held-out tasks, whose weights are saved; 0
-            evaluates only before and after training.
-        eval_tasks: held-out tasks per evaluation.
-        eval_rollouts: rollouts per held-out task.
-        on_collapse: what an alarm of a collapse does: note it in the journal; warn in the terminal,
-            too; rollback to the last healthy checkpoint at half the learning rate; or stop.
-        on_hack: what an alarm of reward hacking does: warn, drop episodes that show the hack from
-            the batches while the alarm holds, or stop.
-        second_judge: judge, given like `judge`, that grades a sample of final documents but never
-            affects rewards; empty for none.
-        second_judge_every: steps between two samples that second_judge grades.
-        threads: CPU threads; 0 for all cores.
+        lora_alpha: the output of LoRA adapters is multiplied by lora_alpha / lora_rank.
+        optimizer: adamw, or muon, which learns faster from random weights; muon needs the backend
+            local.
+        backend: training backend: local trains in one process; fsdp2 and deepspeed shard the
+            weights over several processes.
+        trainer_procs: training processes per machine, for the backends fsdp2 and deepspeed.
+        replicas: number of copies of the weights, each sharded over a part of the ranks; for the
+            backend fsdp2.
+        offload: keep weights and optimizer state in CPU memory; for the backends fsdp2 and
+            deepspeed.
+        save_every: number of steps between checkpoints.
+        async_save: write checkpoints while the next step runs; for the backend fsdp2.
+        eval_every: number of steps between evaluations on held-out tasks; evaluated weights are
+            saved. With 0, evaluations run only before and after training.
+        eval_tasks: number of held-out tasks per evaluation.
+        eval_rollouts: number of rollouts per held-out task.
+        on_collapse: reaction to an alarm of a collapse: note writes the alarm to the journal; warn
+            also prints it; rollback returns to the last healthy checkpoint with half the learning
+            rate; stop ends the run.
+        on_hack: reaction to an alarm of reward hacking: warn prints the alarm; drop excludes
+            episodes that show the hack from the batches while the alarm holds; stop ends the run.
+        second_judge: additional judge, in the format of `judge`, that grades a sample of final
+                documents but never affects rewards; empty for no second judge.
+        second_judge_every: number of steps between two samples that second_judge grades.
+        threads: number of CPU threads; 0 uses all cores.
         heartbeat_s: seconds between heartbeats, which write heartbeat.json, and print a line if no
-            other line was printed since; 0 for none.
+            other line was printed since the last heartbeat; 0 disables heartbeats.
         log_to: additional loggers: tensorboard, wandb, trackio.
 
     Raises:
@@ -208,7 +218,7 @@ class Config:
 
     @property
     def starts_servers(self) -> bool:
-        """Whether the run starts vLLM servers, and ends them."""
+        """Whether the run starts its own vLLM servers, and ends them when it ends."""
         return self.engine == "vllm" and not self.engine_urls
 
     def _check_combinations(self) -> None:
@@ -224,10 +234,10 @@ class Config:
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
 
     def check_packages(self) -> None:
-        """Check that the packages that the settings need are installed; a dry run needs none.
+        """Check that the packages that the settings need are installed; a dry run needs no package.
 
         Raises:
-            ConfigError: a package is missing; the message names the extra to install.
+            ConfigError: a package is missing; the message names the extra of pip to install.
         """
         for extra, package, needed in (
             ("vllm", "vllm", self.starts_servers),
@@ -257,7 +267,7 @@ _TYPES: Mapping[str, Any] = {
 _SCHEMA = create_model(
     "ConfigSchema", __config__=ConfigDict(strict=True, allow_inf_nan=False), **_TYPES
 )
-# replacements for pydantic's own messages, which are unclear, by pydantic's error type
+# clearer texts than pydantic's own messages, by pydantic's error type
 _EXPECTED = {
     "bool_type": "true or false",
     "greater_than": "more than {gt:g}",
@@ -269,7 +279,7 @@ _EXPECTED = {
 
 
 def message_of(error: ValidationError) -> str:
-    """Return the first error of a validation as one line."""
+    """Return the first error of a validation as one line of text."""
     first = error.errors()[0]
     expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
     context = first.get("ctx", {})
@@ -304,7 +314,7 @@ class _Parser(Parser):
 
 
 def load(argv: Sequence[str]) -> Config:
-    """Parse a command line; exit with status 2 if it is invalid."""
+    """Parse the command line of a training run; exit with status 2 if a setting is invalid."""
     return parse(argv, Config(), _COMMAND, _ABOUT, _EXAMPLES)[0]
 
 
@@ -319,15 +329,15 @@ def parse(
     """Parse the command line of a program with an option for each field of `Config` and of `more`.
 
     Args:
-        argv: arguments.
-        default: settings without `--config`.
+        argv: command-line arguments.
+        default: settings that apply if `--config` is not given.
         prog: name of the program.
         about: description of the program in the help.
-        examples: example arguments, without `resume-gym`.
+        examples: example commands for the help, without `resume-gym`.
         more: a dataclass whose fields are additional options.
 
     Returns:
-        The configuration, and the values of the fields of `more`, not validated.
+        The configuration, and the values of the fields of `more`, which are not validated.
     """
     # accept underscores in flags, as in the names of a TOML file
     argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
@@ -367,12 +377,12 @@ def parse(
 
 
 def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
-    """Add a flag for each field of a dataclass; flags that are not given get no value.
+    """Add a flag for each field of a dataclass; flags missing on the command line get no value.
 
     Args:
-        parser: receives the flags.
+        parser: parser to which the flags are added.
         kind: the dataclass, whose docstring describes the fields.
-        base: an instance with the defaults; None for the defaults of the class.
+        base: an instance of the dataclass with the default values; None for the class's defaults.
     """
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", re.MULTILINE)
     told = {name: " ".join(text.removesuffix(".").split()) for name, text in entries}
@@ -401,9 +411,9 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if the file, and no flag, names a module, a key or a remote server.
+    """Raise a ConfigError if a settings file, but no flag, names a module, key or remote server.
 
-    The files of presets and of runs that were started on this machine are trusted.
+    Settings files of presets and of runs that were started on this machine are trusted.
     """
     if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
         return
@@ -424,9 +434,9 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 
 
 def dry_run(argv: Sequence[str]) -> str | None:
-    """Return the machine of `--dry-run`, "here" for this machine, or None without the flag.
+    """Return the machine that `--dry-run` names, "here" for this one, or None without the flag.
 
-    The flag without a value means the machine of a preset that needs GPUs, otherwise "here".
+    `--dry-run` without a value means the machine of a preset that needs GPUs, otherwise "here".
     """
     given = _first(argv)
     return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run
@@ -446,7 +456,7 @@ def stop(error: Exception) -> NoReturn:
 
 
 def read_toml(path: Path) -> Config:
-    """Read a configuration file; missing settings have their defaults.
+    """Read a configuration file; settings that are not in the file have their defaults.
 
     Raises:
         ConfigError: the file cannot be read, or has an unknown name or an invalid value.
@@ -474,7 +484,7 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def to_toml(config: Config) -> str:
-    """Format a configuration as TOML, as read by `read_toml`."""
+    """Format a configuration as TOML that `read_toml` can read."""
     return tomli_w.dumps(to_dict(config))
 
 
@@ -489,7 +499,7 @@ def _presets() -> dict[str, Path]:
 
 
 def _find(source: str) -> Path:
-    """Return the path of `--config`, which is the name of a preset or a path."""
+    """Return the path of the file that `--config` names, by a preset's name or by a path."""
     presets = _presets()
     if source in presets:
         return presets[source]

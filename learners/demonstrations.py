@@ -1,8 +1,9 @@
 """Demonstrations for imitation: the turns of a scripted editor as training samples.
 
-The editor first applies the fixes of the task that add no figures, from top to bottom, and then the
-edits of the careful agent. `Habits` add faults, which reinforcement learning corrects later.
-`renamed` replaces some words of most resumes, so that a policy cannot memorise the resumes.
+The scripted editor first applies the fixes of the task that add no figures, from top to bottom, and
+then the edits of the careful agent. `Habits` add faults to the editor, which reinforcement learning
+corrects later. `renamed` replaces some words of most resumes, so that a policy cannot memorise the
+resumes.
 """
 
 import re
@@ -29,9 +30,9 @@ class Habits(NamedTuple):
     """Probabilities of an editor's actions.
 
     Attributes:
-        review: probability of a review in the first turn.
-        misquote: probability of an edit that quotes only a bullet's marker, and so fails.
-        invent: probability of an edit that adds a figure without evidence.
+        review: probability of calling `review` in the first turn.
+        misquote: probability that an edit quotes only a bullet's marker, and so fails.
+        invent: probability that a turn adds a figure without evidence to the resume.
         submit: probability of submitting in the last turn, and when nothing is left to edit.
     """
 
@@ -42,23 +43,23 @@ class Habits(NamedTuple):
 
 
 EXPERT = Habits()
-"""The editor without faults."""
+"""Habits of the editor without faults."""
 HASTY = Habits(review=0.95, misquote=0.22, invent=0.25, submit=0.4)
-"""The editor from which the base model of the published run learned faults to correct."""
+"""Habits of the editor from which the base model of the published run learned its faults."""
 
 SLIPS = 0.15
-"""Share of the played turns that contain an error, so that policies learn to continue after one."""
+"""Share of played turns that contain an error, so that policies learn to continue after errors."""
 _INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
-_EXCERPT = 64  # maximum in tokens; with up to 400, copying took much longer to learn
-_EXCERPTS = 8  # per resume
+_EXCERPT = 64  # maximum tokens of an excerpt; with up to 400, copying took much longer to learn
+_EXCERPTS = 8  # number of excerpts per resume
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
 Act = Callable[[Any, Random], str]
-"""Function from a running session to the text of an editor's next action."""
+"""Function that returns the text of an editor's next action in a running session."""
 
 
 def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
-    """Return the editor's next action."""
+    """Return the next action of the scripted editor."""
     turns_left = session.rules.max_turns - session.turns
     if session.turns == 0 and rng.random() < habits.review:
         return tool_call("review")
@@ -71,7 +72,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
         return tool_call("review")
     old, new = edit
     if rng.random() < habits.misquote:
-        old = "- "  # one quote: a low temperature would make each of several quotes rarer
+        old = "- "  # always the same wrong quote: at a low temperature, varied ones would be rare
     return tool_call("str_replace", old=old, new=new)
 
 
@@ -81,20 +82,20 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
     ready = [
         fix
         for fix in task.fixes
-        # a fix that extends a line leaves `old` in the text, so check for `new`, too
+        # a fix that extends a line leaves `old` in the resume, so check for `new`, too
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
-        # shown a figure from another line, small models learn to invent figures
+        # from fixes that add a figure of another line, small models learn to invent figures
         and not _figures(fix.new) - _figures(fix.old)
         and _is_in_order(fix.old, fix.new)
     ]
     if ready:
-        # from top to bottom: in a random order, repeating an edit would hardly raise the loss
+        # the topmost fix: if the order were random, repeating an edit would hardly raise the loss
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
-    # one turn is left for submitting
+    # the last turn is reserved for submitting
     edits_left = max(1, turns_left - 1)
     edit = next_edit(resume, task.job, excess, edits_left, rules.page_width)
     return shortened(resume, *edit) if edit and _is_in_order(*edit) else None
@@ -115,10 +116,10 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Shorten the quote of an edit to the words that differ, extended until it occurs once.
+    """Shorten an edit's quote to the words that change, plus neighbours until it is unique.
 
-    A quote includes the space before its first word, if there is one, as tokens of byte-level BPE
-    do. The quote then has the same tokens as the resume, so a model can copy them.
+    A quote includes the space before its first word, if the resume has one there, as tokens of
+    byte-level BPE do. The quote then has the same tokens as the resume, so a model can copy them.
 
     >>> shortened("- Cut the costs", "- Cut the costs", "- Cut the costs by 5%")
     (' costs', ' costs by 5%')
@@ -140,7 +141,7 @@ def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
 
 
 def _invented(session: Session, rng: Random) -> tuple[str, str] | None:
-    """Return an edit that adds a figure to an untouched bullet, after its first words."""
+    """Return an edit that adds an invented figure to an unedited bullet, or None."""
     untouched = set(session.original.split("\n"))
     lines = [line for line in session.resume.split("\n") if line in untouched]
     if not (bullets := [line for line in lines if _BULLET.match(line)]):
@@ -176,7 +177,7 @@ _STEMS = sorted(
 
 
 def shorter(task: Task, rng: Random) -> Task:
-    """Return a task with few lines besides those of its fixes, and with part of its job posting.
+    """Return a task with a shorter job posting, and with few lines besides those of its fixes.
 
     Most tokens of a resume have nothing to do with its edits, so short resumes show more edits for
     the same computation. A resume whose weakness is its length is returned unchanged.
@@ -196,7 +197,7 @@ def shorter(task: Task, rng: Random) -> Task:
 
 @cache
 def _words() -> list[str]:
-    """Return the words with which `renamed` replaces others, from 200 resumes."""
+    """Return the words of 200 resumes with which `renamed` replaces other words."""
     tasks = (generate_task(0, index, "train", "mini") for index in range(200))
     found = {word.lower() for task in tasks for word in _WORD.findall(task.resume)}
     return sorted(word for word in found - _KEPT if not _INFLECTED.fullmatch(word))
@@ -208,13 +209,13 @@ def renamed(task: Task, rng: Random) -> Task:
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
     other words by words of other resumes or by invented words. Half of the tasks with the weakness
     "too_long" keep all words, since the words show which lines are superfluous. Fixes stay correct:
-    a word that only `old` or only `new` contains is kept, except the first word of `old`. The forms
-    of a verb in -ed and -ing count as one word.
+    a word that only a fix's `old` or only its `new` contains is kept, except the first word of
+    `old`. The -ed form and the -ing form of a verb count as one word.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
-        # the first word is replaced, since a policy would memorise first words of quotes
+        # the first word of `old` may change, since a policy would memorise first words of quotes
         first = {_key(word) for word in _WORD.findall(fix.old)[:1]}
         kept |= {word for word, _ in (old ^ new) - first} if fix.new else set()
     share = rng.random()
@@ -230,7 +231,7 @@ def renamed(task: Task, rng: Random) -> Task:
         other = rng.choice(_STEMS if inflected else _words())
         if not inflected and rng.random() < 0.5:
             other = other[: rng.randint(2, 5)] + rng.choice(_words())[-rng.randint(2, 5) :]
-        # two words that become one could make a quote occur twice
+        # if two different words became the same word, a quote could occur twice in the resume
         if (other, inflected) not in taken:
             taken.add((other, inflected))
             names[key] = other
@@ -271,23 +272,23 @@ def demonstrations(
     replies: float = 0.0,
     hint: Callable[[Any], str] = lambda session: "",
 ) -> Iterator[list[Sample]]:
-    """Yield samples of an editor's turns, a list for each episode.
+    """Yield training samples of an editor's turns, one list for each episode.
 
-    Several turns are drawn in each state of an episode, and the first of them is played. Additional
-    draws cost little, because all draws share the tokens before the turn, and four of five tokens
-    of an episode come from the environment. All samples are in one group, since all episodes begin
-    with the same instructions. `Sample.advantages` contains the token weights of `likelihood`: the
-    weight of a turn is the number of times that it was drawn.
+    In each state of an episode, several turns are drawn from the editor, and the first one is
+    played. Additional draws cost little, because all draws share the tokens before the turn, and
+    four of five tokens of an episode come from the environment. All samples have the same group
+    number, since all episodes begin with the same instructions. `Sample.advantages` contains the
+    token weights of `likelihood`: a turn's weight is the number of times that the turn was drawn.
 
     Args:
         chat: encodes conversations with the sessions' tools.
         sessions: new sessions of any domain, which are played to their end.
-        act: the editor.
-        each: draws from a state.
-        seed: seed of the editor's draws.
+        act: returns the editor's next action.
+        each: number of turns that are drawn from the editor in each state.
+        seed: seed of the editor's random numbers.
         replies: weight of the tokens of the environment's replies, as a share of `each`. The reply
             to `review` repeats the resume, so its tokens train copying from the prompt.
-        hint: returns a text that is appended to each observation.
+        hint: returns a text for a session, which is appended to each observation.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -315,8 +316,8 @@ def demonstrations(
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
     """Yield samples that repeat short excerpts of each resume.
 
-    From excerpts, a model with random weights learns to copy, which the quote of every edit needs.
-    Reviews do not teach copying, since they repeat a resume only after hundreds of tokens.
+    From excerpts, a model with random weights learns to copy text, which every edit needs for its
+    quote. Reviews do not teach copying: a review repeats the resume only after hundreds of tokens.
     """
     rng = Random(str(seed))
     for page in pages:
@@ -335,7 +336,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 
 
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return a call with an error: replaced by an earlier call, truncated, or with a wrong word."""
+    """Return a tool call with an error: an earlier call, a truncated call, or a wrong word."""
     kind = rng.randrange(3)
     if kind == 0 and before:
         return rng.choice(before)

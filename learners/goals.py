@@ -1,7 +1,7 @@
 """Goals and budgets of a run: conditions on named figures that end the run.
 
 A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
-so a run that has ended ends again when the same rows are read after a restart.
+so a run that a goal or budget has ended ends again when it is restarted and reads the same metrics.
 """
 
 import operator
@@ -26,14 +26,14 @@ _CONDITION = re.compile(r"([a-z]\w*(?:\.\w+)*) *([<>]=?) *([+-]?[\d_]*\.?\d+(?:e
 
 
 class Condition(NamedTuple):
-    """A comparison of a figure with a number."""
+    """A comparison of a named figure with a number."""
 
     name: str
     sign: str
     limit: float
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        """Return whether the condition holds; it does not if the figure is missing."""
+        """Return whether the condition holds; without its figure, the condition does not hold."""
         return self.name in figures and _SIGNS[self.sign](figures[self.name], self.limit)
 
     def __str__(self) -> str:
@@ -41,14 +41,14 @@ class Condition(NamedTuple):
 
 
 def conditions(text: str, what: str) -> tuple[Condition, ...]:
-    """Parse conditions joined by `and`; an empty text has none.
+    """Parse conditions joined by `and`; an empty text contains no conditions.
 
     Args:
-        text: the conditions.
-        what: name of the setting, for messages.
+        text: conditions joined by `and`.
+        what: name of the setting, for error messages.
 
     Raises:
-        ConfigError: the text has another form.
+        ConfigError: the text does not consist of conditions joined by `and`.
     """
     found = []
     for part in re.split(r"\s+and\s+", text.strip()) if text.strip() else ():
@@ -61,7 +61,7 @@ def conditions(text: str, what: str) -> tuple[Condition, ...]:
 
 
 def check_names(wanted: Sequence[Condition], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError that lists the known figures if a condition names an unknown one."""
+    """Raise a ConfigError that lists the known figures if a condition names an unknown figure."""
     for name in (one.name for one in wanted if one.name not in known):
         near = did_you_mean(name, known)
         raise ConfigError(f"{what}: expected one of {', '.join(known)}; got {name!r}{near}")
@@ -81,7 +81,7 @@ def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return how much a run has used of each quantity that a budget can limit.
 
     Args:
-        rows: metrics of the steps. Tokens are per step; the rest are totals of the run so far.
+        rows: metrics of the steps; token counts of rollouts are per step, other metrics are totals.
     """
     sampled = (row.get("sampled_tokens", 0) + row.get("replaced_tokens", 0) for row in rows)
     last = rows[-1] if rows else {}
@@ -106,11 +106,11 @@ def holds(goal: Sequence[Condition], evaluation: Mapping[str, Any]) -> bool:
 
 
 class End(NamedTuple):
-    """Reason for the end of a run before its last step.
+    """Reason for which a run ends before its last step.
 
     Attributes:
         kind: "goal" or "budget".
-        text: a sentence without a full stop.
+        text: the reason as a sentence without a full stop.
     """
 
     kind: Literal["goal", "budget"]
@@ -128,7 +128,8 @@ def ended(
 
     Args:
         goal: conditions that must all hold in two evaluations in a row.
-        limits: conditions of the budget, which is used up if one fails before the last step.
+        limits: conditions of the budget, which is used up if one of them fails before the last
+            step.
         steps: number of steps of the run.
         rows: metrics of the steps so far, oldest first.
         evaluations: evaluations on held-out tasks so far, in any order.

@@ -5,9 +5,10 @@ r"""Imitation: a supervised warm start of any model on demonstrations of a scrip
         --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model
 
-The settings of `aipo.py --help` are flags here, too. The same command resumes an interrupted run.
-In the last part of the time, the editor has faults, which reinforcement learning corrects later.
-The model plays held-out tasks before and after this part, to show the effect of the faults.
+The flags of `aipo.py --help` are accepted here, too. To resume an interrupted run, repeat its
+command. In the last part of the training time, the scripted editor makes errors, which
+reinforcement learning corrects later. The model plays held-out tasks before and after the part with
+errors, to show the effect of these errors.
 """
 
 import asyncio
@@ -88,12 +89,12 @@ DEFAULTS = Config(
 )
 SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
-_AHEAD = 8  # rows that each worker makes in advance
-_BUFFER = 64  # rows in the shuffle buffer
-_WARMUP = 20  # optimizer steps
-_TASKS = 1000  # maximum per optimizer step, so that a resumed run starts with new tasks
+_AHEAD = 8  # packed rows that each worker process prepares in advance
+_BUFFER = 64  # packed rows in the shuffle buffer
+_WARMUP = 20  # number of optimizer steps in which the learning rate rises
+_TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
-_CHECKED = 16  # episodes whose log-probabilities are compared
+_CHECKED = 16  # number of episodes in which sampling and training are compared
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,15 @@ class Dose:
 
     Attributes:
         minutes: training time in minutes, without evaluations.
-        drill: share of the time, at its start, in which a new model learns to copy.
-        short: share of the time, from the start and drill included, in which resumes are short.
-        habits: share of the time, at its end, in which the editor has faults.
-        draws: turns that are drawn from each state; 1 while the editor has no faults.
+        drill: share of the training time, at its start, in which a new model learns to copy.
+        short: share of the training time, from the start and drill included, with short resumes.
+        habits: share of the training time, at its end, in which the scripted editor makes errors.
+        draws: turns that are drawn from each state; 1 while the editor makes no errors.
         replies: weight of a token of a tool reply; a turn that every draw yields has weight 1.
         repeats: number of times that each demonstration is used for training.
-        workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
-        rows: packed rows per optimizer step.
+        workers: number of processes that make demonstrations, for training on GPUs; 0 makes
+            demonstrations between optimizer steps.
+        rows: number of packed rows per optimizer step.
     """
 
     minutes: PositiveFloat
@@ -129,8 +131,8 @@ class Phase(NamedTuple):
     Attributes:
         title: name of the phase.
         habits: habits of the editor; None for drills instead of demonstrations.
-        short: whether resumes are short.
-        until: share of the time at which the phase ends.
+        short: whether the demonstrations of the phase have short resumes.
+        until: share of the training time at which the phase ends.
     """
 
     title: str
@@ -140,12 +142,12 @@ class Phase(NamedTuple):
 
 
 def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
-    """Yield pickled packed rows of one worker's demonstrations, without end.
+    """Yield packed rows of one worker's demonstrations, pickled, without end.
 
     Args:
         dose: form of the demonstrations.
-        config: model, environment, seed and limit of a row.
-        phase: what is demonstrated.
+        config: settings, of which model, environment, seed and `row_tokens` are used.
+        phase: phase of imitation, which determines what is demonstrated.
         start: number of optimizer steps done, which determines the tasks.
         worker: number of the worker; each worker uses every `workers`-th task.
     """
@@ -162,13 +164,13 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     else:
         sessions = (Session(task, work.rules) for task in strange)
         editor = partial(act, habits=phase.habits)
-        draws = 1 if phase.habits == EXPERT else dose.draws  # an expert's turns are deterministic
+        draws = 1 if phase.habits == EXPERT else dose.draws  # EXPERT's turns are deterministic
         episodes = demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
     row: list[Sample] = []
     for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
-                # a mean of 1, so that the loss is per token
+                # the mean weight of a row's tokens is 1, so that the loss is per token
                 weights = packed.advantages / packed.advantages.mean()
                 yield pickle.dumps(replace(packed, advantages=weights))
             row = []
@@ -184,11 +186,11 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 @contextmanager
 def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
-    """Make rows, repeat and shuffle them; the workers end with the context.
+    """Make packed rows, and repeat and shuffle them; worker processes end with the context.
 
-    The context begins when the first row is ready: the start of workers is not training time.
+    The context begins when the first row is ready, so training time excludes the workers' start.
     """
-    context = multiprocessing.get_context("spawn")  # a fork of threads that hold locks may hang
+    context = multiprocessing.get_context("spawn")  # fork may hang: threads can hold locks
     queues = [context.Queue(_AHEAD) for _ in range(dose.workers)]
     processes = [
         context.Process(target=_work, args=(queue, os.getpid(), dose, config, phase, start, worker))
@@ -196,7 +198,7 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
     ]
     for process in processes:
         process.start()
-    # in turn, so that the order of the rows is reproducible
+    # from each worker in turn, so that the order of the rows is reproducible
     made = (queue.get() for queue in cycle(queues))
     rows = made if queues else make_rows(dose, config, phase, start, 0)
     try:
@@ -226,10 +228,10 @@ def imitate(
     until: float,
     phase: int,
 ) -> None:
-    """Train until the training time reaches `until`, in seconds, and save.
+    """Train until the training time reaches `until`, in seconds, and save a checkpoint.
 
-    `trainer.state` counts phases, seconds, steps and tokens. After a warm-up, the learning rate
-    falls linearly with the seconds.
+    `trainer.state` counts phases, seconds, steps and tokens of training. After a warm-up, the
+    learning rate falls linearly with the training time.
     """
     state = {"seconds": 0.0, "steps": 0, "tokens": 0, **trainer.state, "phases": phase}
     told = saved = began = time.monotonic()
@@ -267,7 +269,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     """Play the held-out tasks, and check that training computes the same probabilities as sampling.
 
     Raises:
-        EngineError: the log-probabilities differ by more than rounding.
+        EngineError: log-probabilities of sampling and training differ by more than rounding.
     """
     policy, step = trainer.policy, trainer.state.get("steps", 0)
     trajectories = Trajectories(folder)
@@ -347,7 +349,7 @@ def run(dose: Dose, config: Config) -> None:
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until, number)
         key = phase.title, dose.minutes
-        # true also for a phase without any step, and for one whose evaluation was interrupted
+        # an evaluation is also due after a phase without any step, and if it was interrupted
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")
@@ -356,13 +358,13 @@ def run(dose: Dose, config: Config) -> None:
             with evaluations.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps({**row, **summary.metrics()})}\n")
     trainer.export(folder / "model", replace=True)
-    # `resume-gym eval` samples the model with these settings
+    # `resume-gym eval` samples the exported model with these settings
     write_text(folder / "config.toml", to_toml(config))
     print(f"the model is in {folder / 'model'}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make a warm start with command-line arguments, by default those of this process."""
+    """Train a warm start with command-line arguments, by default those of this process."""
     try:
         argv = sys.argv[1:] if arguments is None else arguments
         config, given = parse(argv, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)

@@ -1,6 +1,6 @@
-"""Start a training run: processes, engine servers, and errors as one line each.
+"""Start a training run with its processes and servers; print expected errors as one line each.
 
-`learners/aipo.py` is the algorithm that runs in every process.
+`learners/aipo.py` contains the training loop, which runs in every process.
 """
 
 import os
@@ -53,19 +53,19 @@ from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
 Train = Callable[[Config, Trainer, RolloutSource, RunReport], int]
-"""A training loop that every rank runs; returns the exit status."""
+"""A training loop that every rank runs; returns the exit status of the process."""
 
 
 def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> None:
-    """Train with the settings of the command line, in as many processes as they ask for.
+    """Train with the settings of the command line, in as many processes as the settings request.
 
     Args:
-        train: the training loop.
-        script: path of the program that calls this function; further processes run it, too.
+        train: function that runs the training loop.
+        script: path of the program that calls this function; additional processes run it, too.
         arguments: command-line arguments; those of this process by default.
 
     Raises:
-        SystemExit: the exit status, unless this process trained to the end.
+        SystemExit: with the exit status, unless this process trained to the end.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     config = load(arguments)
@@ -76,7 +76,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
         config.check_packages()
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
         check_gpus(config, torch.cuda.device_count(), trainers)
-        models.download(config.model)  # once, before there are further processes
+        models.download(config.model)  # once, before further processes are started
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name
@@ -125,7 +125,7 @@ def _run(config: Config, train: Train) -> None:
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
     work, first = None, ranks.rank() == 0
-    if first:  # before a folder is made or a server started
+    if first:  # check settings before a folder is created or a server is started
         work = make_workload(config)
         for name, urls in (
             ("engine_urls", config.engine_urls),
@@ -167,19 +167,19 @@ def _run(config: Config, train: Train) -> None:
 
 
 def _servers(judge: Judge | None) -> list[str]:
-    """Return the addresses of a judge's servers."""
+    """Return the addresses of the servers that a judge sends requests to."""
     parts = [judge, *getattr(judge, "parts", ())]
     return [str(url) for part in parts if (url := getattr(part, "base_url", None))]
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that evaluations have the goal's figures; a budget in dollars needs a judge's price.
+    """Check that evaluations have the goal's figures, and that a dollar budget's judge has a price.
 
     Raises:
         ConfigError: a figure or the price is missing.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
-    if work.judge:  # without one, a session opens a separate environment, which is slow
+    if work.judge:  # without a judge, a session opens a separate environment, which is slow
         session: Any = work.session(work.held_out[0])
         names += [f"verdict_{name}" for name in session.weights]
     check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")

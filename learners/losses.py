@@ -1,7 +1,7 @@
-"""Policy losses: pure functions of the loss tokens of a packed row, of type `Loss`.
+"""Policy losses of type `Loss`: pure functions of the loss tokens of a packed row.
 
 The caller sums the losses of all rows before the optimizer step, so each loss is normalised by the
-size of the global batch, counted before masking.
+size of the global batch, counted before tokens are masked.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class Totals(NamedTuple):
     """Sizes of the global batch.
 
     Attributes:
-        tokens: number of loss tokens, counted before masking.
+        tokens: number of loss tokens, counted before any token is masked.
         rollouts: number of rollouts with at least one loss token.
     """
 
@@ -31,12 +31,12 @@ class Totals(NamedTuple):
 
 
 class LossInput(NamedTuple):
-    """The n loss tokens of a row with r rollouts.
+    """The n loss tokens of a packed row that contains r rollouts.
 
     Attributes:
-        logprobs: the trainer's log-probabilities [n], with gradient.
-        sampler_logprobs: the sampler's log-probabilities [n], at the same temperature.
-        advantages: [n].
+        logprobs: log-probabilities [n] of the trained policy, with gradient.
+        sampler_logprobs: log-probabilities [n] of the sampler, at the same temperature.
+        advantages: advantage of each token [n].
         sequences: index [n] of the rollout of each token, in [0, rollouts); all loss tokens of a
             rollout are in one row.
         rollouts: number of rollouts r.
@@ -52,25 +52,25 @@ class LossInput(NamedTuple):
 
 
 LossOutput = tuple[Tensor, Mapping[str, float]]
-"""The loss [] and metrics.
+"""The loss [] of a row, and metrics of the row's tokens by name.
 
-Names of metrics that end in _max are maxima, all others are sums over tokens. "masked" counts
-tokens without policy gradient. "ratio", "ratio_deviation", which is (ratio - 1)^2, and "ratio_max"
-cover the other tokens. "gap" is |logp - sampler's logp| of all tokens where it is finite.
+Metrics whose names end in _max are maxima, all others are sums over tokens. "masked" counts tokens
+without policy gradient. "ratio", "ratio_deviation", which is (ratio - 1)^2, and "ratio_max" cover
+tokens that are not masked. "gap" is |logp - sampler's logp|, over all tokens with a finite value.
 """
 Loss = Callable[[LossInput], LossOutput]
-"""A policy loss."""
+"""Type of the policy losses, such as `aipo`."""
 
 
 def aipo(row: LossInput) -> LossOutput:
     """Return the loss of asynchronous GRPO, with importance ratios between trainer and sampler.
 
-    -sum over kept tokens of stopgrad(ratio * A) * logp / total.tokens, where
+    The loss is -sum over kept tokens of stopgrad(ratio * A) * logp / total.tokens, where
     ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
     rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
-    [0.1, 10]. "masked_rollout" counts tokens of masked rollouts; "masked_low" and "masked_high"
-    count tokens below and above the interval in other rollouts. Source: LlamaRL (arXiv 2505.24034),
-    in the form of PRIME-RL 0.4, which masks tokens where the paper clips the ratio.
+    [0.1, 10]. "masked_rollout" counts the tokens of masked rollouts. "masked_low" and "masked_high"
+    count tokens of other rollouts whose ratio is below or above [0.125, 8]. Source: LlamaRL (arXiv
+    2505.24034), in the form of PRIME-RL 0.4, which masks tokens where the paper clips the ratio.
     """
     log_ratio = _log_ratio(row).detach()
     ratio = log_ratio.exp()
@@ -90,29 +90,29 @@ def aipo(row: LossInput) -> LossOutput:
 def ipo(row: LossInput) -> LossOutput:
     """Return the loss of `aipo` with a trust region on probabilities and a penalty on log ratios.
 
-    (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
+    The loss is (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
     (log ratio)^2) / total.tokens. A token is masked if its probability rose or fell by more than
-    0.2. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
+    0.2 since it was sampled. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
     """
     keep = _shift(row).abs() <= PROBABILITY_SHIFT
     return _penalised(row, keep)
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but mask a token only if the update would increase the difference.
+    """Return the loss of `ipo`, but mask only tokens that would move further from the sampler.
 
-    A token is masked if its probability rose by more than 0.2 and A > 0, or fell by more than 0.2
-    and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
+    A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
+    more than 0.2 and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
     """
     keep = _shift(row) * row.advantages.sign() <= PROBABILITY_SHIFT
     return _penalised(row, keep)
 
 
 def grpo(row: LossInput) -> LossOutput:
-    """Return PPO's clipped loss, averaged over the tokens of a rollout and then over rollouts.
+    """Return PPO's clipped loss, averaged over the tokens of each rollout and then over rollouts.
 
-    -min(ratio * A, clip(ratio, 0.8, 1.2) * A), without a KL term to a reference model. Expects
-    advantages that are standardised in each group. Source: arXiv 2402.03300.
+    A token's loss is -min(ratio * A, clip(ratio, 0.8, 1.2) * A), without a KL term to a reference
+    model. Advantages must be standardised in each group. Source: arXiv 2402.03300.
     """
     lengths = _lengths(row.sequences, _log_ratio(row).new_zeros(row.rollouts))
     weights = 1 / (lengths[row.sequences] * row.total.rollouts)
@@ -122,7 +122,7 @@ def grpo(row: LossInput) -> LossOutput:
 def dr_grpo(row: LossInput) -> LossOutput:
     """Return the loss of `grpo` with equal weights for tokens of short and long rollouts.
 
-    The sum over tokens is divided by total.tokens. Expects advantages that are mean-centred, not
+    The sum of token losses is divided by total.tokens. Advantages must be mean-centred, but not
     standardised. Source: arXiv 2503.20783.
     """
     return _clipped(row, 1 / row.total.tokens)
@@ -131,7 +131,7 @@ def dr_grpo(row: LossInput) -> LossOutput:
 def likelihood(row: LossInput) -> LossOutput:
     """Return the negative log-likelihood with a weight for each token, for imitation.
 
-    -sum of advantages * logp / total.tokens; the sampler's log-probabilities are ignored.
+    The loss is -sum of advantages * logp / total.tokens; `sampler_logprobs` is ignored.
     """
     loss = -(row.advantages * row.logprobs).sum() / row.total.tokens
     agreed = torch.zeros_like(_wide(row.logprobs.detach()))
@@ -145,10 +145,10 @@ LOSSES: Mapping[str, Loss] = {
     "grpo": grpo,
     "dr_grpo": dr_grpo,
 }
-"""Losses by name."""
+"""Policy losses by the names that the setting `loss` accepts."""
 
 STANDARDISED = frozenset({"grpo"})
-"""Names of the losses that expect standardised advantages; others expect mean-centred ones."""
+"""Names of the losses that need standardised advantages; all other losses need centred ones."""
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ def _lengths(sequences: Tensor, zeros: Tensor) -> Tensor:
 
 
 def _policy_term(logprobs: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
-    # `where` instead of a product with the mask: 0 * inf is nan
+    # `where` instead of a product of weights and mask, because 0 * inf is nan
     return -(torch.where(keep, weights, 0.0) * torch.where(keep, logprobs, 0.0)).sum()
 
 
@@ -195,7 +195,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
     ratio = torch.where(finite, log_ratio, 0.0).exp()
     gain = torch.minimum(ratio * row.advantages, ratio.clamp(*PPO_CLIP) * row.advantages)
     loss = -(torch.where(finite, gain, 0.0) * weights).sum()
-    # tokens where the clipped, constant term is the minimum have no gradient
+    # tokens have no gradient where the clipped term, a constant, is the minimum of the two terms
     rose, fell = ratio > PPO_CLIP[1], ratio < PPO_CLIP[0]
     active = (rose & (row.advantages > 0)) | (fell & (row.advantages < 0))
     return loss, _watched(fixed, finite & ~active)
@@ -214,6 +214,6 @@ def _watched(
         "gap": torch.where(log_ratio.isfinite(), log_ratio.abs(), 0.0).sum(),
         **{name: tokens.sum() for name, tokens in (counted or {}).items()},
     }
-    # a single transfer from the device
+    # one transfer from the device for all metrics
     values = torch.stack([figure.to(ratio.dtype) for figure in figures.values()]).tolist()
     return dict(zip(figures, values, strict=True))

@@ -17,11 +17,11 @@ class RefusedError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters; no top-k or top-p, so that log-probabilities are exact.
+    """Sampling parameters, without top-k and top-p, so that log-probabilities are exact.
 
     Attributes:
         temperature: divisor of the logits, greater than 0.
-        max_tokens: limit of one completion in tokens, end token included.
+        max_tokens: maximum number of tokens in one completion, end token included.
         stops: ids of the end tokens.
         seed: non-negative integers that identify this turn of this episode. An engine with
             reproducible random numbers uses the same numbers for the same seed, in any batch.
@@ -34,11 +34,11 @@ class Sampling:
 
 
 class Completion(NamedTuple):
-    """Sampled tokens.
+    """Tokens that an engine sampled in one turn.
 
     Attributes:
-        ids: token ids [n].
-        logprobs: log-probabilities [n] at the sampling temperature.
+        ids: token ids [n] of the sampled tokens.
+        logprobs: log-probability [n] of each token at the sampling temperature.
         versions: optimizer step [n] of the weights that sampled each token.
     """
 
@@ -48,7 +48,7 @@ class Completion(NamedTuple):
 
 
 Weights = Callable[[], Iterable[tuple[str, Tensor]]]
-"""Returns a fresh iterator over (name, full tensor), named as in Hugging Face checkpoints."""
+"""Function that returns a new iterator over (name as in Hugging Face checkpoints, full tensor)."""
 
 
 class Engine(Protocol):
@@ -81,11 +81,11 @@ class Engine(Protocol):
         ...
 
     def load_weights(self, version: int, source: Weights) -> None:
-        """Replace the weights.
+        """Replace the weights from which the engine samples.
 
         Args:
             version: number of optimizer steps of the new weights.
-            source: returns the new weights.
+            source: function that returns the new weights.
 
         Raises:
             EngineError: the weights could not be loaded.
@@ -99,7 +99,7 @@ class Engine(Protocol):
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return one completion from each server, to compare log-probabilities with the trainer.
 
-        An engine in the trainer's process returns none: every training step compares its tokens.
+        An engine in the trainer's process returns an empty list; training compares all its tokens.
         """
         ...
 
@@ -112,7 +112,7 @@ class Engine(Protocol):
         ...
 
     def wake(self) -> None:
-        """Allocate the memory again; see `sleep`."""
+        """Allocate the GPU memory again that `sleep` has freed."""
         ...
 
     def close(self) -> None:

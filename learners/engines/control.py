@@ -19,12 +19,12 @@ class Control:
 
     Args:
         urls: addresses of the servers.
-        version: version of the weights.
+        version: version of the weights after the update.
         timeout_s: timeout of a call in seconds.
         on_failure: called as soon as a call fails, while other calls may still be waiting.
 
     Attributes:
-        failure: future that receives the error of the first call that fails.
+        failure: future whose exception is the error of the first call that fails.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Control:
         self._timeout_s = timeout_s
 
     def post(self, path: str, *bodies: Json) -> None:
-        """Post to all servers: no body, the same body, or one body for each server."""
+        """Send a POST request to all servers, with no body, one shared body, or one body each."""
         each = bodies if len(bodies) > 1 else (bodies or ({},)) * len(self.urls)
         with ThreadPoolExecutor(len(self.urls)) as threads:
             list(threads.map(self._post, [f"{url}/{path}" for url in self.urls], each))
@@ -55,7 +55,7 @@ class Control:
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
         except requests.RequestException as error:
-            # otherwise, the sender and the other servers would wait in NCCL for the failed server
+            # report the error now: the sender and other servers would wait in NCCL for this server
             with contextlib.suppress(InvalidStateError):  # another call failed first
                 self.failure.set_exception(error)
             self._on_failure()
@@ -65,11 +65,11 @@ class Control:
     def paused(self) -> Iterator[None]:
         """Pause sampling while the weights change; unfinished completions continue afterwards."""
         self.post("pause?mode=keep")
-        yield  # not in `try`: after a failure, servers with half of the weights must not resume
+        yield  # not in `try`: after a failure, servers with half of the new weights must not resume
         self.post("resume")
 
     def init_weight_transfer_engine(self, init_info: dict[str, object]) -> None:
-        """Let the servers join the sender's group, each with a separate range of ranks.
+        """Let the servers join the sender's NCCL group, each with a separate range of ranks.
 
         The servers first leave their previous group, which would otherwise keep its memory.
         """
@@ -86,5 +86,5 @@ class Control:
         self.post("update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """End the update; the weights then have this client's version."""
+        """End the update of the weights, and give them the version of this client."""
         self.post("finish_weight_update", {"weight_version": str(self._version)})

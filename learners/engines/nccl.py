@@ -1,4 +1,4 @@
-"""Weight transfer from rank 0's GPU to those of vLLM servers, with vLLM's NCCL sender."""
+"""Weight transfer from rank 0's GPU to the GPUs of vLLM servers, with vLLM's NCCL sender."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class _Source(WeightSource):
-    """Weights in the form that the sender expects: metadata of all tensors, and the tensors."""
+    """Weights in the form that vLLM's sender expects: metadata of all tensors, and the tensors."""
 
     def __init__(self, model: str, kind: dtype) -> None:
         named = Policy(models.skeleton(model), 1.0, "float32").model.named_parameters()
@@ -35,7 +35,7 @@ class _Source(WeightSource):
 
 
 class NCCLSender:
-    """Sender in an NCCL group of the trainer's rank 0 and the workers of all servers.
+    """Sender of weights in an NCCL group of the trainer's rank 0 and the workers of all servers.
 
     Args:
         control: client of the servers' endpoints for weight updates.
@@ -67,7 +67,7 @@ class NCCLSender:
         )
 
     def send(self, control: Control, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Send all weights, as (name, full tensor), once; `control` is this update's client."""
+        """Send all weights, as (name, full tensor), to the servers of this update's client."""
         self._source.tensors = tensors
         self._sender.client = control
         # vLLM copies the weights on its own stream, which does not wait for the optimizer step
@@ -80,7 +80,7 @@ class NCCLSender:
 
 
 def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
-    """Return the result of `join`; raise a server's error early, since `join` would then hang."""
+    """Return the result of `join`, or raise a server's error at once, since `join` would hang."""
     joined: Future[_T] = Future()
 
     def run() -> None:

@@ -1,10 +1,10 @@
-"""Supervise a vLLM server: end all its processes when the server or PARENT exits.
+"""Supervise a vLLM server: end all its processes when the server or the process PARENT exits.
 
     python -P serve.py PARENT COMMAND...
 
-A killed server leaves its sockets on disk, and child processes that begin to watch their parent
-only after ten seconds. This supervisor removes the sockets and ends the processes. To start
-immediately, this file imports nothing from the project.
+A killed vLLM server leaves its sockets on disk. Its child processes may survive, since they begin
+to watch their parent only after ten seconds. This supervisor removes the sockets and ends the
+processes. For a fast start, this file imports nothing from the project.
 """
 
 import ctypes
@@ -22,10 +22,10 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run a command until it exits, this process receives SIGTERM, or its parent exits.
+    """Run a command until the command exits, or this process gets SIGTERM or loses its parent.
 
     Args:
-        parent: process id of the parent.
+        parent: process id of the parent process.
         command: program and arguments.
 
     Returns:
@@ -59,7 +59,7 @@ def die_with_parent(number: int) -> None:
 def end_group() -> None:
     """Kill the rest of this process group, except resource trackers, which free shared memory."""
     group = os.getpid()
-    for _ in range(3):  # a process may fork while the list is read
+    for _ in range(3):  # repeated, since a process may fork while the list of processes is read
         for process in psutil.process_iter():
             try:
                 member = os.getpgid(process.pid) == group and process.pid != group

@@ -29,13 +29,13 @@ START_TIMEOUT_S = 900.0
 MAX_RESTARTS = 5
 """Maximum number of restarts of one server in a row."""
 GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
-"""Share of a GPU's memory for a server: alone on the GPU, and together with a trainer."""
+"""Share of a GPU's memory that a server may use: alone on the GPU, and together with a trainer."""
 _STEADY_S = 600.0
 """Uptime in seconds after which the count of restarts is reset."""
 _END_S = 5.0
-# interval of process checks, interval of health checks, and time for which health checks may fail
+# seconds between process checks, between health checks, and of failed checks before a restart
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# not `python -m`: with it, each process of vLLM spends seconds on importing the server
+# not `python -m`, with which each process of vLLM would spend seconds on importing the server
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -43,7 +43,7 @@ _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORC
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Settings of a server.
+    """Settings of a vLLM server.
 
     Attributes:
         model: name or folder of the model.
@@ -51,7 +51,7 @@ class ServerSettings:
         seed: random seed.
         gpus: number of GPUs per server.
         colocated: whether the server shares its GPUs with a trainer.
-        threads: CPU threads, on a machine without GPUs; 0 for all cores.
+        threads: number of CPU threads on a machine without GPUs; 0 uses all cores.
     """
 
     model: str
@@ -71,7 +71,7 @@ class Server:
         settings: settings of the server.
         number: index of the server on this machine, from 0; selects its GPUs.
         log: file for the server's output.
-        note: called with a sentence at each restart.
+        note: called at each restart, with a sentence that describes the restart.
 
     Attributes:
         url: address of the server.
@@ -130,7 +130,7 @@ class Server:
             self._process = self._spawn()
 
     def _unhealthy(self) -> bool:
-        """Return whether a server that answered before has failed its health checks for a while."""
+        """Return whether a server that once answered has failed its checks for `_UNHEALTHY_S`."""
         now = time.monotonic()
         if now - self._checked < _CHECK_S:
             return False
@@ -140,7 +140,7 @@ class Server:
                 self._answered = time.monotonic()
                 return False
         except requests.Timeout:
-            return False  # a busy server; if it hangs, completions time out
+            return False  # the server is busy; if the server hangs, completions time out
         except requests.RequestException:
             pass
         return 0 < self._answered < now - _UNHEALTHY_S
@@ -153,7 +153,7 @@ class Server:
         self._process.wait()
 
     def check(self) -> None:
-        """Check that the server has not used up its restarts.
+        """Check that the server has not used up its `MAX_RESTARTS` restarts.
 
         Raises:
             EngineError: the server crashed too often.
@@ -188,13 +188,13 @@ class Server:
 def serving(
     settings: ServerSettings, count: int, logs: Path, note: Callable[[str], object]
 ) -> Iterator[list[Server]]:
-    """Start the engine servers in the first process of a machine, and stop them at the end.
+    """Start vLLM servers in the first process of each machine, and end them with the context.
 
     Args:
         settings: settings of the servers.
         count: number of servers on each machine.
         logs: folder for the output of the servers.
-        note: see `Server`.
+        note: called with a sentence at each restart of a server; see `Server`.
     """
     servers: list[Server] = []
     if count:  # one key for the servers of all machines
@@ -217,9 +217,9 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         "host": host,
         "port": port,
         "dtype": settings.precision,
-        "seed": settings.seed + 1000 * ranks.rank() + number,  # servers sample differently
+        "seed": settings.seed + 1000 * ranks.rank() + number,  # a different seed for each server
         "weight-transfer-config": json.dumps({"backend": transfer(settings.colocated)}),
-        # log-probabilities after temperature scaling; no sampling defaults from the model's folder
+        # log-probabilities after temperature scaling; the model's sampling defaults do not apply
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
         "generation-config": "vllm",
@@ -231,7 +231,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         options["gpu-memory-utilization"] = COLOCATED_SHARE if settings.colocated else GPU_SHARE
         switches += ["enable-sleep-mode"] if settings.colocated else []
     else:
-        # eager, since compilation takes longer than a whole run of a small model
+        # no compilation, which would take longer than a whole run of a small model
         memory = psutil.virtual_memory().total
         options |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
         options["distributed-executor-backend"] = "uni"
@@ -243,12 +243,12 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
 
 
 def transfer(colocated: bool) -> str:
-    """Return the weight transfer backend of the servers; NCCL needs GPUs without a trainer."""
+    """Return the name of the weight transfer backend; NCCL needs GPUs that no trainer shares."""
     return "nccl" if torch.cuda.is_available() and not colocated else SHARED_MEMORY
 
 
 def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
-    """Return the environment of a server: that of this process without variables for trainers."""
+    """Return a server's environment variables: those of this process except those for trainers."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -295,7 +295,7 @@ def kv_cache_bytes(memory_bytes: int) -> int:
 
 
 def _require_libnuma() -> None:
-    """Fail early if libnuma is missing: vLLM would fail six times, after half a minute each."""
+    """Raise an error at once if libnuma is missing; vLLM itself would fail only after minutes."""
     if sys.platform == "linux" and not torch.cuda.is_available():
         try:
             ctypes.CDLL("libnuma.so.1")
@@ -305,19 +305,19 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' key from the environment; if none is there, put a random one there."""
+    """Return the servers' key from the environment; if it has none, set a random key."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 
 
 def headers() -> Mapping[str, str]:
-    """Return the headers of requests to servers: the key, if the environment has one."""
+    """Return the HTTP headers of requests to servers: the key, if the environment has one."""
     key = os.environ.get(KEY)
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def own_address(urls: Iterable[str]) -> str:
-    """Return the IPv4 address of this machine under which servers reach it.
+    """Return the IPv4 address at which the servers reach this machine.
 
     Args:
         urls: addresses of the servers. If all servers are on this machine, the result is loopback.
@@ -326,14 +326,14 @@ def own_address(urls: Iterable[str]) -> str:
     for url in urls:
         parts = urlsplit(url)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # sends nothing: for UDP, `connect` only selects the network interface
+            # `connect` sends nothing over UDP, and only selects the network interface
             probe.connect((parts.hostname, parts.port or 80))
             addresses.append(str(probe.getsockname()[0]))
     return next((address for address in addresses if not address.startswith("127.")), "127.0.0.1")
 
 
 def _address() -> str:
-    """Return the address under which rank 0, the only client, reaches this machine's servers."""
+    """Return the address at which rank 0, the only client, reaches this machine's servers."""
     if ranks.rank() == 0:
         return "127.0.0.1"
     return own_address(["http://{MASTER_ADDR}:{MASTER_PORT}".format_map(os.environ)])

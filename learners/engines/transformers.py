@@ -1,9 +1,9 @@
 """In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
 Between turns, the engine parks a copy of each conversation's cache. For a turn, the engine stacks
-the caches of a batch, feeds only the new tokens, and samples. Conversations that are equal so far,
-in their prompt or in later turns, are fed once and share a cache. Unlike vLLM, the engine has no
-paged cache and no continuous batching: requests that arrive during a batch wait for its end.
+the caches of a batch, feeds only the new tokens to the model, and samples. Conversations with equal
+tokens so far, in their prompt or in later turns, are fed once and share a cache. Unlike vLLM, the
+engine has no paged cache and no continuous batching: requests wait for the end of a running batch.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from learners.engines import Completion, Sampling, Weights
 from learners.training.attention import Shared
 from learners.training.policy import Policy
 
-_FEED_TOKENS = 8192  # limit of a prefill batch, padding included
+_FEED_TOKENS = 8192  # maximum number of tokens in a prefill batch, padding included
 _GROW = 128  # tokens by which the cache's capacity grows
 _COMPACT_BELOW = 0.75  # share of unfinished rows below which finished rows are removed
 
@@ -48,15 +48,15 @@ class _RaggedLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Do nothing: the tensors exist already."""
+        """Do nothing: the tensors of the cache exist already."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write new tokens at each row's end; return all keys and values."""
+        """Write the keys and values of new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape
         end = self.longest + q
-        # the cache grows in steps, since `torch.cat` copies all of it
+        # the capacity grows in large steps, since `torch.cat` copies the whole cache
         if end > self.keys.shape[2]:
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
@@ -76,7 +76,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.longest
 
     def get_max_length(self) -> int:
-        """Return -1, for no limit."""
+        """Return -1: the cache has no maximum length."""
         return -1
 
 
@@ -84,9 +84,9 @@ class _Ragged:
     """Stacked KV caches of a batch of conversations.
 
     Args:
-        caches: cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
-        prompts: cache of each row's prompt, in the same layout; rows that share a prompt pass the
-            same object. None to prefill the prompts themselves.
+        caches: KV cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
+        prompts: KV cache of each row's prompt, in the same layout; rows that share a prompt pass
+            the same object. None to prefill the prompts themselves.
     """
 
     def __init__(self, caches: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
@@ -106,7 +106,7 @@ class _Ragged:
         padded = torch.tensor([row + [0] * (q - len(row)) for row in tokens])
         starts = torch.tensor(self.lengths)
         slots = starts[:, None] + torch.arange(q)
-        # causal; also hides the garbage behind each row's end
+        # a causal mask, which also hides the garbage behind each row's end
         mask = torch.arange(longest + q) <= slots[:, :, None]
         shared = self.shared
         for layer in self.layers:
@@ -120,7 +120,7 @@ class _Ragged:
             past_key_values=Cache(layers=list(self.layers)),
             use_cache=True,
         )
-        # the padding of shorter rows was written too, but lies behind their new ends
+        # the padding of shorter rows was written to the cache, but lies behind their new ends
         self.lengths = [n + more for n, more in zip(self.lengths, counts, strict=True)]
         return hidden[torch.arange(len(tokens)), torch.tensor(counts) - 1]
 
@@ -148,21 +148,21 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
     """Sample from distributions by inverting their cumulative distribution functions.
 
     Args:
-        logprobs: [n, vocabulary].
+        logprobs: log-probabilities [n, vocabulary] of the distributions.
         numbers: uniform random numbers [n] in [0, 1), fp64.
 
     Returns:
-        Token ids [n].
+        Ids [n] of the sampled tokens.
     """
     # Not torch.multinomial: its random numbers depend on the batch, but here each row has its own.
-    # In fp64, since fp32 sums over a large vocabulary would shift probabilities of late tokens.
+    # Sums are in fp64, since fp32 sums over a large vocabulary would distort the last tokens.
     sums = logprobs.exp().cumsum(1, dtype=torch.float64)
     # normalised, so that the last value is exactly 1 and exceeds every number despite rounding
     return torch.searchsorted(sums / sums[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
 class Request(NamedTuple):
-    """One turn to sample.
+    """Request to sample one turn of a conversation.
 
     Attributes:
         key: identifies the conversation across turns.
@@ -176,10 +176,10 @@ class Request(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """A conversation between turns.
+    """Cached state of a conversation between two turns.
 
     Attributes:
-        ids: token ids in the caches.
+        ids: token ids whose keys and values are in the two caches.
         shared: KV cache of a prefix that other conversations may share, as the same object,
             [layers, 2, key heads, tokens, head size].
         own: KV cache of the tokens after the shared prefix.
@@ -219,7 +219,7 @@ class TransformersEngine:
         return await future
 
     def _collect(self, before: int) -> None:
-        """Sample all waiting requests, once a pass of the event loop has added none."""
+        """Sample all waiting requests, as soon as a pass of the event loop adds no request."""
         if len(self._waiting) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
             return
@@ -241,42 +241,42 @@ class TransformersEngine:
                 for name, weight in source():
                     weights[name].copy_(weight)
         self._version = version
-        self._parked.clear()  # keys and values of the old weights
+        self._parked.clear()  # the caches hold keys and values of the old weights
 
     def release(self, key: int) -> None:
         """Free the cache of a conversation."""
         self._parked.pop(key, None)
 
     def behind(self, version: int) -> list[str]:
-        """Return an empty list: there are no servers."""
+        """Return an empty list: this engine has no servers."""
         return []
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return an empty list: training compares every sampled token."""
+        """Return an empty list: training compares every token that this engine samples."""
         return []
 
     def sleep(self) -> None:
         """Do nothing: `colocated` requires vLLM."""
 
     def wake(self) -> None:
-        """Do nothing."""
+        """Do nothing: `colocated` requires vLLM."""
 
     def close(self) -> None:
-        """Free all caches."""
+        """Free the caches of all conversations."""
         self._parked.clear()
 
     @torch.inference_mode()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Continue each request by one completion, all in one batch.
 
-        Random numbers depend on the seed of each request only. The last bits of log-probabilities
-        depend on the batch size, so only the same batch of requests has the same results.
+        Random numbers depend only on the seed of each request. The last bits of log-probabilities
+        depend on the batch size, so only the same batch of requests has exactly the same results.
 
         Raises:
-            ValueError: a conversation does not extend its tokens of the last turn.
+            ValueError: a request's token ids do not extend those of its conversation's last turn.
         """
         device = self._policy.model.device
-        # GPU for new tensors; none on CPUs, since a default device slows down every PyTorch call
+        # device of new tensors; none on CPUs, since a default device slows down every PyTorch call
         default = nullcontext() if device.type == "cpu" else device
         with default, self._policy.autocast():
             for key, ids, _ in requests:
@@ -287,7 +287,7 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Compute and park the caches of all tokens but the last, once for equal conversations."""
+        """Cache all tokens of each conversation but the last; equal conversations are fed once."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
@@ -303,12 +303,12 @@ class TransformersEngine:
         for _, alike in groupby(missing, lambda one: bool(one[1].ids)):
             rest = list(alike)
             while rest:
-                size = max(1, _FEED_TOKENS // len(rest[-1][0]))  # the last one is the longest
+                size = max(1, _FEED_TOKENS // len(rest[-1][0]))  # the last conversation is longest
                 rest, batch = rest[:-size], rest[-size:]
                 self._extend(batch)
 
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
-        """Feed new tokens to parked conversations, and park the results under all their keys."""
+        """Feed new tokens to parked conversations, and park each result under all of its keys."""
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None
         cache = _Ragged([one.own for one in parked], shared)
@@ -318,7 +318,7 @@ class TransformersEngine:
             own, prefix = cache.park(row), before.shared
             # All keys get the same prefix object: `Shared` finds equal prefixes by identity. Adding
             # the new part to the prefix stores it once instead of per key, but needs a copy of the
-            # prefix if other conversations still use the old one.
+            # prefix if other conversations still use the old prefix.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory
@@ -343,7 +343,7 @@ class TransformersEngine:
         rows = list(range(len(requests)))  # index of the request that each cache row continues
         parked = [self._parked[request.key] for request in requests]
         cache = _Ragged([turn.own for turn in parked], [turn.shared for turn in parked])
-        new = [request.ids[-1:] for request in requests]  # the caches hold all tokens before it
+        new = [request.ids[-1:] for request in requests]  # the caches hold all earlier tokens
         live = set(rows)
         for column in torch.tensor(numbers, dtype=torch.float64).T:
             logprobs = self._policy.logprobs(cache.feed(self._policy, new))

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 _UNTRAINED = "default"
 """Version that vLLM assigns to the weights from the model's folder."""
 _CHUNK_BYTES = 2**26
-# pause before a retry, and time for which a failed server is avoided
+# seconds before a retry, and seconds for which a failed server is avoided
 _RETRY_S, _COOL_S = 0.25, 5.0
-_TRIED_S, _REACHED_S = 30.0, 5.0  # timeout of a version query, and of a connection
+_TRIED_S, _REACHED_S = 30.0, 5.0  # timeouts in seconds of a version query, and of a connection
 _HTTP_BAD_REQUEST, _HTTP_UNAUTHORIZED, _HTTP_SERVER_ERROR = 400, 401, 500
 
 
@@ -141,9 +141,9 @@ class VLLMEngine:
             self._conversations[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return one completion from each server; call it in a new event loop, see `leave`."""
+        """Return one completion from each server; call this in a new event loop, see `leave`."""
         keys = range(-len(self.urls), 0)
-        try:  # each key is assigned to the least busy server, so each server gets one
+        try:  # each key is assigned to the least busy server, so each server gets one key
             return await asyncio.gather(*(self.generate(key, ids, sampling) for key in keys))
         finally:
             for key in keys:
@@ -151,7 +151,7 @@ class VLLMEngine:
             await self.leave()
 
     def behind(self, version: int) -> list[str]:
-        """Return the URLs of servers that have other weights or do not answer."""
+        """Return the URLs of servers that have weights of another version or do not answer."""
         return [url for url in self.urls if _version(url) != str(version)]
 
     def load_weights(self, version: int, source: Weights) -> None:
@@ -159,7 +159,7 @@ class VLLMEngine:
         deadline = time.monotonic() + self._timeout_s
         reason, tried = "", False
         while behind := self.behind(version):
-            # try at least once: reading the versions alone can take longer than the timeout
+            # try one update at least: reading the versions alone can take longer than the timeout
             if tried and time.monotonic() > deadline:
                 urls = " and ".join(behind)
                 raise EngineError(f"{urls} did not take weights {version}{reason}")
@@ -170,13 +170,13 @@ class VLLMEngine:
                 reason = f": {error}"
                 self._abandon(behind)
                 time.sleep(_RETRY_S)
-            except (OSError, RuntimeError) as error:  # in this process: a retry would not help
+            except (OSError, RuntimeError) as error:  # error of this process, which a retry repeats
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
-        """End an update that a failure has left open, by sending an invalid one.
+        """End a weight update that a failure has left open, by sending an invalid update.
 
-        Servers cannot begin an update while another one is open.
+        Servers cannot begin an update while another update is open.
         """
         with contextlib.suppress(requests.RequestException):
             Control(urls, 0, _TRIED_S).update_weights({})
@@ -197,7 +197,7 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
-        """Yield the weights in the servers' dtype; `close` gathers and discards the remaining ones.
+        """Yield the weights in the servers' dtype; `close` gathers and discards remaining weights.
 
         All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
         waiting for the next tensor.
@@ -259,11 +259,11 @@ class VLLMEngine:
         self._insist("sleep?level=1")
 
     def wake(self) -> None:
-        """Allocate the GPU memory again; see `Engine`."""
+        """Allocate the servers' GPU memory again; see `Engine`."""
         self._insist("wake_up")
 
     def _insist(self, path: str) -> None:
-        """Post to all servers, and retry on failure; both endpoints are idempotent."""
+        """Send a POST request to all servers, with retries; both endpoints can be called twice."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -281,7 +281,7 @@ class VLLMEngine:
             self._session = None
 
     def close(self) -> None:
-        """Free the memory of the weights, and leave the NCCL group."""
+        """Free the memory that holds the weights, and leave the NCCL group."""
         self._drop()
         self._leave_group()
 
@@ -291,7 +291,7 @@ class _NotReadyError(Exception):
 
 
 def unreachable(urls: Iterable[str]) -> list[str]:
-    """Return the addresses that refuse a connection, without those of slow servers."""
+    """Return the URLs of servers that refuse a connection; slow servers are not included."""
     refused = []
     for url in urls:
         parts = urlsplit(url)
@@ -340,7 +340,7 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
 
 
 def _parts(named: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
-    """Group tensors into dictionaries of about `_CHUNK_BYTES`."""
+    """Group tensors into dictionaries of about `_CHUNK_BYTES` bytes."""
     part: dict[str, Tensor] = {}
     for name, tensor in named:
         part[name] = tensor.to("cpu").contiguous()

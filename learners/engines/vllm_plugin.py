@@ -13,11 +13,11 @@ from typing import Any
 from learners.training.ranks import die_with_parent
 
 OWNED = "RESUME_GYM_ENGINE"
-"""Environment variable that marks the servers of a run."""
+"""Environment variable that marks the vLLM servers that a run has started."""
 SHARED_MEMORY = "shared_memory"
 """Name of the weight transfer backend for CPUs, and for GPUs shared with a trainer."""
 KEY = "VLLM_API_KEY"
-"""Environment variable with the key of the servers, which is vLLM's own name for it."""
+"""Environment variable that holds the key of the servers; the variable's name is vLLM's own."""
 
 _Message = MutableMapping[str, Any]
 _Call = Callable[..., Awaitable[object]]
@@ -41,8 +41,8 @@ def register() -> None:
 class KeyRequired:
     """ASGI middleware: all routes but /health need the key from `KEY`, as a bearer token.
 
-    vLLM's own check covers completions, but not the routes that pause a server, load weights from
-    any path, or call any method of its workers.
+    vLLM's own check of the key covers completions, but not the routes that pause a server, load
+    weights from any path, or call any method of a server's workers.
     """
 
     def __init__(self, app: _Call) -> None:
@@ -50,13 +50,13 @@ class KeyRequired:
         self._expected = f"Bearer {os.environ[KEY]}".encode()
 
     async def __call__(self, scope: _Message, receive: _Call, send: _Call) -> None:
-        """Pass a request on, or answer with status 401, or close a websocket."""
+        """Pass on a request with the right key; otherwise answer with 401 or close a websocket."""
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
         known = secrets.compare_digest(given, self._expected)
         if known or scope["type"] == "lifespan" or scope["path"] == "/health":
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close"})  # ASGI servers send status 403 for it
+            await send({"type": "websocket.close"})  # ASGI servers then answer with status 403
         else:
             empty = [(b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 401, "headers": empty})

@@ -14,12 +14,12 @@ from vllm.model_executor.model_loader.reload import (
 
 @dataclass
 class Nothing(WeightTransferInitInfo):
-    """Empty: the transfer needs no initialisation."""
+    """Empty initialisation data: the transfer through memory needs no initialisation."""
 
 
 @dataclass
 class Files(WeightTransferUpdateInfo):
-    """Location of the weights.
+    """Location of the new weights of an update.
 
     Attributes:
         paths: safetensors files, readable until the update is finished.
@@ -35,10 +35,10 @@ class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
     update_info_cls = Files
 
     def init_transfer_engine(self, init_info: Nothing) -> None:
-        """Do nothing."""
+        """Do nothing: reading files needs no initialisation."""
 
     def start_weight_update(self) -> None:
-        """Reset every layer to its state before the weights are loaded."""
+        """Reset every layer to its state before the model's weights were loaded."""
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: Files) -> None:
@@ -58,4 +58,4 @@ class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
                 module.quant_method.process_weights_after_loading(module)
 
     def shutdown(self) -> None:
-        """Do nothing."""
+        """Do nothing: reading files needs no connection."""

@@ -26,7 +26,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
             show_progress=False,
         ),
     )
-    # the environment reads these tags in the decoded text, so they are not special tokens
+    # the environment reads these tags in decoded text, so the tags are not special tokens
     tokenizer.add_tokens(list(SPECIAL[3:]))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -38,7 +38,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """Return a model with random weights; every engine supports its head size, 64."""
+    """Return a nano model with random weights; every engine supports its head size, 64."""
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
@@ -56,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             pad_token_id=0,
         )
     )
-    # each layer begins as the identity; with default weights, its output would hide the embeddings
+    # layers begin as the identity: with default weights, their output would hide the embeddings
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)

@@ -1,8 +1,9 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`RunPlan` reads the config and the tokenizer of a downloaded model, only the config of other models,
-and never weights. The plan assumes turns of maximum length, so tokens, FLOPs, activations and times
-are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not included.
+For a downloaded model, `RunPlan` reads the config and the tokenizer; for other models, it reads
+only the config. It never reads weights. The plan assumes turns of maximum length, so its tokens,
+FLOPs, activations and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few
+GB per GPU, is not included.
 """
 
 from dataclasses import replace
@@ -23,9 +24,9 @@ from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.45, 0.7
-"""Assumed shares: of a GPU's peak in training, and of its memory bandwidth in decoding."""
-_TOKEN_S = 0.005  # minimum time of one token, for scheduling and kernel launches
-_TASKS = 32  # tasks whose prompts are tokenized
+"""Assumed shares of a GPU's peak FLOPs in training, and of its memory bandwidth in decoding."""
+_TOKEN_S = 0.005  # minimum seconds to decode one token, for scheduling and kernel launches
+_TASKS = 32  # number of tasks whose prompts are tokenized
 
 
 class Step(NamedTuple):
@@ -33,12 +34,12 @@ class Step(NamedTuple):
 
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
-        response: tokens that the policy samples in an episode.
+        response: number of tokens that the policy samples in an episode.
         rollout: length of the longest episode, in tokens.
         row: length of the longest packed row, in tokens.
         tokens: number of training tokens; a prefix that rollouts share counts once.
-        operations: FLOPs of all ranks.
-        seconds: time of the rank with the most work; None if the GPU's peak is unknown.
+        operations: FLOPs of all ranks together.
+        seconds: training time of the rank with the most work; None if the GPU's peak is unknown.
     """
 
     prompt: int
@@ -54,9 +55,9 @@ class Serving(NamedTuple):
     """Memory of a vLLM server that the run starts, on each of its devices.
 
     Attributes:
-        device: bytes available to the server.
-        weights: bytes of the weights.
-        cache: bytes per token in the KV cache.
+        device: bytes of a device's memory that the server may use.
+        weights: bytes of the model's weights on a device.
+        cache: bytes of a token's keys and values in the KV cache of a device.
     """
 
     device: int
@@ -70,13 +71,13 @@ class Serving(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds that parts of a run take on GPUs, without waiting for a judge.
+    """Times in seconds that the parts of a run take on GPUs, without waiting for a judge.
 
     Attributes:
-        sampling: of the episodes of a step.
-        step: of a step.
-        evaluation: of an evaluation.
-        total: of all steps and evaluations.
+        sampling: time to sample the episodes of a step.
+        step: time of a step, sampling and training.
+        evaluation: time of an evaluation.
+        total: time of all steps and evaluations.
     """
 
     sampling: float
@@ -94,7 +95,7 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
-        counted: whether the model's tokenizer counted the tokens; otherwise they are estimated.
+        counted: whether the model's tokenizer counted the prompts' tokens; otherwise estimated.
         memory: memory on the device of each trainer, in bytes.
         host: bytes that each trainer keeps in CPU memory: offloaded tensors, and copies while it
             writes a checkpoint.
@@ -147,18 +148,18 @@ class RunPlan:
 
     @property
     def parameters(self) -> int:
-        """Number of parameters, adapters included."""
+        """Number of the model's parameters, LoRA adapters included."""
         return self._sizes.parameters + self._sizes.adapters(self.config.lora_rank)
 
     @property
     def copy(self) -> int:
-        """Bytes of the full fp32 copy of sharded weights, which samples on rank 0's device."""
+        """Bytes of rank 0's full fp32 copy of sharded weights, which the engine samples from."""
         copied = self.config.engine == "transformers" and self.config.backend != "local"
         return 4 * self._sizes.parameters if copied else 0
 
     @cached_property
     def step(self) -> Step:
-        """Costs of an optimizer step."""
+        """Estimated costs of an optimizer step."""
         config, work, sizes = self.config, self._work, self._sizes
         sessions = (work.session(task) for task in work.tasks[:_TASKS])
         ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
@@ -176,10 +177,10 @@ class RunPlan:
         rows = pack(samples, config.row_tokens, self._world)
         cost = partial(train_flops, sizes, frozen=config.lora_rank > 0)
         busiest = max(sum(map(cost, share)) for share in distribute(rows, self._world, cost))
-        # only the bf16 peak is known
+        # only the bf16 peak of GPUs is known
         timed = self.machine.gpus and config.precision == "bfloat16"
         gpu = find_gpu(self.machine.gpus[first_trainer(config)][0]) if timed else None
-        # real episodes are shorter and may fill rows up to the limit of `pack`
+        # real episodes are shorter, so that more of them may fill a row up to the limit of `pack`
         rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
         limit = max(group, -(-config.groups * group // self._world))
         return Step(
@@ -194,7 +195,7 @@ class RunPlan:
 
     @cached_property
     def serving(self) -> Serving | None:
-        """Memory of a server, if the run starts any."""
+        """Memory of a vLLM server; None if the run starts no servers."""
         config, machine, sizes = self.config, self.machine, self._sizes
         if not engines(config):
             return None
@@ -211,7 +212,7 @@ class RunPlan:
 
     @property
     def verdicts(self) -> Verdicts | None:
-        """Verdicts of the judge; None without a judge."""
+        """Estimated verdicts of the judge; None if the run has no judge."""
         training = self.config.steps * self.config.groups * self.config.group_size
         return Verdicts.of(self._work, training, evaluations(self.config) * self._held_out)
 
@@ -221,7 +222,7 @@ class RunPlan:
 
     @cached_property
     def times(self) -> Times | None:
-        """Time of the run; None without servers on known GPUs."""
+        """Estimated times of the run; None unless the run starts servers on known GPUs."""
         config, machine, served, step = self.config, self.machine, self.serving, self.step
         gpu = find_gpu(machine.gpus[0][0]) if machine.gpus else None
         if served is None or gpu is None or step.seconds is None:
@@ -231,7 +232,7 @@ class RunPlan:
         def sampling(episodes: int) -> float:
             share = -(-episodes // (config.engine_procs * machine.number))
             rounds = -(-share // max(1, served.tokens // (prompt + response)))
-            # a decoding step reads the weights once, and the cache of each episode
+            # each decoding step reads all weights once, and the KV cache of each episode
             read = served.weights + share / rounds * (prompt + response / 2) * served.cache
             return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * gpu.bandwidth))
 
@@ -249,7 +250,7 @@ class RunPlan:
             less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
             needed = self.memory.total + self.copy
             _fits("a trainer's memory", needed, size, f" ({name})", f"; {less}")
-            # while the engine samples, a trainer holds no gradients and no activations
+            # while the engine samples, a trainer keeps only its weights and optimizer state
             if config.colocated and served:
                 rest = self.memory.weights + self.memory.optimizer
                 beside = size - served.device
@@ -271,12 +272,12 @@ class RunPlan:
 
 
 def engines(config: Config) -> int:
-    """Return the number of GPUs of the servers that the run starts on each machine."""
+    """Return the number of GPUs that the run's vLLM servers take on each machine."""
     return config.engine_procs * config.engine_gpus if config.starts_servers else 0
 
 
 def first_trainer(config: Config) -> int:
-    """Return the index of the first GPU that trains."""
+    """Return the index of the first GPU of a machine that trains."""
     return 0 if config.colocated else engines(config)
 
 
@@ -289,7 +290,7 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
     """Check that a machine has enough GPUs for its engines and `trainers` processes.
 
     Raises:
-        ConfigError: there are too few GPUs; a machine without GPUs trains on the CPU.
+        ConfigError: the machine has too few GPUs; a machine without any GPU trains on the CPU.
     """
     servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:
@@ -302,7 +303,7 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
 def evaluations(config: Config) -> int:
     """Return the number of evaluations: before, during and after training.
 
-    An evaluation that is due after the last step counts as the one after training.
+    An evaluation that is due after the last step counts as the evaluation after training.
     """
     return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)
 

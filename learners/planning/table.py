@@ -1,4 +1,4 @@
-"""Terminal output of a plan."""
+"""Print the plan of a run in the terminal."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from learners.training.head import CHUNK
 from resume_gym.user_errors import number_of
 
 Cells = tuple[str, str, str]
-"""A row of a table: name, value and note."""
+"""A row of a printed table: name, value and note."""
 
 
 def show(plan: RunPlan, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Estimated requests and cost of a run's judge, for `--dry-run`; sends no request, needs no key."""
+"""Estimated requests and cost of a run's judge, for `--dry-run`; no request is sent."""
 
 from statistics import fmean
 from typing import NamedTuple
@@ -11,12 +11,13 @@ from resume_gym.judges.votes import Votes
 from resume_gym.llm import Answer, dollars
 
 CHARACTERS = 3.6
-"""Estimated characters per token, used without a tokenizer.
+"""Estimated characters per token, for models whose tokenizer is not available.
 
-SmolLM2's tokenizer has 3.5 to 3.9 on the prompts of real tasks; larger vocabularies have more."""
-# estimates for eight changes, and for ten changes and a claim, at the lengths that prompts allow
+With SmolLM2's tokenizer, prompts of real tasks have 3.5 to 3.9 characters per token; tokenizers
+with larger vocabularies have more characters per token."""
+# tokens of answers on eight changes, or on ten changes and a claim, at the lengths prompts allow
 _ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
-_TASKS = 32  # tasks whose prompts are measured
+_TASKS = 32  # number of tasks whose prompts are measured
 
 
 class Verdicts(NamedTuple):
@@ -24,13 +25,13 @@ class Verdicts(NamedTuple):
 
     Attributes:
         judge: name of the judge.
-        training: verdicts on training episodes.
-        held_out: verdicts in all evaluations.
+        training: number of verdicts on training episodes.
+        held_out: number of verdicts in all evaluations.
         requests: requests per verdict; 0 if the judge uses no model, None if unknown.
-        model: model that the judge uses; empty if it uses none.
-        url: address of the judge's own server; empty if a provider runs the model.
-        read: tokens per verdict in the prompts, estimated from their characters.
-        dollars: cost of a verdict by list prices; None if unknown.
+        model: name of the model that the judge uses; empty if the judge uses none.
+        url: address of the judge's own server; empty if a provider runs the judge's model.
+        read: tokens per verdict in the judge's prompts, estimated from their characters.
+        dollars: cost of a verdict in dollars by list prices; None if unknown.
     """
 
     judge: str
@@ -44,12 +45,12 @@ class Verdicts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of verdicts."""
+        """Number of verdicts in training and evaluations together."""
         return self.training + self.held_out
 
     @classmethod
     def of(cls, work: Workload, training: int, held_out: int) -> "Verdicts | None":
-        """Estimate the cost of the verdicts; None if the run has no judge."""
+        """Estimate the number and cost of a run's verdicts; None if the run has no judge."""
         judge = work.judge
         if judge is None:
             return None
@@ -59,7 +60,7 @@ class Verdicts(NamedTuple):
             votes, (asked,) = votes * asked.votes, asked.parts
         if not isinstance(asked, ModelJudge):
             return own._replace(requests=None if isinstance(judge, AsyncJudge) else 0)
-        # the original as the revision, which is about as long
+        # the original resume replaces a revision, which would be about as long
         sent = [asked.prompts(task, task.resume) for task in work.tasks[:_TASKS]]
         sizes = [sum(len(one.system) + len(one.user) for one in prompts) for prompts in sent]
         read = round(votes * fmean(sizes) / CHARACTERS)

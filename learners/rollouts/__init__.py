@@ -1,1 +1,1 @@
-"""Play episodes with a policy."""
+"""Play, grade and store episodes of a policy."""

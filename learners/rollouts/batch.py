@@ -17,20 +17,20 @@ from resume_gym.llm import Usage
 
 @dataclass(frozen=True)
 class Batch:
-    """The graded rollouts [n] of a step.
+    """The graded rollouts [n] of a training step.
 
     Attributes:
         step: number of the step, from 1.
         rollouts: rollouts of all groups that were not dropped, group by group.
-        summary: figures of `rollouts`.
-        dropped_episodes: number of episodes without tokens or verdict, or with an environment that
-            failed; they are not in `rollouts`.
-        dropped_groups: number of groups with too few episodes.
-        lag_s: maximum delay of the event loop in seconds, while the episodes were played.
+        summary: figures of all episodes in `rollouts`.
+        dropped_episodes: number of episodes without tokens or verdict, or whose environment
+            failed; dropped episodes are not in `rollouts`.
+        dropped_groups: number of groups that were dropped because they have too few episodes.
+        lag_s: maximum delay of the event loop in seconds while the episodes were played.
         judge_usage: usage of a model judge since the process started; None for other judges.
         replaced: groups of equal rewards that were replaced by other groups.
         level: highest difficulty of the tasks; None without `LadderCurriculum`.
-        measures: measures of the written texts; see `measures`.
+        measures: figures of the texts that the episodes wrote; see `measures.measures`.
     """
 
     step: int
@@ -45,13 +45,13 @@ class Batch:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, hacks: Collection[str]) -> "Batch":
-        """Return the batch without the rollouts that show hacks; the summary still covers all.
+        """Return the batch without the rollouts that show hacks; `summary` still covers all.
 
         Args:
-            hacks: keys of `HACKS`.
+            hacks: names of the hacks, which are keys of `HACKS`.
 
         Raises:
-            RunStopped: no rollout is left.
+            RunStopped: all rollouts show a hack, so that none is left.
         """
         if not hacks:
             return self
@@ -73,7 +73,7 @@ class Batch:
 
     @property
     def groups(self) -> Tensor:
-        """Numbers [n], equal for rollouts of the same task."""
+        """Group numbers [n], equal for rollouts of the same task."""
         return torch.tensor([rollout.group for rollout in self.rollouts])
 
     @property
@@ -88,12 +88,12 @@ class Batch:
 
     @property
     def response_tokens(self) -> int:
-        """Tokens after the prompts, sampled or from the environment."""
+        """Number of tokens after the prompts, sampled or from the environment."""
         return sum(len(rollout.response) for rollout in self.rollouts)
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Figures of the rollouts: rewards, behaviour, tokens, staleness, cost of the judge."""
+        """Figures of the step: rewards, behaviour, tokens, staleness, cost of the judge."""
         rollouts, usage = self.rollouts, self.judge_usage
         # number of optimizer steps between the weights that sampled a token and the current weights
         ages = [self.step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]

@@ -11,7 +11,7 @@ from resume_gym.synthesis.ladder import climb, draw
 from resume_gym.synthesis.procedural import generate_task
 
 Results = Callable[[int], Mapping[int, float]]
-"""Returns the mean reward of each group of an earlier step, by the group's number."""
+"""Function that returns the mean reward of each group of an earlier step, by group number."""
 
 
 class Drawn(NamedTuple):
@@ -30,11 +30,11 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of each step's tasks; with fewer groups than tasks, only spare groups repeat a task.
+    """Sampler of a step's tasks; unless there are too few tasks, only spare groups repeat a task.
 
     Attributes:
         seed: random seed of the run.
-        groups: tasks per step, each with one group of rollouts.
+        groups: number of tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
         spare: number of spare groups, which can replace groups of equal rewards.
     """
@@ -45,15 +45,16 @@ class Curriculum:
     spare: int = 0
 
     def numbers(self, step: int) -> range:
-        """Return the numbers of a step's groups, unique in a run."""
+        """Return the numbers of a step's groups; each number is unique in a run."""
         drawn = self.groups + self.spare
         return range((step - 1) * drawn, step * drawn)
 
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
-        Both depend only on the run's seed and the step. The tasks of `LadderCurriculum` also depend
-        on results that were final when the step began. A resumed run draws the same tasks.
+        Tasks and seed depend only on the run's seed and the step. The tasks of `LadderCurriculum`
+        also depend on results that were final when the step began. Therefore, a resumed run draws
+        the same tasks.
         """
         rng = np.random.default_rng([self.seed, step])
         chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
@@ -67,10 +68,10 @@ class LadderCurriculum(Curriculum):
     """Generator of new tasks, whose difficulty follows the rewards; see `synthesis.ladder`.
 
     Attributes:
-        size: size of the tasks, "full" or "mini".
+        size: size of the generated tasks, "full" or "mini".
         sequence: seed of the sequence of tasks; no task is played twice.
         lag: maximum age of the sampling weights, in optimizer steps.
-        highest: highest reward of an episode.
+        highest: highest possible reward of an episode.
     """
 
     size: str = "full"
@@ -80,7 +81,7 @@ class LadderCurriculum(Curriculum):
     _levels: dict[int, tuple[int, list[int]]] = field(default_factory=dict, repr=False)
 
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
-        """See `Curriculum.draw`; `tasks` is ignored."""
+        """Generate the tasks of a step; see `Curriculum.draw`. `tasks` is ignored."""
         top, levels = self._draw_levels(step, results)
         pairs = zip(self.numbers(step), levels, strict=True)
         made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]
@@ -88,7 +89,7 @@ class LadderCurriculum(Curriculum):
         return Drawn(made, seed, top)
 
     def _draw_levels(self, step: int, results: Results) -> tuple[int, list[int]]:
-        """Return the top level of a step, and the levels of its groups."""
+        """Return the highest level of a step, and the level of each of its groups."""
         if step not in self._levels:
             past = []
             for one in range(1, step - self.lag):

@@ -1,4 +1,4 @@
-"""Entries of the run's journal on episodes that are dropped or that wait."""
+"""Entries of the run's journal about episodes that are dropped or that wait for something."""
 
 import asyncio
 import time
@@ -11,21 +11,21 @@ from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
 
 ALARM_S = 60.0
-"""Waiting time in seconds after which the journal reports an episode."""
+"""Seconds of waiting after which the journal reports an episode."""
 Note = Callable[[str], object]
-"""Adds a sentence to the journal."""
+"""Function that adds a sentence to the run's journal."""
 _LAG_S = 0.02
 
 
 class Faults:
-    """Log of events with their causes; the traceback of a fault in a user's code is logged once."""
+    """Log of errors in episodes; the traceback of an error in a user's code is logged only once."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
         self._shown: set[str] = set()
 
     def report(self, event: str, error: Exception) -> None:
-        """Note an event, such as a dropped episode, and the error that caused it."""
+        """Log an event, such as a dropped episode, and the error that caused the event."""
         cause, details = error.__cause__, ""
         if cause is not None and not isinstance(cause, JudgeError | ModelError):
             place = f"{type(cause)} {traceback.extract_tb(cause.__traceback__)[-1:]}"
@@ -41,7 +41,7 @@ class Watchdog:
     """Monitor of episodes that wait too long, and of the delay of the event loop.
 
     Attributes:
-        lag_s: maximum delay in seconds since the caller has set it to 0.
+        lag_s: maximum delay of the event loop in seconds since the caller set this value to 0.
     """
 
     def __init__(self, note: Note) -> None:
@@ -51,7 +51,7 @@ class Watchdog:
 
     @contextmanager
     def waiting(self, key: int, what: str) -> Iterator[None]:
-        """Register that the conversation `key` waits for something, until the block ends."""
+        """Register that the conversation `key` waits for `what`, until the block ends."""
         self._waits[key] = what, time.monotonic()
         try:
             yield
@@ -59,7 +59,7 @@ class Watchdog:
             del self._waits[key]
 
     async def watch(self) -> None:
-        """Watch until cancelled."""
+        """Watch the event loop and the waiting episodes until this coroutine is cancelled."""
         reported: set[int] = set()  # each wait is reported once
         while True:
             before = time.monotonic()

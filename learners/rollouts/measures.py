@@ -15,10 +15,10 @@ from resume_gym.editing import EditSession
 from resume_gym.tools import Toolbox, ToolCall
 
 _WORD = re.compile(r"[^\W\d_]+")
-_PHRASE = 3  # words
+_PHRASE = 3  # number of words in a phrase
 _SMOOTHING = 0.1  # added to each count of a group's word distribution
-_TASKS = 4  # minimum number: answers to fewer tasks are similar under any policy
-# words of praise or grading, or addressed to a grader
+_TASKS = 4  # minimum number of tasks: answers to fewer tasks are similar under any policy
+# words that praise or grade a resume, or that address a grader
 _ADDRESSED = re.compile(
     r"\b(?:judges?|graders?|evaluators?"
     r"|this (?:resume|revision|edit|candidate) (?:is|deserves|should)"
@@ -30,15 +30,15 @@ _ADDRESSED = re.compile(
 
 
 class _Edited(NamedTuple):
-    """An episode's changes.
+    """The changes that an episode made to its document.
 
     Attributes:
         group: number of the group, whose episodes have the same task.
         calls: the episode's valid tool calls, reviews excluded.
         written: lines of the final document that the original lacks.
         lost: lines of the original that the final document lacks.
-        moved: whether the lines that both documents contain have another order.
-        session: the episode.
+        moved: whether the lines that both documents contain are in a different order.
+        session: session of the episode.
     """
 
     group: int
@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Upper bound of the number of edits that are visible in the final document."""
+        """Upper bound of the number of edits whose effect is visible in the final document."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -66,28 +66,28 @@ class _Edited(NamedTuple):
 
 
 def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[str, float]:
-    """Return the measures of a step; empty unless its episodes edit documents.
+    """Return the measures of a step's texts; empty unless the episodes edit documents.
 
     Args:
         rollouts: finished rollouts.
         reference: counts of the words that the policy wrote in the first step, see `vocabulary`;
-            empty in that step.
+            empty in the first step itself.
 
     Returns:
-        Comparisons of tasks, left out with fewer than four tasks:
+        Comparisons between tasks, which are missing if the step has fewer than four tasks:
 
-        equal_answers: share of the episodes that made the commonest sequence of calls.
+        equal_answers: share of the episodes that made the most frequent sequence of calls.
         prompt_information: mutual information of task and answer, divided by its maximum; see
             `information`.
-        opener_share: share of the written lines that begin with the commonest word.
-        phrase_share: share of the tasks for which an episode wrote the commonest new phrase: three
-            words in a row that the original does not contain.
+        opener_share: share of the written lines that begin with the most frequent first word.
+        phrase_share: share of the tasks for which an episode wrote the most frequent new phrase:
+            three words in a row that the original document does not contain.
 
         Measures of single episodes:
 
         word_drift: mean share of an episode's written words that are neither in its prompt nor in
             `reference`; missing in the first step.
-        growth: words of the written lines per word of the lost lines.
+        growth: number of words in the written lines, divided by that in the lost lines.
         churn: share of the successful edits that leave no trace in the final document.
         addressed_share: share of the episodes that wrote words addressed to a grader.
         safe_harbour: share of the episodes that only deleted one line and submitted.
@@ -135,7 +135,7 @@ def hacking(rollouts: Sequence[Rollout], hacks: Collection[str]) -> list[bool]:
 
 
 def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
-    """Count the words that an agent wrote, not quoted, in valid calls."""
+    """Count the words that an agent wrote in valid calls; words in quotes of `old` do not count."""
     return _written(_calls(toolbox, actions))
 
 
@@ -144,8 +144,8 @@ def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> 
 
     RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], with the policy's
     probabilities, which need a forward pass for each pair of answer z and task x_j. Here, p(z|x_j)
-    is a smoothed word distribution of the other answers to x_j. The result is divided by its
-    maximum, the logarithm of the number of tasks.
+    is a smoothed distribution of the words in the other answers to x_j. The mutual information is
+    divided by its maximum, the logarithm of the number of tasks.
 
     Args:
         answers: counts of the words of each answer [n].
@@ -231,7 +231,7 @@ def _phrases(tokens: Sequence[str]) -> Iterable[tuple[str, ...]]:
 
 
 def _openers(played: Iterable[_Edited]) -> Counter[str]:
-    """Count the first words of the written lines."""
+    """Count the first words of all lines that the episodes wrote."""
     return Counter(word for one in played for line in one.written for word in words(line)[:1])
 
 
@@ -274,4 +274,4 @@ HACKS: Mapping[str, Callable[[Sequence[_Edited]], Callable[[_Edited], bool]]] = 
     "safe harbour": lambda played: _is_harboured,
     "moved lines": lambda played: lambda one: one.moved,
 }
-"""Detectors of episodes that show a hack, by alarm; the alarm "growth" has no detector."""
+"""Detectors of episodes that show a hack, by the alarm's name; "growth" has no detector."""

@@ -1,6 +1,6 @@
-"""Player of `resume-gym eval` that samples a local model, with the token handling of training.
+"""Player of `resume-gym eval` that samples a local model with the same token handling as training.
 
-`FoundModel.of` resolves a model, run or checkpoint; `ModelPlayer` loads it and plays episodes.
+`FoundModel.of` finds a model, run or checkpoint; `ModelPlayer` loads the model and plays episodes.
 """
 
 import hashlib
@@ -47,13 +47,13 @@ OPTIONS = (
     *("temperature", "max_tokens", "precision", "threads"),
     *("engine", "engine_urls", "engine_procs", "engine_gpus", "timeout_s"),
 )
-"""Fields of `Config` that control sampling."""
+"""Fields of `Config` that control sampling, and that `FoundModel.of` accepts as options."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
 # settings of a run that apply to its model; all other settings have their defaults
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
-_MAX_TOKENS = 512  # of a turn, for models without a run's configuration
+_MAX_TOKENS = 512  # maximum tokens of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
-_GUIDED_TOKENS = 16  # sampled between two checks for the end of a guided call
+_GUIDED_TOKENS = 16  # number of sampled tokens between two checks for the end of a guided call
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class FoundModel:
     Attributes:
         config: sampling options; `config.model` is the model, or the base model of a checkpoint.
         weights: weights file of a checkpoint; None to use the weights of `config.model`.
-        record: entries for the results: sampling options and a short hash of the weights.
+        record: entries for the file of results: sampling options and a hash of the weights.
         prompting: "guided" to help models that make no calls by themselves; see `guided.py`.
     """
 
@@ -78,9 +78,9 @@ class FoundModel:
 
         Args:
             options: `model`, and optionally `prompting` and fields listed in `OPTIONS`, which
-                default to the run's configuration. `model` is "nano", "smollm2", a folder in
-                Hugging Face format, a model of the Hub, which is downloaded, the folder of a run,
-                or a checkpoint, which needs the transformers engine.
+                default to the configuration of the model's run. `model` is "nano", "smollm2", a
+                folder in Hugging Face format, a model of the Hub, which is downloaded, the folder
+                of a run, or a checkpoint, which needs the transformers engine.
 
         Raises:
             ConfigError: an option is unknown, or its value is invalid.
@@ -97,7 +97,7 @@ class FoundModel:
         trained, weights = _found(str(options["model"]))
         if settings.get("engine") == "vllm" and weights:
             raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
-        # inherit the run's engine settings, unless the options select another engine
+        # the run's engine settings apply, unless the options select another engine
         if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
             settings = {name: getattr(trained, name) for name in names} | settings
@@ -115,7 +115,7 @@ class FoundModel:
         return cls(config, weights, record, prompting)
 
     def player(self, tools: Sequence[Mapping[str, object]]) -> "ModelPlayer":
-        """Load the model.
+        """Load the model, and return a player that samples the model.
 
         Raises:
             ConfigError: no server runs at an address of `engine_urls`.
@@ -127,7 +127,7 @@ class FoundModel:
 
 def _found(name: str) -> tuple[Config, Path | None]:
     """Return the configuration of a model name or folder, and the weights file of a checkpoint."""
-    if name in models.NAMES:  # a folder of the same name needs the prefix "./"
+    if name in models.NAMES:  # the path of a folder with this name needs the prefix "./"
         return _of_name(name), None
     path = Path(name)
     checkpoints = path.resolve().parent
@@ -139,7 +139,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
             hint = "only those of the backend 'local' can be read as they are"
             raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {hint}")
         return read_toml(checkpoints.parent / "config.toml"), weights
-    # the folder RUN/model that a run exports, given directly
+    # the name is the path of RUN/model, the folder that a run exports
     beside = path.resolve().parent / "config.toml"
     if path.name == "model" and beside.is_file():
         return replace(read_toml(beside), model=name), None
@@ -152,7 +152,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the start of each tensor: whole files take minutes, and some tensors may be frozen."""
+    """Hash the start of each tensor: whole files would take minutes; some tensors may be frozen."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -174,8 +174,8 @@ def _hash(files: Iterable[Path]) -> str:
 class ModelPlayer:
     """Player that samples a model; see `resume_gym.evaluation.players.Player`.
 
-    The transformers engine seeds each episode separately; other episodes in the batch change only
-    the last bits of probabilities. vLLM is not reproducible.
+    The transformers engine has a separate seed for each episode; other episodes in the batch change
+    only the last bits of probabilities. Sampling with vLLM is not reproducible.
 
     Args:
         model: the resolved model.
@@ -204,7 +204,7 @@ class ModelPlayer:
         try:
             if config.engine_urls:
                 engine = VLLMEngine(config.engine_urls, *named)
-                # external servers may hold other weights; the hash serves as the version number
+                # external servers may hold other weights; the hash is the version of these weights
                 version = int(str(model.record["weights"])[:12], 16)
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
@@ -218,7 +218,7 @@ class ModelPlayer:
                 config.threads,
             )
             start = serving(settings, config.engine_procs, logs, lambda sentence: None)
-            # also ends the servers on Ctrl-C during their start, which takes a minute
+            # this context also ends servers on Ctrl-C during their start, which takes a minute
             with ExitStack() as started:
                 servers = started.enter_context(start)
                 for server in servers:
@@ -249,7 +249,7 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play with a demonstration in the prompt; begin each call, and end it after its JSON."""
+        """Play with a demonstration in the prompt, and begin and end the calls for the model."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)
@@ -271,7 +271,7 @@ class ModelPlayer:
                 call = find_call(OPENING + chat.read(said))
             turn = said if said[-1] == chat.end else [*said, chat.end]
             if call is not None:
-                # leave text after the call out of the history: the model would imitate such text
+                # leave text after the call out of the history, since the model would imitate it
                 written = (OPENING + chat.read(said[:n]) for n in range(len(said) + 1))
                 end, text = next((n, text) for n, text in enumerate(written) if find_call(text))
                 turn = [*said[:end], *chat.write(CLOSING.lstrip() if text[-1] == "\n" else CLOSING)]

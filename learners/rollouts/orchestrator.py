@@ -1,7 +1,7 @@
 """Orchestrator: plays, grades and stores thousands of concurrent episodes in one asyncio loop.
 
-A step waits for all its episodes: to drop slow ones would bias training towards short episodes.
-The caller limits staleness by the time at which it requests the episodes of a step.
+A step waits for all its episodes, since dropping slow episodes would bias training towards short
+episodes. The caller limits staleness by choosing when it requests the episodes of a step.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from resume_gym.judges import AsyncJudge, JudgeMisconfigured
 from resume_gym.user_errors import number_of
 
 GROUP_SHARE = 0.75
-"""Minimum share of successful episodes in a group (12 of 16); other groups are dropped."""
+"""Minimum share of graded episodes in a group (12 of 16); groups with fewer are dropped."""
 _JUDGE_THREADS = 32
 
 
@@ -35,8 +35,8 @@ class HeldOutResult(NamedTuple):
     """Result of an evaluation on the held-out tasks.
 
     Attributes:
-        summary: figures of the episodes.
-        versions: the first and the last version of the weights that sampled them.
+        summary: figures of the graded episodes.
+        versions: the first and last version of the weights that sampled the episodes.
         dropped_episodes: number of episodes without tokens or verdict, not in the summary.
     """
 
@@ -57,7 +57,7 @@ class Orchestrator:
         engine: samples tokens.
         trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
             stores nothing.
-        note: called with a sentence on dropped and waiting episodes.
+        note: called with a sentence for the journal on each dropped or waiting episode.
 
     Attributes:
         watchdog: reports waiting episodes while its method `watch` runs.
@@ -80,7 +80,7 @@ class Orchestrator:
         self._trajectories = trajectories
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
-        self._judge: Any = work.judge  # None where no session needs a verdict
+        self._judge: Any = work.judge  # None if no session needs a verdict
         # async judges are slow and may fail, so rollouts are stored before they are graded
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
@@ -88,7 +88,7 @@ class Orchestrator:
         self._means = cache(self._read_means)
 
     async def batch(self, step: int) -> Batch:
-        """Play the episodes of a step, except those already stored.
+        """Play and grade the episodes of a step, except those already stored.
 
         With a repeatable engine, the whole step is played again if any episode is missing.
 
@@ -132,7 +132,7 @@ class Orchestrator:
         )
 
     async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
-        """Return the measures of the second judge if this is one of its steps, else none."""
+        """Return measures of the second judge; empty if the second judge skips this step."""
         judge, every = self._work.second_judge, self._work.second_judge_every
         if judge is None or (step - 1) % every:
             return {}
@@ -140,7 +140,7 @@ class Orchestrator:
         return await second_judge.compare(rollouts, judge, *limits, self._faults)
 
     def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
-        """Count the words that the first step's episodes wrote; return none in the first step."""
+        """Count the words that the first step's episodes wrote; empty in the first step itself."""
         toolbox = getattr(rollouts[0].session, "toolbox", None)
         if self._words is None and self._trajectories and toolbox and step > 1:
             records = self._trajectories.graded(1)
@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play the drawn groups at `places`; return those with enough rollouts, and failures."""
+        """Play groups at `places` of `drawn`; return groups with enough rollouts, and errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])
@@ -172,8 +172,8 @@ class Orchestrator:
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
 
-        The episodes are stored as the evaluation after this step. Episodes of an unfinished
-        evaluation are deleted, since other weights may have played them.
+        Trajectory files store the episodes as the evaluation after this step. Episodes of an
+        unfinished evaluation are deleted, since other weights may have sampled them.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -197,7 +197,7 @@ class Orchestrator:
     def _open(
         self, tasks: Sequence[Any], members: int, first: int = 0
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Return an unplayed group for each task, and the errors of tasks that did not open."""
+        """Return an unplayed group of rollouts for each task, and the errors of failed tasks."""
         rollouts: list[Rollout] = []
         failures: list[Exception] = []
         for group, task in enumerate(tasks, first):
@@ -221,7 +221,7 @@ class Orchestrator:
         stored: Trajectories | None,
         step: int,
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Play and grade rollouts; return those with a reward, and the errors of the others."""
+        """Play and grade rollouts; return those with a reward, and the errors of the rest."""
         store = partial(stored.append, step) if stored else lambda rollout: None
         progress = _Progress(rollouts, getattr(self._judge, "grouped", False), store)
         limit = self._engine.max_concurrency
@@ -232,7 +232,7 @@ class Orchestrator:
         return graded, [rollout.error for rollout in rollouts if rollout.error is not None]
 
     async def _play(self, rollout: Rollout, seed: tuple[int, ...], progress: "_Progress") -> None:
-        """Play and store an episode, and grade the episodes that can then be judged."""
+        """Play and store an episode, and grade the episodes that can be judged afterwards."""
         session, key = rollout.session, next(self._keys)
         try:
             try:
@@ -279,15 +279,15 @@ class Orchestrator:
             return await self._engine.generate(key, ids, sampling)
 
     def close(self) -> None:
-        """Shut down the threads of the judge."""
+        """Shut down the threads in which synchronous judges run."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _Progress:
-    """Progress of played episodes, which are judged by group or one by one.
+    """Progress of a set of episodes, which are judged group by group or one by one.
 
     Attributes:
-        store: stores a finished rollout; called again when the rollout has a verdict.
+        store: function that stores a finished rollout, called again after the rollout's verdict.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class _Progress:
         self._playing = {group: len(members) for group, members in self._members.items()}
 
     def end(self, rollout: Rollout) -> list[Rollout]:
-        """Count an episode as ended, successfully or not; return those that can now be judged."""
+        """Count an episode as ended, or failed; return the episodes that can now be judged."""
         self._playing[rollout.group] -= 1
         if not self._grouped:
             return [rollout] if rollout.session.needs_verdict else []
@@ -313,7 +313,7 @@ class _Progress:
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
-    """Return the first failure, with the number of failures in its message."""
+    """Return an error like the first failure, with the number of failures in its message."""
     first = failures[0]
     message = f"{len(failures)} of {number_of(episodes, 'episode')} failed, the first with: {first}"
     error = type(first)(message)
@@ -322,7 +322,7 @@ def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
 
 
 async def _gather(episodes: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently; the first exception cancels the others."""
+    """Run coroutines concurrently; the first exception cancels the remaining coroutines."""
     try:
         async with asyncio.TaskGroup() as group:
             for episode in episodes:

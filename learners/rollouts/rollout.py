@@ -1,6 +1,6 @@
-"""Rollouts: episodes that an engine plays and that are recorded as tokens, never retokenised.
+"""Rollouts: episodes that an engine plays, recorded as tokens that are never tokenised again.
 
-`play` alternates between engine and session; grading and scheduling are up to the orchestrator.
+`play` alternates between engine and session; the orchestrator schedules and grades the episodes.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -15,30 +15,30 @@ from resume_gym import Rules
 from resume_gym.json_lines import is_finite
 
 Record = Mapping[str, Any]
-"""A rollout as JSON values: a line of a trajectory file."""
+"""A rollout as JSON values, as in a line of a trajectory file."""
 NOT_SAMPLED = -1
-"""Version of tokens that the policy did not sample."""
+"""Entry of `Rollout.versions` for tokens that the policy did not sample."""
 
 
 class EpisodeError(Exception):
-    """An environment raised an exception, which is the cause, or returned a malformed value."""
+    """An environment raised an exception, which is this error's cause, or returned a bad value."""
 
 
 class PlayableSession(Protocol):
     """An episode that a policy can play: an `EditSession` or a `TextSession`.
 
     Attributes:
-        task: the task; `task_id` identifies it.
+        task: the task of the episode; `task.task_id` identifies the task.
         rules: limits of the episode.
-        system_prompt: system message, possibly empty.
-        prompt: first observation.
-        text: edited document, or last observation.
+        system_prompt: system message of the conversation, possibly empty.
+        prompt: first observation, which is the first user message.
+        text: current text of an edited document, or last observation.
         turns: number of actions taken.
-        reward: reward so far.
-        ledgers: reward terms of each turn, by name; all of them sum to `reward`.
+        reward: reward of the episode so far.
+        ledgers: reward terms of each turn, by name; the terms of all turns sum to `reward`.
         done: whether the episode is over.
         needs_verdict: whether the episode is over and its reward lacks a judge's verdict.
-        verdict: verdict of the judge, or None.
+        verdict: verdict of the judge, or None without a verdict.
     """
 
     task: Any
@@ -79,15 +79,15 @@ class Rollout:
 
     Attributes:
         group: number of the group, whose rollouts play the same task.
-        member: index within the group.
+        member: index of the rollout within the group.
         session: the episode.
-        prompt: token ids [p].
+        prompt: token ids [p] of the prompt.
         response: token ids [r] after the prompt: sampled turns and tool replies.
         sampled: bool [r], True for tokens that the policy sampled.
-        logprobs: the sampler's log-probabilities [r]; 0 elsewhere.
-        versions: optimizer step [r] of the sampling weights; `NOT_SAMPLED` elsewhere.
+        logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
+        versions: optimizer step [r] of the weights that sampled a token, or `NOT_SAMPLED`.
         before: session of the same rollout in an interrupted run, if this rollout repeats it.
-        error: why the episode is dropped; None if it is not.
+        error: error for which the episode is dropped; None if the episode is kept.
     """
 
     group: int
@@ -109,18 +109,18 @@ class Rollout:
         self.versions += [NOT_SAMPLED] * len(ids)
 
     def recall(self) -> None:
-        """Reuse an interrupted run's verdict on the same text: a new verdict may cost money."""
+        """Reuse an interrupted run's verdict on the same text, since a verdict may cost money."""
         session, before = self.session, self.before
         if before and before.verdict and session.needs_verdict and session.text == before.text:
             session.grade(before.verdict)
 
     def sample(self) -> Sample:
-        """Return the training sample of this rollout, with advantages of 0."""
+        """Return the training sample of this rollout, whose advantages are still 0."""
         lists = self.prompt, self.response, self.sampled, self.logprobs
         return Sample(self.group, *lists, [0.0] * len(self.response))
 
     def record(self) -> Record:
-        """Return the rollout as JSON values, as read by `restored`."""
+        """Return the rollout as JSON values, which `restored` reads."""
         tokens = {name: getattr(self, name) for name in _TOKENS}
         key = {"group": self.group, "member": self.member}
         return {**key, **self.session.record(), "tokens": tokens}
@@ -129,8 +129,8 @@ class Rollout:
         """Return a copy of this unplayed rollout with the recorded tokens and a replayed session.
 
         Raises:
-            ValueError: the record has another task or prompt, or its replay ends differently, or
-                a list of its tokens has other types or another length.
+            ValueError: the record has another task or prompt, the replay of its actions ends
+                differently, or a list of its tokens has values of wrong types or a wrong length.
         """
         session = self.session.replay(self.session.task, record)
         tokens = record["tokens"]
@@ -163,20 +163,20 @@ _TOKENS: Mapping[str, Callable[[Any], bool]] = {
     "logprobs": is_finite,
     "versions": lambda version: type(version) is int and version >= NOT_SAMPLED,
 }
-"""Checks of the values in each list of a record's tokens."""
+"""Functions that check the values in each list of a record's tokens."""
 
 
 async def play(
     rollout: Rollout, key: int, generate: Generate, chat: ChatTokens, sampling: Sampling
 ) -> None:
-    """Play an episode to its end, without grading it.
+    """Play an episode to its end, without a judge's verdict.
 
     Args:
         rollout: the unplayed rollout, filled in place.
         key: identifies the conversation to the engine; unique among concurrent episodes.
         generate: the engine's `generate` method.
-        chat: encodes and decodes the conversation.
-        sampling: sampling parameters; the number of each turn is appended to the seed.
+        chat: encodes and decodes the messages of the conversation.
+        sampling: sampling parameters; the turn number is appended to their seed in each turn.
 
     Raises:
         EngineError: the engine returned no tokens.
@@ -196,7 +196,7 @@ async def play(
         if step.done:
             return
         # A turn that was cut off, or ended with another end token, lacks the template's end token.
-        # The added end token counts as not sampled, so the loss leaves it out.
+        # The added end token counts as not sampled, so the loss does not include this token.
         if completion.ids[-1] != chat.end:
             rollout.append_observation([chat.end])
         rollout.append_observation(reply)

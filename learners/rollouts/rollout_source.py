@@ -1,8 +1,8 @@
 """Graded rollouts for a training loop that runs on every rank.
 
-Rank 0 samples, grades and talks to the engine; the other ranks receive batches and errors from it.
-While rank 0 waits for episodes, an engine that was restarted may need the weights again. Gathering
-the weights is a collective operation, so the waiting ranks take part in it.
+Rank 0 samples, grades and talks to the engine; other ranks receive its batches and errors. While
+rank 0 waits for episodes, a restarted engine server may need the weights again. Gathering the
+weights is a collective operation, so the waiting ranks take part in it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from learners.training.trainer import Trainer
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
 """Maximum mean difference of engine and trainer log-probabilities that rounding explains, at
-temperature 1. Other temperatures divide the logits, and so their rounding errors."""
+temperature 1. At other temperatures, the division of the logits also divides rounding errors."""
 _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ class LeadRank(NamedTuple):
         work: tasks, rules and judge.
         engine: samples tokens.
         sampler: plays and grades episodes with the engine.
-        servers: engine servers that rank 0 has started on this machine.
+        servers: vLLM servers that rank 0 has started on this machine.
         note: adds a sentence to the run's journal.
     """
 
@@ -56,10 +56,10 @@ class RolloutSource:
     """Rollouts of the current policy, on every rank.
 
     Args:
-        trainer: holds the weights to sample with.
+        trainer: trainer whose weights the engine samples with.
         temperature: sampling temperature.
-        precision: "float32" or "bfloat16", of the forward pass.
-        dtype: dtype of the engine's weights.
+        precision: precision of the trainer's forward pass, "float32" or "bfloat16".
+        dtype: dtype of the weights in the engine.
         colocated: whether engine and trainer take turns on the same GPUs.
         lead: components of rank 0; None on the other ranks.
     """
@@ -83,11 +83,11 @@ class RolloutSource:
         self._checked = 0.0
 
     def batch(self, step: int, dropped: Collection[str] = ()) -> Batch:
-        """Return the graded rollouts of a step.
+        """Return the graded rollouts of a step, which rank 0 sends to all ranks.
 
         Args:
             step: number of the step.
-            dropped: hacks whose episodes are left out; see `Batch.without`.
+            dropped: names of hacks whose episodes are left out; see `Batch.without`.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -105,7 +105,7 @@ class RolloutSource:
 
         Returns:
             Mean absolute difference in log-probability between engine and trainer on a few sampled
-            tokens; 0 for an in-process engine, since every training step compares its tokens.
+            tokens; 0 for an in-process engine, whose tokens every training step compares.
 
         Raises:
             EngineError: the engine did not load the weights, or the difference is too large.
@@ -133,12 +133,12 @@ class RolloutSource:
         return [Sample(0, prompt, *each, [0.0] * len(each[0])) for each in lists]
 
     def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks."""
+        """Start to play the held-out tasks, as the evaluation after `step`."""
         if self._lead:
             self._lead.sampler.evaluate(step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, evaluation) for each evaluation that ended since the last call.
+        """Return (step, result) for each evaluation that has ended since the last call.
 
         Args:
             wait: whether to wait for all evaluations that were started.
@@ -149,10 +149,10 @@ class RolloutSource:
     def asleep(self) -> Iterator[None]:
         """Free the engine's GPU memory for the trainer, if both share a GPU.
 
-        The engine sleeps before any rank trains, and wakes up when all ranks have freed memory.
+        The engine sleeps before any rank trains, and wakes up after all ranks have freed memory.
 
         Raises:
-            EngineError: the engine did not free or allocate its memory.
+            EngineError: the engine did not free its GPU memory, or did not allocate it again.
         """
         if not self._colocated:
             yield
@@ -170,10 +170,10 @@ class RolloutSource:
             self._lead.engine.close()
 
     def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
-        """Return on every rank what rank 0 produces, or raise its error.
+        """Return on every rank the value of `produce` on rank 0, or raise the error of `produce`.
 
-        `produce` may gather weights any number of times; the other ranks take part in this until
-        rank 0 announces the result.
+        `produce` may gather weights any number of times; the other ranks take part in gathering
+        until rank 0 announces the value of `produce`.
         """
         if ranks.rank() == 0:
             try:
@@ -194,12 +194,12 @@ class RolloutSource:
             deque(self._trainer.iter_weights(self._dtype), maxlen=0)
 
     def _weights(self) -> Iterable[tuple[str, Tensor]]:
-        """Start to gather the weights on all ranks; call on rank 0, within `_from_rank_0`."""
+        """Start to gather the weights on all ranks; called on rank 0, within `_from_rank_0`."""
         ranks.broadcast((False, None, None))
         return self._trainer.iter_weights(self._dtype)
 
     def _bring_up_to_date(self) -> None:
-        """Send the weights to servers that were restarted; called while rank 0 waits."""
+        """Send the weights to restarted servers; called while rank 0 waits for episodes."""
         _, engine, _, servers, note = self._lead
         for server in servers:
             server.check()

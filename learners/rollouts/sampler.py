@@ -1,8 +1,8 @@
 """Samplers, which play the episodes of training steps and evaluations.
 
-`InProcessSampler` plays while the training loop waits, so no rollout is stale. `BackgroundSampler`
-runs an orchestrator in another process, which plays the episodes of later steps during training,
-as far ahead as `max_staleness` allows.
+`InProcessSampler` plays while the training loop waits, so all rollouts are sampled with the current
+weights. `BackgroundSampler` runs an orchestrator in another process, which plays the episodes of
+later steps during training, as far ahead as `max_staleness` allows.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from learners.rollouts.orchestrator import HeldOutResult, Orchestrator
 from learners.training import ranks
 
 SILENT_S = 120.0
-"""Timeout in seconds for any message of the rollout process, which sends heartbeats."""
+"""Maximum seconds without any message of the rollout process, which sends heartbeats."""
 _BEAT_S = 1.0
 _POLL_S = 0.2
 _END_S = 5.0
@@ -33,7 +33,7 @@ class InProcessSampler:
     """Sampler that plays in this process while the caller waits.
 
     Attributes:
-        idle: not called here; `BackgroundSampler` calls it repeatedly while it waits.
+        idle: never called by this sampler; `BackgroundSampler` calls it while it waits.
     """
 
     def __init__(self, orchestrator: Orchestrator) -> None:
@@ -47,11 +47,11 @@ class InProcessSampler:
         return self._runner.run(self._orchestrator.batch(step))
 
     def evaluate(self, step: int) -> None:
-        """Play the held-out tasks."""
+        """Play the held-out tasks with the current weights, as the evaluation after `step`."""
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, result) of each evaluation since the last call."""
+        """Return (step, result) of each evaluation since the last call of this method."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -59,7 +59,7 @@ class InProcessSampler:
         """Do nothing: no episode waits for new weights."""
 
     def close(self) -> None:
-        """Stop playing."""
+        """Stop playing, and shut down the orchestrator."""
         self._orchestrator.close()
         self._runner.close()
 
@@ -72,8 +72,8 @@ class BackgroundSampler:
     """Sampler that runs an orchestrator in a separate process.
 
     Args:
-        build: makes the orchestrator, in that process.
-        steps: number of steps of the run; those before the first published version are done.
+        build: creates the orchestrator in the separate process.
+        steps: number of steps of the run; steps before the first published version are done.
         max_staleness: maximum age of the sampling weights, in optimizer steps.
         note: called with sentences for the run's journal.
     """
@@ -93,29 +93,29 @@ class BackgroundSampler:
         self._playing = 0
 
     def batch(self, step: int) -> Batch:
-        """See `InProcessSampler`."""
+        """Return the graded rollouts of a step; see `InProcessSampler.batch`."""
         while step not in self._batches:
             self._listen()
         return self._batches.pop(step)
 
     def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks."""
+        """Start to play the held-out tasks, as the evaluation after `step`."""
         self._playing += 1
         self._tell("evaluate", step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, result) of each evaluation that has ended; `wait` waits for all of them."""
+        """Return (step, result) of each ended evaluation; `wait` waits for all evaluations."""
         while self._playing and (wait or self._pipe.poll()):
             self._listen()
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """Let the process play the steps for which weights of this version are new enough."""
+        """Let the rollout process start all steps for which this version is new enough."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
-        # a process that has exited may have sent the reason, which `_listen` reads and raises
+        # an exited process may have sent the reason for its exit, which `_listen` reads and raises
         with contextlib.suppress(ConnectionError):
             self._pipe.send((kind, value))
 
@@ -152,7 +152,7 @@ class BackgroundSampler:
             raise value
 
     def close(self) -> None:
-        """See `InProcessSampler`."""
+        """End the rollout process."""
         self._tell("stop", 0)
         self._process.join(_END_S)
         self._process.kill()
@@ -164,7 +164,7 @@ Sampler = InProcessSampler | BackgroundSampler
 
 
 def _run(build: Build, steps: int, max_staleness: int, parent: int, pipe: Connection) -> None:
-    """Run the rollout process."""
+    """Run the event loop of the rollout process."""
     ranks.die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     asyncio.run(_Service(build, steps, max_staleness, pipe).serve())
@@ -184,7 +184,7 @@ class _Service:
         self._out.put_nowait(("note", sentence))
 
     async def serve(self) -> None:
-        """Run until the trainer sends "stop"; send the first error, which the trainer raises."""
+        """Serve until the trainer sends "stop"; send the first error to the trainer to raise."""
         loop = asyncio.get_running_loop()
         background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:
@@ -221,10 +221,10 @@ class _Service:
         raise _StopError
 
     async def _ahead(self, group: asyncio.TaskGroup) -> None:
-        """Start each step as soon as its tokens cannot become too stale.
+        """Start each training step's episodes as soon as their tokens cannot become too stale.
 
         The step that produces version v + 1 trains on tokens of versions v - max_staleness to v.
-        The first version that is published is the number of steps done.
+        The first published version equals the number of steps that are already done.
         """
         version = await self._published.get()
         for step in range(version + 1, self._steps + 1):

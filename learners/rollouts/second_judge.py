@@ -1,7 +1,7 @@
 """Second judge, which grades a sample of a step's final documents but never affects rewards.
 
-If the policy learns to please the judge without writing better, the judge's mean rises above the
-second judge's.
+If the policy learns to please the judge of the rewards without writing better, that judge's mean
+verdict rises above the second judge's mean.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from resume_gym.evaluation import grade
 from resume_gym.judges import Judge
 
 SAMPLE = 32
-"""Maximum number of documents per step."""
+"""Maximum number of documents of a step that the second judge grades."""
 
 
 async def compare(
     rollouts: Sequence[Rollout], judge: Judge, timeout_s: float, threads: Executor, faults: Faults
 ) -> dict[str, float]:
-    """Return the difference between the verdicts of both judges on the same documents.
+    """Return the difference between verdicts of the judge and the second judge on the same texts.
 
     Args:
         rollouts: graded rollouts; an evenly spaced sample of those with a verdict is graded again.
         judge: the second judge.
         timeout_s: timeout of a verdict in seconds, retries included.
-        threads: runs a synchronous judge.
-        faults: reports failures to the journal.
+        threads: executor that runs a synchronous judge.
+        faults: log that reports failures of the second judge to the journal.
 
     Returns:
         second_judge_lead: mean excess of the judge's rewards over the second judge's, as a share of
@@ -53,7 +53,7 @@ async def compare(
 
 
 def _range(session: Any) -> float:
-    """Return the difference between the best and the worst verdict, in reward."""
+    """Return the difference in reward between the best and the worst verdict."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
-    return float(min(fields, greatest - least))  # `verdict_limit` of line counts is far too high
+    return float(min(fields, greatest - least))  # for line counts, `verdict_limit` is far too high

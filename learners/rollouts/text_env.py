@@ -1,8 +1,8 @@
 """Sessions for any Gymnasium environment whose actions and observations are strings.
 
-Editing domains (`resume_gym.editing`) have separate sessions, with cheap forks and a judge's
-verdict. In a `TextSession` the task is a seed, a fork replays the actions, and the reward is the
-sum of the step rewards.
+Editing domains (`resume_gym.editing`) have separate sessions, which a judge grades and which can be
+forked cheaply. In a `TextSession`, the task is a seed, a fork replays the actions, and the reward
+is the sum of the step rewards.
 """
 
 import math
@@ -18,16 +18,16 @@ from resume_gym import Rules
 from resume_gym.tools import paired
 
 TEXT_TASKS = 4096
-"""Number of training seeds, from 0; held-out seeds follow."""
+"""Number of seeds for training tasks, from 0; the seeds of held-out tasks follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Task of a text environment: its initial state.
+    """Task of a text environment: the environment and the seed of its initial state.
 
     Attributes:
         env: environment id, or module:id.
-        seed: seed of `reset`.
+        seed: seed that is passed to the environment's `reset`.
     """
 
     env: str
@@ -35,12 +35,12 @@ class Start:
 
     @property
     def task_id(self) -> str:
-        """Return "env/seed"."""
+        """Identifier of the task, "env/seed"."""
         return f"{self.env}/{self.seed}"
 
 
 class Heard(NamedTuple):
-    """Result of a step."""
+    """Result of a step in a text environment."""
 
     observation: str
     reward: float
@@ -49,7 +49,7 @@ class Heard(NamedTuple):
 
 @lru_cache(maxsize=TEXT_TASKS)
 def opening(task: Start) -> tuple[str, str, Sequence[Mapping[str, object]]]:
-    """Return the first observation, the system prompt and the tool schemas of a task, cached.
+    """Return the first observation, the system prompt and the tool schemas of a task; cached.
 
     Raises:
         ValueError: the environment's actions or observations are not strings.
@@ -78,13 +78,13 @@ def _text(task: Start, observation: object) -> str:
 class TextSession:
     """An episode of a text environment.
 
-    The environment is created at the first step and closed at the last. Its observations and
+    The environment is created at the first step and closed at the last step. Its observations and
     rewards must be determined by the seed and the actions. Its optional attributes `system_prompt`
     and `tools` (schemas in OpenAI format) become part of the prompt.
 
     Args:
-        task: environment and seed.
-        rules: `max_turns` limits the number of actions.
+        task: id of the environment, and seed.
+        rules: limits of the episode, of which only `max_turns` applies.
 
     Raises:
         ValueError: the environment's actions or observations are not strings.
@@ -118,7 +118,7 @@ class TextSession:
         return [*({} for _ in self.actions[1:]), {"reward": self.reward}]
 
     def step(self, text: str) -> Heard:
-        """Take one action.
+        """Take one action in the environment.
 
         Raises:
             RuntimeError: the episode is over.
@@ -142,11 +142,11 @@ class TextSession:
         return Heard(self.text, self.rewards[-1], self.done)
 
     def grade(self, verdict: object) -> None:
-        """Raise a RuntimeError: the step rewards are the whole reward."""
+        """Raise a RuntimeError: a text environment's reward has only step rewards, no verdict."""
         raise RuntimeError("a text environment takes no verdict")
 
     def close(self) -> None:
-        """Close the environment; actions and rewards are kept."""
+        """Close the environment; the session keeps its actions and rewards."""
         if self._env is not None:
             self._env.close()
             self._env = None
@@ -172,10 +172,10 @@ class TextSession:
 
     @classmethod
     def replay(cls, task: Start, record: Record) -> Self:
-        """Replay a record and check the result against it.
+        """Replay a record's actions, and check the resulting text and rewards against the record.
 
         Raises:
-            ValueError: the record has another task, or the replay ends differently.
+            ValueError: the record is of another task, or its replay ends differently.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
@@ -188,5 +188,5 @@ class TextSession:
         return session
 
     def __getstate__(self) -> Mapping[str, object]:
-        """Exclude the environment: only finished sessions are sent to other processes."""
+        """Exclude the environment from pickling: only finished sessions go to other processes."""
         return {**self.__dict__, "_env": None}

@@ -1,9 +1,9 @@
-"""Append-only tokenisation of chats, so that training sees exactly the sampled tokens.
+"""Append-only tokenisation of conversations, so that training sees exactly the sampled tokens.
 
 A conversation is a growing list of token ids: the prompt, rendered once with the chat template;
-the sampled tokens, unchanged; and between turns the tool replies, rendered separately. The history
-is never rendered or tokenised again. If the template begins a turn with an open or empty thinking
-block, the tokens of the block belong to the prompt of the turn.
+the sampled tokens, unchanged; and between turns the tool replies, rendered separately. Earlier
+turns are never rendered or tokenised again. If the template begins a turn with an open or empty
+thinking block, the tokens of the block belong to the prompt of the turn.
 
 Texts of the environment never become added tokens, such as an end token: a string that would become
 an added token is split, and its parts are encoded separately.
@@ -22,14 +22,14 @@ from transformers import PreTrainedTokenizerBase
 
 from learners.training import models
 
-# mark the parts of a rendered conversation with private-use characters, which no template contains
+# mark parts of a rendered conversation by private-use characters, which no template contains
 _SYSTEM, _QUESTION, _ANSWER, _REPLY = (
     f"\ue000{name}\ue000" for name in ("system", "question", "answer", "reply")
 )
 _USER = {"role": "user", "content": _QUESTION}
 # quotes, HTML, a backslash and outer spaces reveal a template that escapes or trims replies
 _ODD = ' "odd"\n<&>\\ '
-_CUT = "\ufdd0\ufdd1\ufdd0"  # marks a cut; these noncharacters are in no document
+_CUT = "\ufdd0\ufdd1\ufdd0"  # marks where `_encode` cuts a text; no document has these characters
 _RENDER_S = 5.0
 _EXCERPT = 80
 
@@ -42,11 +42,11 @@ class ChatTokens:
     """Encoder and decoder of chats for one tokenizer and one set of tools.
 
     Args:
-        tokenizer: its chat template must support user and assistant messages. If it does not
-            support tool messages, replies are user messages; if it does not support system
-            messages, the first user message begins with the system prompt.
+        tokenizer: tokenizer with a chat template that supports user and assistant messages. If the
+            template does not support tool messages, replies are user messages; if it does not
+            support system messages, the first user message begins with the system prompt.
         tools: tool schemas in OpenAI format, which the template renders into the prompt.
-        ends: ids of the model's end tokens, in addition to the tokenizer's and the template's.
+        ends: ids of the model's end tokens, besides the end tokens of tokenizer and template.
 
     Attributes:
         end: id of the token that ends an assistant turn in the template.
@@ -83,7 +83,7 @@ class ChatTokens:
         # need one rendering per reply
         self._as_it_is = False
         self._as_it_is = self._frame_reply(_ODD) == self._before + _ODD + self._after
-        # encoding takes half of an episode's time, and rollouts of a group share many replies
+        # cached: encoding takes half of an episode's time, and rollouts of a group share replies
         self.reply = lru_cache(maxsize=256)(self._make_reply)
 
     @classmethod
@@ -101,7 +101,7 @@ class ChatTokens:
         """Return the template's text before and after a reply that follows an assistant turn.
 
         Some templates add or remove the thinking block of an earlier turn. The text between turns
-        must not depend on that.
+        must not depend on this block.
         """
         question = self._render([_USER])
         base = commonprefix([question, self._render([_USER], opened=False)])  # noqa: RUF071
@@ -224,13 +224,13 @@ class ChatTokens:
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the first character of each string of at least two, not all spaces."""
+    """Return a pattern for the first character of each string, except short and blank strings."""
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 
 
 def _brief(text: str) -> str:
-    """Return an excerpt for a one-line message."""
+    """Return an excerpt of a text for a one-line error message."""
     return f"{text[:_EXCERPT]!r}" + "..." * (len(text) > _EXCERPT)
 
 
@@ -246,4 +246,4 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        timer.join()  # a late error is raised here, and not after the block
+        timer.join()  # an error of a late timer is raised here, and not after the block

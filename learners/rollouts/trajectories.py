@@ -2,7 +2,7 @@
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
 only the last line is truncated. Each line has a checksum. The next reader removes truncated and
-damaged lines, and their episodes are played again. An episode that is repeated with the same result
+damaged lines, and their episodes are played again. An episode that is repeated with an equal record
 is stored once.
 """
 
@@ -23,7 +23,7 @@ class Trajectories:
     """Trajectory files of a run.
 
     Args:
-        folder: folder of `step-000010.jsonl` and the other files; created if missing.
+        folder: folder of the files, such as `step-000010.jsonl`; created if missing.
         note: called with a sentence on damaged lines.
         kind: first word of the file names: "step", or "eval" for held-out episodes.
     """
@@ -42,7 +42,7 @@ class Trajectories:
         return Trajectories(self._folder, self._note, "eval")
 
     def path(self, step: int) -> Path:
-        """Return the path of a step's file."""
+        """Return the path of the trajectory file of a step."""
         return self._folder / f"{self._kind}-{step:06d}.jsonl"
 
     def append(self, step: int, rollout: Rollout) -> None:
@@ -57,14 +57,14 @@ class Trajectories:
         try:
             while line:
                 line = line[os.write(file, line) :]
-        except OSError as error:  # such as a full disk; the next line must not follow a part
+        except OSError as error:  # such as a full disk; the next line must not follow a partial one
             os.ftruncate(file, end)
             raise OSError(error.errno, error.strerror, str(self.path(step))) from None
         finally:
             os.close(file)
 
     def sync(self, step: int) -> None:
-        """Make a finished step survive a power cut."""
+        """Sync the file of a finished step to disk, so that the file survives a power cut."""
         sync(self.path(step))
         sync(self._folder)
 
@@ -75,9 +75,9 @@ class Trajectories:
         groups: Collection[int] = (),
         whole: bool = False,
     ) -> list[Rollout]:
-        """Return the planned rollouts, with those already on disk restored.
+        """Return the planned rollouts; rollouts that are already on disk are restored.
 
-        If a rollout has two lines, the later one counts, since it includes the verdict.
+        If a rollout has two lines, the later line counts, since it includes the verdict.
 
         Args:
             step: number of the step.
@@ -115,7 +115,7 @@ class Trajectories:
         return [record for _, record in played if record["graded"]]
 
     def _played(self, step: int, groups: Collection[int] | None) -> dict[tuple[int, int], Record]:
-        """Read the records by (group, member), and remove damaged lines."""
+        """Read a file's records by (group, member), and remove damaged lines from the file."""
         path = self.path(step)
         if not path.exists():
             return {}

@@ -1,4 +1,4 @@
-"""Workload of a run: the tasks, rules and judge of the configured environment."""
+"""Workload of a run: tasks, rules and judge of the environment that the run is configured for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +31,10 @@ class Workload:
         held_out: evaluation tasks.
         judge: judge of final documents; None if the reward consists of the step rewards only.
         chat: encoder and decoder of conversations.
-        session_type: class of the sessions.
+        session_type: class of the sessions in which tasks are played.
         summary_type: class of the summaries of finished sessions.
         second_judge: judge of a sample of documents, see `second_judge.compare`; None for no judge.
-        second_judge_every: steps between two samples.
+        second_judge_every: number of steps between two samples that the second judge grades.
     """
 
     rules: Rules
@@ -62,12 +62,12 @@ class Workload:
 
         Args:
             env: environment id.
-            tasks: task source; empty for the environment's default.
-            judge: name or JSON of the judge; empty for the environment's default.
+            tasks: source of the tasks; empty for the environment's default source.
+            judge: name or JSON of the judge; empty for the environment's default judge.
             model: name or folder of the model, for its tokenizer.
             eval_tasks: maximum number of held-out tasks.
             second_judge: name or JSON of the second judge; empty for none.
-            second_judge_every: steps between two samples for the second judge.
+            second_judge_every: number of steps between two samples for the second judge.
 
         Raises:
             ConfigError: the judge is unknown, or the environment or the model's chat template is
@@ -106,7 +106,7 @@ class Workload:
     @classmethod
     def _played(cls, env: str, model: str, eval_tasks: int) -> Self:
         limit = gymnasium.spec(env.rpartition(":")[2]).max_episode_steps
-        rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # the minimum of `Rules`
+        rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # `Rules` needs at least 3 turns
         tasks = [Start(env, seed) for seed in range(TEXT_TASKS)]
         held_out = [Start(env, TEXT_TASKS + n) for n in range(eval_tasks)]
         # replaying records requires a deterministic environment: check it before training

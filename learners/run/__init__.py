@@ -1,1 +1,1 @@
-"""A run's folder, logs and model card."""
+"""A run's folder, alarms, progress, loggers and model card."""

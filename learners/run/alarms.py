@@ -1,10 +1,11 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
-A rule compares the mean of the last three steps with that of the first three, so it reports a fault
-within three steps. An extreme value raises the alarm whatever the first steps were. The metrics are
-those of `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
+A rule compares a metric's mean over the last three steps with its mean over the first three, so it
+reports a fault within three steps. An extreme mean raises the alarm regardless of the first steps.
+The metrics are those of `rollouts/measures.py` and of the batch. `react` returns the reaction to
+new alarms.
 
-Rules ignore the steps that a rollback undoes, and later steps with tokens from undone weights.
+Rules ignore steps that a rollback undoes, and later steps with tokens from the undone weights.
 """
 
 import math
@@ -21,13 +22,13 @@ SPAN = 3
 WINDOW = ROLLBACK_STEPS
 """Number of steps in running means of reward and gap, which are noisier than other metrics."""
 REWARD_DROP = 1.0
-"""Minimum drop of the mean reward below its best that counts as a collapse."""
+"""Minimum drop of the mean reward below its best mean that counts as a collapse."""
 REWARD_ERRORS = 5.0
-"""Minimum of the same drop in standard errors; noise reaches it in 1 of 150 runs of 50 steps."""
+"""Minimum drop of the reward in standard errors; noise reaches it in 1 of 150 runs of 50 steps."""
 GAP_LIMIT = 0.015
 """Maximum acceptable mean absolute difference of sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
-"""Gaps between judge and second judge that warn, and that count as a hack; shares of the range."""
+"""Gaps of the two judges that raise a warning, and a hack alarm; shares of the verdicts' range."""
 ROLLBACKS = 3
 """Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
@@ -39,10 +40,10 @@ class Alarm(NamedTuple):
     """Sign of a problem in a run.
 
     Attributes:
-        name: name of the rule.
-        kind: "collapse" or "hack", which `react` acts on as configured; "warning" for others.
+        name: name of the rule that raised the alarm.
+        kind: "collapse" or "hack", to which `react` reacts as configured; otherwise "warning".
         text: description of the measurement, without a full stop.
-        span: number of last steps that are compared with earlier ones.
+        span: number of last steps that the rule compares with earlier steps.
     """
 
     name: str
@@ -55,10 +56,10 @@ class Action(NamedTuple):
     """Reaction to the alarms of a step.
 
     Attributes:
-        metrics: metrics to add to those of the step.
-        sentences: pairs of a sentence for the journal and whether the terminal shows it, too.
-        back: step of the checkpoint to go back to; None to go on.
-        stop: why the run ends; empty to go on.
+        metrics: metrics of the reaction, to add to the metrics of the step.
+        sentences: pairs of a sentence for the journal, and whether the terminal shows it, too.
+        back: step of the checkpoint to load; None to continue without a rollback.
+        stop: why the run ends; empty if the run continues.
     """
 
     metrics: Metrics
@@ -68,13 +69,13 @@ class Action(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Limit of a metric.
+    """Rule that raises an alarm depending on a metric.
 
     Attributes:
-        metric: name of the metric.
-        kind: see `Alarm`.
-        text: description, with placeholders for the means of the last and of the first steps.
-        holds: whether the means of the last and of the first steps raise the alarm.
+        metric: name of the metric that the rule watches.
+        kind: kind of the alarm; see `Alarm.kind`.
+        text: description of the alarm, with placeholders for the metric's last and first means.
+        holds: function that returns whether the metric's last and first means raise the alarm.
     """
 
     metric: str
@@ -84,18 +85,18 @@ class _Rule(NamedTuple):
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
-    """Return a rule for a metric that exceeds a limit and its start by a margin, or is extreme.
+    """Return a condition: a metric exceeds a limit and, by a margin, its start; or it is extreme.
 
     Args:
         limit: value that the metric must exceed.
         by: margin by which the metric must also exceed its mean over the first steps.
-        most: value above which an alarm needs no rise.
+        most: value above which the alarm holds even without a rise.
     """
     return lambda now, start: now > most or (now > limit and now - start > by)
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a rule: now < least, or now < to * start if start > from_ (means, see `_Rule`)."""
+    """Return a condition on means: now < least, or now < to * start if start > from_."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -209,8 +210,8 @@ def react(
 
     Args:
         history: metrics of all steps so far, oldest first.
-        on_collapse: see `Config`.
-        on_hack: see `Config`.
+        on_collapse: reaction to a collapse; see `Config.on_collapse`.
+        on_hack: reaction to a hack; see `Config.on_hack`.
         saved: steps of the checkpoints.
     """
     standing, undone = _standing(history)
@@ -233,8 +234,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # The weights before the first bad step played some of its episodes, so they may be bad, too.
-    # Weights that a rollback restored are known to be healthy.
+    # The weights before the first bad step played some of that step's episodes, so they may be
+    # bad, too. Weights that a rollback restored are known to be healthy.
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -259,21 +260,21 @@ def rolled_back(row: Metrics) -> bool:
 
 
 def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
-    """Return (step, step of the checkpoint) for each rollback."""
+    """Return (step, step of the loaded checkpoint) for each rollback."""
     steps = [(int(row["step"]), int(row[_BACK])) for row in history if _BACK in row]
     return [(step, back) for step, back in steps if 0 <= back < step]
 
 
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
-    """Return the rows that rules consider, and the steps whose checkpoints are undone.
+    """Return the rows of metrics that rules consider, and the steps whose checkpoints are undone.
 
-    A rollback in the last row has no effect here: it is the reaction to the alarms of that row.
+    A rollback in the last row has no effect here, since it reacts to the alarms of that row.
     """
     rows, undone, last = list(history), set[int](), -1
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # the last condition compares the oldest weights that sampled tokens of the step
+    # the second condition is on the oldest weights that sampled tokens of the row's step
     return [
         row
         for row in rows
@@ -282,7 +283,7 @@ def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
 
 
 def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
-    """Return the alarms that hold after the last row."""
+    """Return the alarms that hold after the last row of metrics, by name."""
     rows = [_extended(row) for row in history]
     found = {}
     for name, rule in _RULES.items():
@@ -299,7 +300,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         found["joint fall"] = Alarm("joint fall", "collapse", text)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
-        # a gap is normal if the sampler's weights are older, so the sentence states their age
+        # a gap is normal if the sampler's weights are older, so the sentence states their lag
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
@@ -316,15 +317,15 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 def _judge_gap(rows: Sequence[Metrics]) -> float:
     """Return the judge's mean lead in the last `SPAN` samples minus that in the first `SPAN`.
 
-    Means are needed: without any hacking, single leads differ by 0.1.
+    Means are compared, since single leads differ by 0.1 even without any hacking.
     """
     leads = [row[_LEAD] for row in rows if _LEAD in row]
-    # rounded, so that a gap equal to a limit reaches it
+    # rounded, so that a gap that equals a limit reaches the limit despite rounding errors
     return round(fmean(leads[-SPAN:]) - fmean(leads[:SPAN]), 9) if len(leads) > SPAN else 0.0
 
 
 def _extended(row: Metrics) -> dict[str, float]:
-    """Return the metrics of a step with those derived from them."""
+    """Return the metrics of a step, and metrics that are derived from them."""
     extended = dict(row)
     if {"edits", "failed_edits", "malformed"} <= row.keys() and row.get("turns"):
         extended["attempts"] = row["edits"] + row["failed_edits"]
@@ -333,7 +334,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics]) -> list[str]:
-    """Return the metrics whose mean is below half of its best; none if fewer than three are."""
+    """Return metrics that fell below half of their best mean; none if fewer than three fell."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -344,13 +345,13 @@ def _fallen(rows: Sequence[Metrics]) -> list[str]:
 
 
 def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
-    """Return the means of the last and of the best window, if the drop exceeds the noise."""
+    """Return the mean rewards of the last and the best window, if the drop exceeds the noise."""
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
     # the best of the full windows that share no step with the last window
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # differences of neighbours have twice the variance of a step, and cancel a slow trend
+    # differences of neighbouring steps have twice the variance of a step, and cancel slow trends
     noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
     error = noise * math.sqrt(2 / WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None

@@ -1,4 +1,4 @@
-"""Folder of a run: all its files, from which it is resumed."""
+"""Folder of a run, which holds all files from which the run can be resumed."""
 
 import fcntl
 import json
@@ -35,14 +35,14 @@ HEARTBEAT = "heartbeat.json"
 TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
 """Metrics that are totals of the run so far, not values of one step."""
 Metrics = Mapping[str, float]
-"""Metrics of one step, including `step`."""
+"""Metrics of one step by name; the metric `step` is the number of the step."""
 
 # settings that may change on resume: they affect where, how fast and how long a run computes, but
 # not the result of a step
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
-    # may change after an alarm, to continue the run
+    # these settings may also change after an alarm, to continue the run
     *("save_every", "goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
 }
 
@@ -56,8 +56,8 @@ class RunFolder:
     | `metrics.jsonl` | metrics, one line per step |
     | `evaluations.jsonl` | evaluations during training, one per line |
     | `before.json`, `after.json` | held-out results before and after training |
-    | `floor.json` | the floor agent's results on the same tasks |
-    | `facts.json` | command, commit, machine, tasks, versions and so on, for the card |
+    | `floor.json` | the floor agent's results on the held-out tasks |
+    | `facts.json` | command, commit, machine, tasks, versions and so on, for the model card |
     | `journal.md` | commands, commits, machines, milestones and warnings, with their time |
     | `heartbeat.json` | what the run is doing, or why it has ended; see `Heartbeat` |
     | `trajectories/` | one file per step and evaluation, one line per episode |
@@ -66,12 +66,12 @@ class RunFolder:
     | `lock` | the process that writes the folder, or wrote it last |
 
     Args:
-        path: the folder; created if missing.
+        path: path of the folder of the run; created if missing.
 
     Attributes:
         checkpoints: folder of the checkpoints.
         logs: folder of the server logs.
-        trajectories: the stored episodes.
+        trajectories: storage of the run's episodes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from writing the folder; the kernel unlocks it if this process dies.
+        """Keep other processes from writing the folder until this process ends, even by a crash.
 
         Raises:
             ConfigError: another process holds the lock, or `lock` is no regular file.
@@ -104,14 +104,14 @@ class RunFolder:
             yield
 
     def configure(self, config: Config) -> bool:
-        """Check the configuration against that of the run to resume, if any, and write it.
+        """Check the settings against those of the run to resume, if there is one, and write them.
 
         Returns:
-            Whether the run is new.
+            Whether the run is new, so that no earlier run is resumed.
 
         Raises:
-            ConfigError: a setting that affects the result has changed. `steps` may increase if the
-                learning rate is constant.
+            ConfigError: a setting that affects the run's results has changed. `steps` may increase
+                if the learning rate is constant.
         """
         file = self.path / "config.toml"
         if file.exists() and not file.stat().st_size:
@@ -149,7 +149,7 @@ class RunFolder:
             )
 
     def append(self, metrics: Metrics) -> None:
-        """Append the metrics of a step.
+        """Append the metrics of a step to `metrics.jsonl`.
 
         Raises:
             ValueError: a value is not finite; nothing is written.
@@ -158,7 +158,7 @@ class RunFolder:
         _append_line(self._metrics, metrics)
 
     def append_evaluation(self, evaluation: Mapping[str, object]) -> None:
-        """Append an evaluation; it includes `step`."""
+        """Append an evaluation, whose values include `step`, to `evaluations.jsonl`."""
         _append_line(self._evaluations, evaluation)
 
     def metrics(self) -> list[dict[str, float]]:
@@ -170,7 +170,7 @@ class RunFolder:
         return _parse_lines(self._metrics)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Return the evaluations, in the order in which they ended; see `metrics`."""
+        """Return the evaluations in the order in which they ended; errors are as in `metrics`."""
         return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
@@ -207,11 +207,11 @@ class RunFolder:
             file.rename(self.path / f"after-{step:06d}.json")
 
     def goal(self) -> tuple[Condition, ...]:
-        """Return the goal of the run; empty for none."""
+        """Return the conditions of the run's goal; empty if the run has no goal."""
         return conditions(read_toml(self.path / "config.toml").goal, "goal")
 
     def ended(self) -> End | None:
-        """Return which goal or budget has ended the run; None for none. See `goals.ended`."""
+        """Return which goal or budget has ended the run, or None; see `goals.ended`."""
         config = read_toml(self.path / "config.toml")
         if not (config.goal or config.budget):
             return None
@@ -249,7 +249,7 @@ class RunFolder:
         return ", ".join(f"{name} {values[name]!r}" for name in differences(Config(), config))
 
     def truncate(self, step: int) -> list[str]:
-        """Remove metrics and evaluations of later steps; their trajectories are kept.
+        """Remove metrics and evaluations of all steps after `step`; trajectories are kept.
 
         Returns:
             Sentences about damaged lines, which are also removed, and about missing steps.
@@ -282,10 +282,10 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a value is invalid, which the dataclass does not check."""
+    """Raise a ValueError if a value in a result is invalid, which the dataclass does not check."""
     values = asdict(result)
     for one in fields(result):
-        if one.default is None and values[one.name] is None:  # as in files of earlier versions
+        if one.default is None and values[one.name] is None:  # None in files of earlier versions
             del values[one.name]
     check_figures(values)
 
@@ -299,7 +299,7 @@ def _append_line(file: Path, row: Mapping[str, object]) -> None:
 
 
 def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of a file, and the number of damaged lines."""
+    """Return the rows of a JSON Lines file, and the number of its damaged lines."""
     rows: dict[int, dict[str, Any]] = {}
     damaged = 0
     # a process that is killed while it writes leaves an incomplete last line, which is dropped
@@ -311,7 +311,7 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
             continue
         try:
             rows[check_step(row.get("step"), rows)] = row
-            check_figures({"reward": None, **row})  # needed to find the best step
+            check_figures({"reward": None, **row})  # the best step is found by the reward
         except ValueError as error:
             told = f"{file} is damaged: line {number}, {error}; restore it"
             raise ConfigError(told) from None

@@ -36,7 +36,7 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 class Heartbeat:
-    """Thread that writes `heartbeat.json`, prints a line if no other is due, and handles Ctrl-C.
+    """Thread that writes `heartbeat.json`, prints the run's status at times, and handles Ctrl-C.
 
     Long computations do not delay the thread. The first Ctrl-C prints what is saved, and ends the
     run within `_END_S` seconds. A second Ctrl-C ends the run immediately.
@@ -54,7 +54,7 @@ class Heartbeat:
 
     Args:
         run: folder of the run.
-        steps: number of its steps.
+        steps: number of steps of the run.
         every_s: seconds between two heartbeats; 0 for none before the end.
 
     Attributes:
@@ -127,7 +127,7 @@ class Heartbeat:
         self._status = {"state": "ended", "why": why, "end": kind}
 
     def say(self, text: str) -> None:
-        """Print a line."""
+        """Print a line in the terminal."""
         self.console.print(text, soft_wrap=True, highlight=False, markup=False)
         self._spoke = time.monotonic()
 
@@ -139,7 +139,7 @@ class Heartbeat:
             except TimeoutError:
                 self._beat()
                 continue
-            if not signals:  # the other end is closed
+            if not signals:  # `__exit__` has closed the other end of the socket pair
                 return
             if signals[0] == signal.SIGINT:
                 self._interrupt()
@@ -169,7 +169,7 @@ class Heartbeat:
 
     def _interrupt(self) -> None:
         """Handle Ctrl-C; kill the process if it does not end soon, or at the next Ctrl-C."""
-        with suppress(Exception):  # even if the disk fails
+        with suppress(Exception):  # the process must end even if writing fails
             why = interrupted(self._run, self._steps)
             self._status = {"state": "interrupted", "why": why, "end": ""}
             self._write()
@@ -182,7 +182,7 @@ class Heartbeat:
 
 
 def interrupted(run: RunFolder, steps: int) -> str:
-    """Print and note what an interrupted run keeps, and return it."""
+    """Print, note in the journal and return which steps an interrupted run keeps."""
     kept = run.kept(steps)
     if sys.stderr.isatty():
         print(file=sys.stderr)  # the terminal shows ^C at the beginning of a line

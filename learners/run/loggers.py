@@ -30,13 +30,13 @@ PROJECT = "resume-gym"
 
 
 Rows = Mapping[str, Mapping[str, float]]
-"""Values by key and name; the keys are entries of `logged.json` and begin with the step."""
+"""Values by row and metric; keys of rows are entries of `logged.json` and begin with the step."""
 Write = Callable[[Rows], None]
-"""Writes rows so that they survive the death of this process; may raise any exception."""
+"""Function that writes rows, which then survive the death of this process; may raise any error."""
 Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
 Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
-"""Opens a logger, given settings, run folder, the logger's name of the run, first missing step."""
+"""Function that opens a logger, given settings, run folder, run name and first missing step."""
 
 
 @contextmanager
@@ -109,7 +109,7 @@ LOGGERS: Mapping[str, Open] = {
     "trackio": _trackio,
 }
 REWINDING = frozenset({"tensorboard"})
-"""Loggers that discard the first missing step and all later steps when they are opened."""
+"""Loggers that, when opened, discard the first missing step and all later steps."""
 
 
 class Loggers:
@@ -124,8 +124,8 @@ class Loggers:
     Args:
         names: names of the loggers.
         settings: settings of the run, which loggers show.
-        run: the run folder, truncated to the steps in `done`.
-        done: steps that an earlier process has completed.
+        run: the run folder, without any rows after step `done`.
+        done: number of steps that earlier processes have completed.
 
     Raises:
         ConfigError: a logger cannot be opened, and no step has been completed yet.
@@ -176,7 +176,7 @@ class Loggers:
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
-        """Drop the logger if it raises an exception."""
+        """Stop writing to the logger if the block raises an exception."""
         try:
             yield
         except Exception as error:
@@ -193,7 +193,7 @@ class Loggers:
 
 
 def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; none if the file is damaged, or of another version.
+    """Return the entries of `logged.json`; empty if it is damaged, or another version wrote it.
 
     A logger without an entry receives all steps again, as a new run.
     """
@@ -232,7 +232,7 @@ def _tag(metric: str) -> str:
 
 
 def _flat(head: str, figures: Mapping[str, object]) -> dict[str, float]:
-    """Return the numbers in nested mappings, named by their path."""
+    """Return the numbers in nested mappings, each named by its path in the mappings."""
     flat: dict[str, float] = {}
     for name, value in figures.items():
         if isinstance(value, Mapping):

@@ -49,7 +49,7 @@ _BUNDLED_BASES: Mapping[str, Mapping[str, str | None]] = {
     },
 }
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/")
-# settings of the machine, or private
+# settings that depend on the machine or are private, which the card leaves out
 _OMITTED = ("runs", "threads", "engine_urls", "heartbeat_s", "log_to")
 _METRICS = {
     "reward": "mean reward",
@@ -62,11 +62,11 @@ _METRICS = {
 
 def _program() -> str:
     name = Path(sys.argv[0]).name
-    return "resume-gym" if name == "__main__.py" else name  # of `python -m resume_gym`
+    return "resume-gym" if name == "__main__.py" else name  # started by `python -m resume_gym`
 
 
 def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any]:
-    """Store and return the facts that the card needs in addition to the configuration."""
+    """Store and return the facts that the model card needs in addition to the configuration."""
     edited = work.judge is not None
     facts = {
         "command": shlex.join((_program(), *sys.argv[1:])),
@@ -89,7 +89,7 @@ def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any
 
 
 def _base(model: str) -> Mapping[str, str | None]:
-    """Return name, name on the Hub and license of a base model; None where unknown."""
+    """Return name, name on the Hub and license of a base model, each None if unknown."""
     if model in _BUNDLED_BASES:
         return _BUNDLED_BASES[model]
     folder = models.folder(model).absolute()
@@ -103,7 +103,7 @@ def _base(model: str) -> Mapping[str, str | None]:
 
 
 def _setting(config: Config, name: str) -> object:
-    """Return the task source or the judge, which can be the default of the environment."""
+    """Return the setting `tasks` or `judge`; if it is empty, the default of the environment."""
     env = gymnasium.make(config.env)
     registered = env.spec.kwargs if env.spec else {}
     default = inspect.signature(type(env.unwrapped).__init__).parameters[name].default
@@ -122,7 +122,7 @@ def _versions(config: Config) -> dict[str, str]:
 
 
 def _commit(folder: Path) -> list[str]:
-    """Return "(commit HASH)", with "-dirty" after changes; nothing outside a Git checkout."""
+    """Return "(commit HASH)" of a Git checkout, with "-dirty" after changes; otherwise nothing."""
     if not (folder / ".git").exists():
         return []
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
@@ -139,7 +139,7 @@ def hours(metrics: Sequence[Metrics]) -> float:
 
 
 def write(run: RunFolder, target: Path) -> None:
-    """Write the card of a run, and its picture, into the folder of the exported policy.
+    """Write the model card of a run, and its picture, into the folder of the exported policy.
 
     Raises:
         ConfigError: the run folder is not complete, or another version wrote it.
@@ -150,7 +150,7 @@ def write(run: RunFolder, target: Path) -> None:
 
 
 def make(run: RunFolder) -> ModelCard:
-    """Return the card of a run, made from the files in its folder only.
+    """Return the model card of a run, made from the files in the run folder only.
 
     Raises:
         ConfigError: the run folder is not complete, or another version wrote it.
@@ -239,7 +239,7 @@ def _metadata(
 
 
 def _settings(config: Config) -> str:
-    """Return the settings as TOML, without those of the machine."""
+    """Return the settings as TOML, without settings that depend on the machine or are private."""
     values = {name: value for name, value in to_dict(config).items() if name not in _OMITTED}
     values |= {name: _shown(values[name]) for name in ("model", "tasks", "judge")}
     return tomli_w.dumps(values).rstrip()
@@ -251,7 +251,7 @@ def _shown(spec: object) -> str:
     text = re.sub(r"https?://[^\s\"']+", "URL", text)
     if Path(text).is_absolute():
         return Path(text).name
-    text = re.sub(r"([\"'])[/~][^\"']*/([^\"'/]*)\1", r"\1\2\1", text)  # may contain spaces
+    text = re.sub(r"([\"'])[/~][^\"']*/([^\"'/]*)\1", r"\1\2\1", text)  # quoted: may have spaces
     return re.sub(r"(?<![^\s\"'=])[/~][^\s\"']*/", "", text)
 
 

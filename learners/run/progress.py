@@ -6,11 +6,11 @@ from datetime import timedelta
 from learners.run.folder import Metrics
 
 REWARD_LEVEL = 0.5
-"""A new best reward is reported when it passes a multiple of this."""
+"""A new best mean reward is a milestone if it passes a multiple of this number."""
 
 
 def milestones(history: Sequence[Metrics]) -> list[str]:
-    """Return the milestones that the last step reaches first, without full stops.
+    """Return the milestones that the last step reaches for the first time, without full stops.
 
     Args:
         history: metrics of all steps so far, oldest first.
@@ -32,7 +32,7 @@ def milestones(history: Sequence[Metrics]) -> list[str]:
     return reached
 
 
-# metric, column label, format
+# name of the metric, label of the column, format of the values
 _COLUMNS = (
     ("reward", "reward", "{:.2f}"),
     ("tool_syntax", "tools", "{:.2f}"),

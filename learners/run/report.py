@@ -28,24 +28,24 @@ HIGHEST_PAID = 10
 
 
 class Stopwatch:
-    """Seconds of the phases of a training step."""
+    """Stopwatch for the phases of a training step, in seconds."""
 
     def __init__(self) -> None:
         self._phase, self._since = "", time.monotonic()
         self._seconds: dict[str, float] = {}
 
     def begin(self, phase: str) -> None:
-        """Begin a phase, and end the previous one."""
+        """Begin a phase, and end the previous phase."""
         now = time.monotonic()
         self._seconds[self._phase], self._phase, self._since = now - self._since, phase, now
 
     def metrics(self) -> dict[str, float]:
-        """Return the seconds of the latest phases of a step."""
+        """Return the seconds that each phase of a step took most recently."""
         return {f"seconds_{phase}": self._seconds[phase] for phase in model_card.PHASES}
 
 
 class RunReport:
-    """Writer of the run's folder and of its progress on rank 0; other ranks write nothing.
+    """Writer of the run folder and the printed progress on rank 0; other ranks write nothing.
 
     Args:
         run: folder of the run.
@@ -54,9 +54,9 @@ class RunReport:
         steps: number of steps of the run.
         save_every: number of steps between two pictures of the metrics.
         eval_rollouts: number of rollouts per held-out task.
-        on_collapse: see `Config`.
-        on_hack: see `Config`.
-        title: title of the picture.
+        on_collapse: reaction to a collapse; see `Config.on_collapse`.
+        on_hack: reaction to a hack; see `Config.on_hack`.
+        title: title of the picture of the metrics.
         write_facts: writes and returns the facts of the run, given `work`.
         open_loggers: opens the loggers, given the number of steps done.
         dashboard: draws metrics, evaluations and the floor agent's results into a file.
@@ -94,20 +94,20 @@ class RunReport:
         self._open.__exit__(*error)  # type: ignore[arg-type]
 
     def start(self, done: int) -> None:
-        """Prepare the folder for the steps after `done`; open the loggers.
+        """Prepare the run folder for the steps after `done`; open the loggers.
 
         Raises:
             ConfigError: a logger cannot be opened, or the held-out result before training is lost.
-            RunStopped: an alarm stopped the run after step `done`, and the settings still say so.
+            RunStopped: an alarm stopped the run after step `done`, and by its settings still does.
         """
         if stop := ranks.broadcast(self._start(done) if self._work else ""):
             raise RunStopped(stop)
 
     def _start(self, done: int) -> str:
-        """Prepare the folder, and return why the run has ended."""
+        """Prepare the run folder; return why an alarm has stopped the run, or an empty text."""
         assert self._work
         run, steps = self._run, self._steps
-        if done and run.result("before") is None:  # trained weights cannot reproduce it
+        if done and run.result("before") is None:  # trained weights cannot reproduce this result
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another name"
             )
@@ -142,7 +142,7 @@ class RunReport:
 
     @property
     def finished(self) -> bool:
-        """Whether the result after training is in the folder; False except on rank 0."""
+        """Whether the run folder has the result after training; False except on rank 0."""
         return bool(self._work) and self._run.result("after") is not None
 
     def begin(self, phase: str, step: int) -> None:
@@ -185,11 +185,11 @@ class RunReport:
         return react(history, self._on_collapse, self._on_hack, saved)
 
     def step(self, step: int, metrics: Metrics, tokens: int, action: Action) -> None:
-        """Record the metrics of a step, its milestones, and the reaction to its alarms.
+        """Record the metrics of a step, the milestones it reaches, and the reaction to its alarms.
 
         Args:
             step: number of the step.
-            metrics: metrics of the step, without those of time.
+            metrics: metrics of the step, except times.
             tokens: number of tokens after the prompts in the batch.
             action: reaction to the alarms of the step.
         """
@@ -217,7 +217,7 @@ class RunReport:
         return step in ended
 
     def evaluations(self, ended: Sequence[tuple[int, HeldOutResult]]) -> None:
-        """Record evaluations, and mark the checkpoint of the best one."""
+        """Record evaluations, and mark the checkpoint with the best evaluation."""
         if not self._work:
             return
         for step, evaluation in ended:
@@ -225,7 +225,7 @@ class RunReport:
         self._tell(self._loggers.update())
 
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
-        if self.evaluated(step):  # recorded by a process that ended before it wrote the result
+        if self.evaluated(step):  # an interrupted process has recorded this evaluation already
             return
         run, (summary, versions, dropped) = self._run, evaluation
         counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
@@ -280,7 +280,7 @@ class RunReport:
 
     def _draw(self) -> None:
         picture = self._run.path / model_card.PICTURE
-        if self._history:  # empty if its file is lost
+        if self._history:  # empty if the file of metrics is lost
             floor = self._run.result("floor")
             figures = floor.metrics() if floor else None
             self._dashboard(self._history, picture, self._title, self._run.evaluations(), figures)

@@ -4,8 +4,8 @@ Training: a packed row holds a prefix tree of each group. A node's position ids 
 of its parent, and its tokens attend to its ancestors and to itself. The results equal those of
 separate sequences, but each common prefix is computed once; see `packed_attention`.
 
-Decoding: conversations with the same prompt share its KV cache. Each row has a separate cache for
-later tokens, and a step reads the keys of a prompt once for all rows with this prompt.
+Decoding: conversations with the same prompt share the prompt's KV cache. Each row has a separate
+cache for later tokens. A decoding step reads a prompt's keys once for all rows with this prompt.
 
 The implementation is registered without a mask function, so that transformers builds no mask:
 transformers would take position resets for the starts of separate sequences, and hide the prompts.
@@ -28,8 +28,8 @@ class Shared(NamedTuple):
     """KV cache of the prompts of a decoding batch, each stored once.
 
     Attributes:
-        keys: [layers, prompts, key heads, p, size], padded to the longest prompt.
-        values: same shape as `keys`.
+        keys: keys of the prompts [layers, prompts, key heads, p, size], padded to the longest.
+        values: values of the prompts, in the shape of `keys`.
         lengths: prompt lengths [prompts].
         prompt_of: prompt index of each row [rows].
         members: row indices of each prompt [prompts, n], padded with row 0.
@@ -45,7 +45,7 @@ class Shared(NamedTuple):
 
     @classmethod
     def of(cls, caches: Sequence[Tensor]) -> "Shared":
-        """Stack the rows' prompt caches, [layers, 2, key heads, tokens, size]; each object once."""
+        """Stack the rows' prompt caches, [layers, 2, key heads, tokens, size], each object once."""
         # compared by identity: rows that were prefilled together hold the same object
         index: dict[int, int] = {}
         unique: list[Tensor] = []
@@ -98,24 +98,24 @@ def attention(
     shared: Shared | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within `nodes` (training) or under `slot_mask` (decoding).
+    """Attend within the prefix trees of `nodes` (training) or by `slot_mask` (decoding).
 
     Args:
         module: the attention layer.
-        query: [batch, heads, q, size].
-        key: [batch, key heads, k, size].
-        value: [batch, key heads, k, size].
-        attention_mask: None; transformers builds none for this implementation.
-        scaling: factor of the scores; None for 1 / sqrt(size).
-        nodes: prefix trees of a packed row; the batch size is 1.
+        query: queries [batch, heads, q, size].
+        key: keys [batch, key heads, k, size].
+        value: values [batch, key heads, k, size].
+        attention_mask: always None, since transformers builds no mask for this implementation.
+        scaling: factor of the attention scores; None for 1 / sqrt(size).
+        nodes: nodes of the prefix trees of a packed row; the batch size is 1.
         slot_mask: bool [batch, 1, q, k], True for visible keys.
-        shared: prompts that precede the keys; a query sees the whole prompt of its row.
+        shared: prompts that precede `key`; a query attends to the whole prompt of its row.
 
     Returns:
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask` is.
+        ValueError: `attention_mask` is given, or both or none of `nodes` and `slot_mask`.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
@@ -131,7 +131,7 @@ def attention(
             prompt = prompt_keys, prompt_values, shared
             return _decode(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
         # With several tokens per row, as for tool replies, each row gets a copy of its prompt. This
-        # happens once a turn, so code that merges two softmaxes without a copy is not worth it.
+        # happens once a turn, so code that merges two softmaxes without a copy would not pay off.
         key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
         value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
         visible = shared.visible()[shared.prompt_of, None, None].expand(-1, -1, q, -1)

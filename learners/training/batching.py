@@ -1,7 +1,7 @@
 """Packing of trajectories into rows that share the prefixes of a group; independent of models.
 
-Members of a group form a prefix tree. Each common prefix, from the prompt to the first difference,
-is computed once.
+The rollouts of a group form a prefix tree. Each common prefix, from the prompt to the first
+difference, is computed once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ class Sample:
     """Training data of one rollout.
 
     Attributes:
-        group: number of the group, whose common prefixes are computed once.
+        group: number of the rollout's group; common prefixes of a group are computed once.
         prompt: token ids [p], at least one.
         response: token ids [r] after the prompt, sampled or not.
-        sampled: bool [r], True for tokens that the policy sampled; only these have a loss.
-        logprobs: the sampler's log-probabilities [r]; 0 elsewhere.
-        advantages: advantages [r]; those of tokens that were not sampled have no effect.
+        sampled: bool [r], True for tokens that the policy sampled; only sampled tokens have a loss.
+        logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
+        advantages: advantages [r]; without effect for tokens that were not sampled.
     """
 
     group: int
@@ -44,7 +44,7 @@ class Sample:
 
     @property
     def turns(self) -> list[int]:
-        """Number of tokens of each turn, which is a run of sampled tokens."""
+        """Number of tokens of each turn; a turn is an uninterrupted sequence of sampled tokens."""
         return [len(list(run)) for own, run in groupby(self.sampled) if own]
 
     def credited(self, advantages: Sequence[float]) -> "Sample":
@@ -63,10 +63,10 @@ class PackedRow:
         positions: position ids [t]; each node of a tree continues from the end of its parent.
         nodes: nodes of the groups' prefix trees, each before its descendants.
         predicts: index [n] of the hidden state that predicts each loss token. Indices repeat where
-            rollouts share sampled tokens: each rollout has its own loss there.
+            rollouts share sampled tokens, since each rollout has its own loss for these tokens.
         targets: token ids [n] of the loss tokens.
-        logprobs: the sampler's log-probabilities [n].
-        advantages: [n].
+        logprobs: the sampler's log-probabilities [n] of the loss tokens.
+        advantages: advantages [n] of the loss tokens.
         sequences: index [n] of each loss token's rollout within the row.
         rollouts: number of rollouts in the row.
     """
@@ -92,14 +92,14 @@ class PackedRow:
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
-    A group with more tokens is split, and each part computes its shared prefixes again. A rollout
-    with more tokens gets a separate row. Every rollout is in exactly one row.
+    A group of more than `max_tokens` is split, and each part computes its shared prefixes again. A
+    rollout of more than `max_tokens` gets a separate row. Every rollout is in exactly one row.
 
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
-        max_tokens: limit of a row.
-        rows: desired minimum number of rows, such as the number of ranks. It lowers the limit, but
-            not below the size of the largest group, so there may be fewer rows.
+        max_tokens: maximum number of tokens of a row.
+        rows: desired minimum number of rows, such as the number of ranks. `rows` lowers the limit
+            of a row, but not below the largest group's size, so there may be fewer rows.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
@@ -126,7 +126,7 @@ def tree_tokens(samples: Sequence[Sample]) -> int:
 
 
 def unshare(samples: Sequence[Sample]) -> list[Sample]:
-    """Put each rollout into a separate group, so that nothing is shared."""
+    """Put each rollout into a separate group, so that rollouts share no prefixes."""
     return [replace(sample, group=number) for number, sample in enumerate(samples)]
 
 
@@ -228,7 +228,7 @@ def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
 
 
 class _Layout(NamedTuple):
-    """Row under construction.
+    """Packed row under construction.
 
     Attributes:
         tokens: token ids so far.
@@ -249,7 +249,7 @@ class _Layout(NamedTuple):
 
         Args:
             members: token ids and rollouts, in lexicographic order.
-            depth: length of the prefix that the ancestors hold.
+            depth: number of tokens in the node's ancestors.
             path: indices in the row of the tokens of each ancestor.
         """
         (ids, _), (last, _) = members[0], members[-1]
@@ -257,7 +257,7 @@ class _Layout(NamedTuple):
         start, number = len(self.tokens), len(self.nodes)
         self.nodes.append(Node(start, start + stop - depth, 0))
         self.tokens.extend(ids[depth:stop])
-        # the positions of a separate sequence, so rotary embeddings see the same distances
+        # the same positions as in a separate sequence, since rotary embeddings depend on distances
         self.positions.extend(range(depth, stop))
         path = *path, torch.arange(start, len(self.tokens))
         for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):
@@ -273,7 +273,7 @@ def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
     """Return the loss entries of a rollout, given the indices in the row of all its tokens."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
-        # logits at a token predict the rollout's next token, wherever in the row it is
+        # logits at a token predict the rollout's next token, wherever in the row that token is
         places[len(sample.prompt) + sampled - 1],
         torch.tensor(sample.response, dtype=torch.long)[sampled],
         torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],

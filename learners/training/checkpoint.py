@@ -21,7 +21,7 @@ from resume_gym.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
 ROLLBACK_STEPS = 5
-"""Maximum number of last steps that the rule of an alarm compares with earlier ones."""
+"""Maximum number of last steps that the rule of an alarm compares with earlier steps."""
 _STEP = re.compile(r"step-(\d{6,})")
 _BEST = "best"
 _MANIFEST = "manifest.json"
@@ -40,7 +40,7 @@ def begin(folder: Path, step: int) -> Path:
         step: number of completed optimizer steps.
 
     Raises:
-        FileExistsError: this step or a later one is already saved.
+        FileExistsError: a checkpoint of this step or a later step exists already.
     """
     last = latest(folder)
     if last and last[0] >= step:
@@ -58,12 +58,12 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish the checkpoint from `begin`; remove all others but the second newest and the best.
+    """Publish the checkpoint from `begin`; of older checkpoints, keep the previous and best ones.
 
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: also keep the checkpoints of this many last steps, and the newest earlier one.
+        keep_steps: also keep checkpoints of this many last steps, and the newest one before them.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -82,7 +82,7 @@ def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
 
 
 def set_damaged_aside(folder: Path) -> list[str]:
-    """Rename the damaged checkpoints that are newer than the newest undamaged one.
+    """Rename the damaged checkpoints that are newer than the newest undamaged checkpoint.
 
     Returns:
         A sentence about each renamed checkpoint.
@@ -121,7 +121,7 @@ def damage_of(folder: Path) -> str | None:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it is of step {step}"
-    # also files that the manifest lacks, since a backend could load an added file
+    # check files that the manifest lacks, too, since a backend could load an added file
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
@@ -143,8 +143,8 @@ def _digests(folder: Path) -> dict[str, str]:
 def only_data() -> Iterator[None]:
     """Make every `torch.load` accept only data, even with `weights_only=False` in a library.
 
-    Unpickling can execute any code. PyTorch gives the environment variable precedence over the
-    argument.
+    Unpickling other objects can execute any code. PyTorch gives the environment variable precedence
+    over the argument `weights_only`.
     """
     before = os.environ.get(_ONLY_DATA)
     os.environ[_ONLY_DATA] = "1"
@@ -164,7 +164,7 @@ def best(folder: Path) -> Path | None:
 
 
 def mark_best(folder: Path, step: int) -> bool:
-    """Mark a step's checkpoint as the best, to keep it; return whether it exists.
+    """Mark a step's checkpoint as the best, to keep it; return whether that checkpoint exists.
 
     The checkpoint may be unfinished: with `async_save`, `finish` runs only before the next save.
     """
@@ -176,11 +176,11 @@ def mark_best(folder: Path, step: int) -> bool:
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
-    """Write or replace a folder; a crash leaves the old one, the new one, or none.
+    """Write or replace a folder; a crash leaves the old folder, the new folder, or none.
 
     Args:
-        path: the folder.
-        write: writes the content into an empty folder, its argument.
+        path: path of the folder.
+        write: function that writes the content into an empty folder, its argument.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -218,12 +218,12 @@ def steps(folder: Path) -> list[int]:
 
 
 def latest(folder: Path) -> tuple[int, Path] | None:
-    """Return step and folder of the newest checkpoint."""
+    """Return step and folder of the newest checkpoint; None if there is no checkpoint."""
     return max(_saved(folder), default=None)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a text file atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 
@@ -235,7 +235,7 @@ def open_to_append(path: Path) -> int:
         ConfigError: the path is no regular file, or a link, which may lead out of the run folder.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    # checked before opening, since a device may react to that
+    # checked before opening, since a device may react to being opened
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ConfigError(f"{path}: expected a regular file, got something else; remove it")
     return os.open(path, flags, 0o666)

@@ -13,11 +13,11 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 def return_memory() -> None:
     """Return freed memory to the system once; after `prepare_cpu`, glibc does not do so by itself.
 
-    Otherwise, tensors of many sizes leave more and more gaps between long-lived objects.
+    Without this, freed tensors of many sizes leave more and more gaps between long-lived objects.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
-        if hasattr(libc, "malloc_trim"):  # musl has none
+        if hasattr(libc, "malloc_trim"):  # musl has no malloc_trim
             libc.malloc_trim(0)
 
 
@@ -32,7 +32,7 @@ def prepare_cpu(threads: int = 0) -> None:
     torch.set_num_threads(threads or os.cpu_count() or 1)
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):  # musl has none
+        if hasattr(libc, "mallopt"):  # musl has no mallopt
             libc.mallopt(_M_MMAP_MAX, 0)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
             libc.mallopt(_M_TOP_PAD, 2**28)

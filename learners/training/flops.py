@@ -26,8 +26,8 @@ class GPU(NamedTuple):
     Attributes:
         flops: dense bf16 peak with fp32 accumulation, in FLOP/s; data sheets often print the
             doubled number "with sparsity".
-        bandwidth: of its memory, in bytes/s.
-        memory: in bytes.
+        bandwidth: bandwidth of the GPU's memory, in bytes/s.
+        memory: size of the GPU's memory, in bytes.
     """
 
     flops: float
@@ -35,7 +35,7 @@ class GPU(NamedTuple):
     memory: int
 
 
-# TFLOP/s, GB/s and GB; the first match counts, so variants precede their base model
+# name, TFLOP/s, GB/s and GB; the first matching name counts, so variants precede base models
 GPUS = {
     name: GPU(teraflops * 1e12, bandwidth * 1e9, memory * 10**9)
     for name, teraflops, bandwidth, memory in (
@@ -56,7 +56,7 @@ GPUS = {
         ("RTX 3090", 71.0, 936, 24),
     )
 }
-# MIG slices, and slower chips sold under the name of a larger one
+# MIG slices, and slower chips that are sold under the name of a faster chip
 _SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
 
@@ -70,7 +70,7 @@ class Sizes:
         qk_norm: whether each layer normalises queries and keys, with one weight vector each.
 
     Raises:
-        ConfigError: these formulas do not cover the architecture.
+        ConfigError: the formulas of this class do not cover the architecture.
     """
 
     def __init__(self, config: PretrainedConfig) -> None:
@@ -111,7 +111,7 @@ class Sizes:
 
     @property
     def parameters(self) -> int:
-        """Number of all parameters."""
+        """Number of all parameters of the model."""
         norms = 2 * self.width + (2 * self.head_size if self.qk_norm else 0)
         return self.matmuls + self.layers * norms + self.width + self.embeddings
 
@@ -128,7 +128,7 @@ class Memory(NamedTuple):
         checkpoints: hidden states stored before each layer.
         layer: activations stored for the backward pass, by one layer if layers are recomputed,
             otherwise by all layers.
-        logits: logits, log-probabilities and their gradient for one chunk, in fp32.
+        logits: logits, log-probabilities and their gradient for one chunk of tokens, in fp32.
     """
 
     weights: int
@@ -142,21 +142,21 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Sum of all terms, which are assumed to peak at the same time."""
+        """Sum of all parts of the memory, which are assumed to peak at the same time."""
         return sum(self)
 
 
 def pairs(nodes: Sequence[Node]) -> int:
     """Count the query-key pairs of causal attention within prefix trees.
 
-    A node of n tokens has n (n + 1) / 2 pairs with itself, and n d with descendants of d tokens.
+    A node of n tokens has n (n + 1) / 2 pairs with itself, and n d pairs with d descendant tokens.
     """
     own = ((stop - start, end - stop) for start, stop, end in nodes)
     return sum(n * (n + 1) // 2 + n * below for n, below in own)
 
 
 def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> int:
-    """Return the FLOPs of a forward pass; a multiply-add counts as two.
+    """Return the FLOPs of a forward pass; a multiply-add counts as two FLOPs.
 
     Args:
         sizes: dimensions of the model.
@@ -165,7 +165,7 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
         loss_tokens: number of tokens that pass the head.
     """
     layers = 2 * sizes.matmuls * tokens
-    # per pair and channel: 2 for the scores, and 2 for their product with the values
+    # for each pair and channel: 2 FLOPs for the score, and 2 for its product with the value
     attention = 4 * sizes.heads * sizes.head_size * pairs * sizes.layers
     head = 2 * sizes.vocabulary * sizes.width * loss_tokens
     return layers + attention + head
@@ -174,8 +174,8 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
 def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     """Return the FLOPs of training on a packed row.
 
-    For each matrix product of the forward pass, the backward pass has two products, but only one
-    for a product with frozen weights. Adapters are too small to count.
+    For each matrix product of the forward pass, the backward pass has two products, or only one if
+    the weights of the product are frozen. LoRA adapters are too small to count.
     """
     tokens, loss_tokens = len(batch.tokens), len(batch.targets)
     forward = forward_flops(sizes, tokens, pairs(batch.nodes), loss_tokens)
@@ -205,7 +205,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Return the memory of a trainer; a rough estimate unless the defaults hold.
+    """Return the memory of a trainer; a rough estimate unless keyword arguments have defaults.
 
     Args:
         sizes: dimensions of the model.
@@ -214,7 +214,7 @@ def training_bytes(
         sharded: whether the backend gathers weights layer by layer.
         checkpointed: whether layers are recomputed in the backward pass.
         half: whether the forward pass is in bf16; otherwise in fp32.
-        lora_rank: rank of adapters on a frozen model; 0 if all weights are trained.
+        lora_rank: rank of LoRA adapters on a frozen model; 0 if all weights are trained.
     """
     adapters = sizes.adapters(lora_rank)
     parameters = sizes.parameters + adapters
@@ -239,7 +239,7 @@ def training_bytes(
 def _layer_elements(sizes: Sizes) -> int:
     """Return the number of values that a layer stores for each token.
 
-    A norm computes in fp32. It stores its input in fp32, counted as two bf16 values, and the
+    A norm computes in fp32, and stores its input in fp32, counted as two bf16 values, and the
     normalised input. The matrix product after a norm stores the norm's output.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size

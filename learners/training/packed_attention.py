@@ -1,6 +1,6 @@
 r"""Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
 
-In this row, a group has two members, P A B and P A C, which share the prompt P and the turn A.
+In the row below, a group has two members, P A B and P A C, which share the prompt P and the turn A.
 Another group has one member, D:
 
     row     P P P | A A | B B B | C C | D D D D          node  start  stop  end
@@ -15,8 +15,8 @@ Another group has one member, D:
                     D  . . . . \      .  hidden, and not computed
 
 There are two implementations. CPUs, and CUDA in half precision, use blocks of a flash kernel. All
-other cases use a loop over PyTorch's SDPA, which is also the reference in tests. A candidate for
-CUDA is in `benchmarks/flex.py`. There is no dropout, and no padding mask: rows have no padding.
+other cases use a loop over PyTorch's SDPA, which is also the reference in tests. A candidate for a
+third implementation is in `benchmarks/flex.py`. There is no dropout, and rows have no padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 _cpu_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _cpu_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-# what `varlen_attn` calls; its own backward pass does not take a merged log-sum-exp
+# operators of `varlen_attn`, whose own backward pass does not accept a merged log-sum-exp
 _flash = torch.ops.aten._flash_attention_forward
 _flash_backward = torch.ops.aten._flash_attention_backward
 Scaling = float | None
-"""Factor of the scores; None for 1 / sqrt(size)."""
+"""Factor of the attention scores; None for 1 / sqrt(size)."""
 
 
 class Node(NamedTuple):
@@ -54,11 +54,11 @@ def packed_attention(
     """Attend within the prefix trees of a packed row.
 
     Args:
-        query: [1, heads, t, size].
-        key: [1, key heads, t, size].
-        value: [1, key heads, t, size].
-        scaling: factor of the scores; None for 1 / sqrt(size).
-        nodes: the trees' nodes, which cover the row.
+        query: queries [1, heads, t, size].
+        key: keys [1, key heads, t, size].
+        value: values [1, key heads, t, size].
+        scaling: factor of the attention scores; None for 1 / sqrt(size).
+        nodes: nodes of the prefix trees, which together cover the row.
 
     Returns:
         Outputs [1, heads, t, size].
@@ -72,7 +72,7 @@ def _implementation(value: Tensor) -> Callable[..., Tensor]:
     if value.device.type == "cpu":
         return partial(_in_blocks, cuda=False)
     size = value.shape[3]
-    # the flash kernel's limits on dtype and head size
+    # the flash kernel supports only these dtypes and head sizes
     half = value.dtype in (torch.bfloat16, torch.float16)
     fits = value.is_cuda and half and size % 8 == 0 and size <= 256
     return partial(_in_blocks, cuda=True) if fits else _in_a_loop
@@ -88,9 +88,9 @@ class _Block(NamedTuple):
     """Queries and keys of one call of a kernel.
 
     Attributes:
-        rows: positions of the queries.
-        columns: positions of the keys.
-        causal: whether each segment attends to itself, causally.
+        rows: positions of the queries in the packed row.
+        columns: positions of the keys in the packed row.
+        causal: whether each segment of tokens attends to itself, causally.
         bounds: for CUDA, the cumulative lengths of the segments of queries and of keys, int32
             [segments + 1], and the maximum lengths; a query segment sees one key segment.
     """
@@ -109,7 +109,7 @@ def _in_blocks(
     nodes: tuple[Node, ...],
     cuda: bool,
 ) -> Tensor:
-    """Attend in blocks, with the flash kernel for CUDA or that for CPUs."""
+    """Attend in blocks, with the flash kernel of CUDA or of CPUs."""
     if not cuda:  # CUDA's kernel supports grouped queries
         key, value = (repeat_heads(states, query.shape[1]) for states in (key, value))
     return _Blocks.apply(query, key, value, scaling, nodes, cuda)  # type: ignore[no-any-return,no-untyped-call]
@@ -119,8 +119,8 @@ class _Blocks(torch.autograd.Function):
     """Attention in blocks: causally from each node to itself, and from its descendants to the node.
 
     Partial outputs are merged by the log-sum-exp of their scores. The backward kernel needs only
-    the merged output and log-sum-exp, so gradients use the same blocks. Scores between members are
-    not computed, and prefixes are not copied.
+    the merged output and log-sum-exp, so gradients use the same blocks. Scores between tokens of
+    different members are not computed, and prefixes are not copied.
     """
 
     @staticmethod
@@ -142,12 +142,12 @@ class _Blocks(torch.autograd.Function):
                 part, part_lse = _on_cuda(q, k, v, block, scaling)
             else:
                 part, part_lse = _cpu_flash(q, k, v, 0.0, block.causal, scale=scaling)
-            if block.causal:  # `_blocks` yields all self-blocks first
+            if block.causal:  # `_blocks` yields all blocks of nodes with themselves first
                 out[:, :, rows], lse[:, :, rows] = part, part_lse
                 continue
-            # each part of the softmax has the weight exp(its log-sum-exp - the total one)
+            # each part of the softmax has the weight exp(part's log-sum-exp - total log-sum-exp)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
-            # in the dtype of the outputs, so that one kernel reads and writes each output once
+            # cast to the dtype of outputs, so that one kernel reads and writes each output once
             share = (part_lse - total).exp().to(out.dtype)[..., None]
             out[:, :, rows] = torch.lerp(out[:, :, rows], part, share)
             lse[:, :, rows] = total
@@ -166,8 +166,8 @@ class _Blocks(torch.autograd.Function):
         grads = [torch.zeros_like(one) for one in (query, key, value)]
         for block in _blocks(ctx.nodes, query.device if ctx.cuda else None):
             rows, columns = block.rows, block.columns
-            # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged value,
-            # these are the weights of the whole softmax, so the gradients of blocks just add up.
+            # The kernel recomputes weights as exp(score - log-sum-exp). With the merged
+            # log-sum-exp, these are weights of the whole softmax, so block gradients just add up.
             reads = grad[:, :, rows], query[:, :, rows], key[:, :, columns], value[:, :, columns]
             merged = out[:, :, rows], lse[:, :, rows]
             if ctx.cuda:
@@ -182,23 +182,23 @@ class _Blocks(torch.autograd.Function):
 
 @lru_cache(maxsize=8)  # all layers use the same blocks, and a copy to a GPU waits for the GPU
 def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Block, ...]:
-    """Return the self-blocks, then the blocks to ancestors.
+    """Return the blocks of nodes with themselves, then the blocks of descendants with ancestors.
 
     Args:
-        nodes: the trees' nodes, which cover the row.
+        nodes: nodes of the prefix trees, which together cover the row.
         device: the CUDA device; None for CPUs. CUDA's kernel takes many segments, so one block
-            contains all self-blocks, and each depth of the trees gets one more block.
+            contains all nodes with themselves, and each depth of the trees gets one more block.
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
-        # one block for all descendants: they are adjacent, and each sees the whole node
+        # one block for all descendants of a node: they are adjacent, and each sees the whole node
         inner = [node for node in nodes if node.end > node.stop]
         return (
             *(_Block(span, span, True) for span in own),
             *(_Block(slice(one.stop, one.end), slice(one.start, one.stop), False) for one in inner),
         )
     depths: dict[int, list[Node]] = {}
-    ends: list[int] = []  # of the ancestors
+    ends: list[int] = []  # ends of the current node's ancestors
     for node in nodes:
         while ends and ends[-1] <= node.start:
             ends.pop()
@@ -217,14 +217,14 @@ def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Bloc
 def _segments(
     rows: list[slice], columns: list[slice], causal: bool, device: torch.device
 ) -> _Block:
-    """Return a block for CUDA, in which the n-th segment of queries sees the n-th of keys."""
+    """Return a block for CUDA; the n-th segment of queries sees the n-th segment of keys."""
     queries, keys = ([span.stop - span.start for span in spans] for spans in (rows, columns))
     starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
         queried, seen = (_places(spans, device) for spans in (rows, columns))
         bounds = torch.tensor(starts, dtype=torch.int32, device=device)
         # With a maximum length of one query and grouped heads, the kernel returns log-sum-exps in
-        # another order. A maximum length of two avoids that.
+        # another order. A maximum length of two avoids this order.
         return _Block(queried, seen, causal, (*bounds, max(2, *queries), max(keys)))
 
 
@@ -250,7 +250,7 @@ def _on_cuda_backward(
     parts = (one[0].transpose(0, 1) for one in states)
     # the kernel reads log-sum-exps as [heads, queries] without strides
     lse = lse[0].contiguous()
-    unused = lse.new_empty(2, dtype=torch.uint64)  # state of the random numbers for dropout
+    unused = lse.new_empty(2, dtype=torch.uint64)  # state of random numbers, for dropout only
     settings = 0.0, block.causal, unused, unused
     grads = _flash_backward(*parts, lse, *block.bounds, *settings, scale=scaling)
     return [grad.transpose(0, 1)[None] for grad in grads]
@@ -259,7 +259,7 @@ def _on_cuda_backward(
 def _in_a_loop(
     query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
 ) -> Tensor:
-    """Reference implementation: one call per node."""
+    """Attend with one call of SDPA per node; the reference implementation."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
     # `split`, since the gradient of each slice would be a tensor as long as the row

@@ -47,7 +47,7 @@ class Policy(nn.Module):
         self.precision = precision
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Return the autocast context for both sampling and training."""
+        """Return the context of autocast, which sampling and training both use."""
         device = self.model.device.type
         return torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16")
 
@@ -57,7 +57,7 @@ class Policy(nn.Module):
         return decoder(input_ids=tokens, position_ids=positions, **attention).last_hidden_state  # type: ignore[no-any-return]
 
     def logprobs(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities [n, vocabulary] at the temperature, in fp32."""
+        """Return log-probabilities [n, vocabulary] at the policy's temperature, in fp32."""
         head = self.model.get_output_embeddings()
         return torch.log_softmax(head(hidden, temperature=self.temperature), dim=-1)
 
@@ -75,14 +75,14 @@ def compile_parts(model: PreTrainedModel) -> None:
     """Compile the MLPs, norms and rotary embeddings of a model in place, for rows of any length.
 
     Attention and whole layers are not compiled: they receive the nodes of a row, so each new row
-    would trigger a compilation. Rotary embeddings are a function of the model's source module, so
-    they are compiled for all models of that module in this process.
+    would trigger a compilation. The function of rotary embeddings belongs to the model's source
+    module, so it is compiled for all models of that module in this process.
     """
     compiled: dict[type, Callable[..., Tensor]] = {}
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):
-            # one compiled function per class; `module.compile()` would compile every layer
+            # one compiled function per class, since `module.compile()` would compile every layer
             if kind not in compiled:
                 compiled[kind] = torch.compile(kind.forward, dynamic=True)
             module.forward = MethodType(compiled[kind], module)

@@ -82,7 +82,7 @@ def launch(procs: int, command: Sequence[str]) -> int:
         command: the script and its arguments.
 
     Returns:
-        Exit status: 0, or that of the first process that failed; torchrun then ends the others.
+        Exit status: 0, or that of the first process to fail; torchrun ends the other processes.
     """
     from torch.distributed.run import main
 
@@ -106,7 +106,7 @@ def die_with_parent(parent: int | None = None) -> None:
     """Ask the kernel to kill this process when its parent exits for any reason; Linux only.
 
     Args:
-        parent: process id of the expected parent; if it has exited already, exit now.
+        parent: process id of the expected parent; if that process has exited, exit now, too.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -125,7 +125,7 @@ def start(reserved: int = 0) -> None:
     """
     global _commands, _reserved
     _reserved = reserved
-    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the variable
+    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # the older name of the same variable
         os.environ.setdefault(*ALLOCATOR)
     chosen = device()
     if chosen.type == "cuda":
@@ -141,7 +141,7 @@ def start(reserved: int = 0) -> None:
 
 
 def end(status: int = 0) -> None:
-    """Leave the process group and exit; return if there is no group.
+    """Leave the process group and exit; return if this process belongs to no group.
 
     Args:
         status: exit status. With status 0, wait for all ranks first.
@@ -159,10 +159,10 @@ def end(status: int = 0) -> None:
 
 
 def wait_for_end() -> None:
-    """Wait until the launcher ends this process, since another rank has ended.
+    """Wait until the launcher ends this process, after another rank has failed.
 
-    When a process exits, the launcher ends all others and reports the failure. In case all ranks
-    still run or no launcher exists, return after `_ORPHANED_S`; with one rank, return immediately.
+    When a process exits, the launcher ends the other processes and reports the failure. In case all
+    ranks still run or no launcher exists, return after `_ORPHANED_S`; with one rank, return now.
     """
     if world() > 1:
         time.sleep(_ORPHANED_S)
@@ -188,7 +188,7 @@ def broadcast(value: _T) -> _T:
 
 @cache
 def background() -> dist.ProcessGroup | None:
-    """Return a process group for background work; the first call is collective."""
+    """Return a process group for background work; all ranks have to make the first call."""
     return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""The trainer: a backend, its checkpoints and the exported model."""
+"""The trainer, which updates a policy with a backend, saves checkpoints and exports the model."""
 
 import json
 import math
@@ -34,15 +34,15 @@ class Trainer:
         model: name or folder of the model that training started from.
         checkpoints: the folder of all checkpoints, visible to all ranks.
         loss: policy loss.
-        row_tokens: limit of a packed row, in tokens.
-        rate: maps the number of a step, from 1, to its learning rate, which each rollback halves.
+        row_tokens: maximum number of tokens of a packed row.
+        rate: maps the number of a step, from 1, to its learning rate; each rollback halves rates.
         keep_steps: for rollbacks, keep the checkpoints of this many last steps; see
             `checkpoint.finish`.
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
-        iter_weights: see `LocalBackend.iter_weights`.
-        state: JSON values of the algorithm, kept in checkpoints; empty at first.
+        iter_weights: function that yields the weights; see `LocalBackend.iter_weights`.
+        state: JSON values of the training loop, kept in checkpoints; empty at first.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Trainer:
         self.wait_for_checkpoint()
         rollbacks = self._rollbacks + 1
         folder = checkpoint.path_of(self._checkpoints, step)
-        if damage := checkpoint.damage_of(folder):  # resuming checks only the newest ones
+        if damage := checkpoint.damage_of(folder):  # a resumed run checks only newest checkpoints
             raise CheckpointError(f"{folder} is damaged: {damage}; move it away")
         self._load(folder)
         self._rollbacks = rollbacks
@@ -97,7 +97,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # a file from elsewhere can raise anything; CheckpointException is not an Exception
+        # loading a strange file can raise anything; CheckpointException is not an Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -111,7 +111,7 @@ class Trainer:
         return self.step_rows(rows, self._loss, self._rate(step) / 2**self._rollbacks)
 
     def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
-        """Take one optimizer step on packed rows, with a given loss and learning rate."""
+        """Take one optimizer step on packed rows, with this loss and learning rate."""
         self._backend.set_learning_rate(rate)
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
@@ -125,7 +125,7 @@ class Trainer:
         """Write the policy in Hugging Face format.
 
         Args:
-            folder: folder of the model.
+            folder: folder of the exported model.
             replace: whether to replace an existing model; otherwise, that model is kept.
         """
         if not ranks.broadcast(replace or not folder.is_dir()):
@@ -141,7 +141,7 @@ class Trainer:
         """Save a checkpoint; `wait_for_checkpoint` waits for a write in the background.
 
         Raises:
-            CheckpointError: the checkpoint could not be written; the previous one still exists.
+            CheckpointError: the checkpoint could not be written; the previous checkpoint exists.
         """
         self.wait_for_checkpoint()
         try:
@@ -158,7 +158,7 @@ class Trainer:
             self.wait_for_checkpoint()
 
     def save_unsaved(self, step: int) -> None:
-        """Save a checkpoint of this step and wait for it, unless the newest one is as new."""
+        """Save a checkpoint of this step, unless one as new exists; wait until it is complete."""
         self.wait_for_checkpoint()
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if step > (last[0] if last else 0):
@@ -169,7 +169,7 @@ class Trainer:
         """Wait until the last checkpoint is complete.
 
         Raises:
-            CheckpointError: the checkpoint could not be written; the previous one still exists.
+            CheckpointError: the checkpoint could not be written; the previous checkpoint exists.
         """
         if self._pending is None:
             return
@@ -180,7 +180,7 @@ class Trainer:
             ranks.barrier()  # the checkpoint is complete once all ranks have written their part
             if _first():
                 checkpoint.finish(self._checkpoints, step, self._keep_steps)
-            ranks.barrier()  # a rank that raises an error after the save ends the other ranks
+            ranks.barrier()  # a rank that raises an error after this save ends the other ranks
         except (OSError, RuntimeError, CheckpointException) as error:
             raise self._failure(step, error) from error
 
@@ -198,8 +198,8 @@ def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: 
         step: number of the step.
         highest: learning rate after the warm-up.
         schedule: "constant", or "linear" or "cosine" to decay to zero after the last step.
-        warmup: number of first steps in which the learning rate rises linearly.
-        steps: number of steps.
+        warmup: number of steps at the start in which the learning rate rises linearly.
+        steps: number of steps of the run.
     """
     done = max(0, step - 1 - warmup) / max(1, steps - warmup)
     factors = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}

@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend, with PyTorch's AdamW, since DeepSpeed's must be compiled at startup."""
+"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW; DeepSpeed's AdamW would be compiled at startup."""
 
 import logging
 import math
@@ -50,37 +50,37 @@ class DeepSpeedBackend(LocalBackend):
         offload = ("offload_optimizer", "offload_param") if self._settings.offload else ()
         return {
             "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 1,  # otherwise the loss would be divided by it
+            "gradient_accumulation_steps": 1,  # the loss would be divided by a larger number
             "gradient_clipping": self._settings.max_grad_norm,
             "zero_optimization": {
                 "stage": 3,
-                "stage3_param_persistence_threshold": 0,  # otherwise small weights stay unsharded
+                "stage3_param_persistence_threshold": 0,  # DeepSpeed would not shard small weights
                 **{name: {"device": "cpu"} for name in offload},
             },
             # allow PyTorch's AdamW, which every backend uses
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
             "bf16": {"enabled": self._settings.precision == "bfloat16"},
-            # gradients are reduced and summed over rows in fp32, as with FSDP2
+            # gradients are reduced over ranks and summed over rows in fp32, as with FSDP2
             "communication_data_type": "fp32",
             "data_types": {"grad_accum_dtype": "fp32"},
             "steps_per_print": None,
         }
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # the boundary is set here, since the number of rows differs from step to step
+        # the accumulation boundary is set per row, since the number of rows differs between steps
         self._engine.set_gradient_accumulation_boundary(last)
-        # DeepSpeed averages gradients over ranks, but the loss is summed over them
+        # DeepSpeed averages gradients over ranks, but the loss is summed over ranks
         self._engine.backward(part * ranks.world())
 
     def _optimize(self) -> float:
-        self._engine.step()  # skips the update if the gradient is not finite
+        self._engine.step()  # DeepSpeed skips the update if the gradient is not finite
         if self._engine.optimizer.overflow:
             return math.nan
         return float(self._engine.get_global_grad_norm())
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
+        """Yield the weights with adapters merged, on all ranks; see `LocalBackend.iter_weights`."""
         return merge_adapters(self._settings, self._gathered())
 
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:
@@ -90,11 +90,11 @@ class DeepSpeedBackend(LocalBackend):
             yield name, full
 
     def save(self, folder: Path) -> None:
-        """Write the shards of all ranks."""
+        """Write a checkpoint, which contains the shards of all ranks."""
         self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint.
+        """Load a checkpoint that the same number of processes has written.
 
         Raises:
             ValueError: a different number of processes has written the checkpoint.

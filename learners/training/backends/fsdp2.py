@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# instead of PyTorch's function, which has mutable attributes; every layout here is strided
+# a stand-in for PyTorch's function, which has mutable attributes; all layouts here are strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -82,10 +82,10 @@ class FSDP2Backend(LocalBackend):
             mp_policy=mixed,
             offload_policy=pinned if settings.offload else OffloadPolicy(),
         )
-        # each layer is one unit: FSDP gathers its weights while the previous layer computes
+        # each layer is one unit: FSDP gathers a layer's weights while the previous layer computes
         for layer in model.get_decoder().layers:
             shard(layer)
-        shard(self._policy)  # embedding, final norm and head
+        shard(self._policy)  # the remaining weights: embedding, final norm and head
         self._policy.to_empty(device="cpu" if settings.offload else ranks.device())
         with torch.no_grad():
             _read(model, models.folder(settings.model))
@@ -104,7 +104,7 @@ class FSDP2Backend(LocalBackend):
             self._policy.reshard()  # type: ignore[operator]
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # FSDP averages gradients over ranks, but the loss is summed over them
+        # FSDP averages gradients over ranks, but the loss is summed over ranks
         (part * ranks.world()).backward()
 
     def score(self, batch: PackedRow) -> Tensor:
@@ -114,7 +114,7 @@ class FSDP2Backend(LocalBackend):
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
+        """Yield the weights with adapters merged, on all ranks; see `LocalBackend.iter_weights`."""
         gathered = torch.float32 if self._settings.lora_rank else dtype  # adapters merge in fp32
         # Offloaded shards move to the GPU first, since NCCL cannot send from CPU memory. This is a
         # generator, so that only one gathered tensor exists at a time.
@@ -127,14 +127,14 @@ class FSDP2Backend(LocalBackend):
     def _state(self) -> StateDict:
         if not self._optimizer.state:  # before the first step, or after steps that were skipped
             get_state_dict(self._policy, self._optimizer)
-            # `get_state_dict` created the state by a step with zero gradients: reset its count
+            # `get_state_dict` created the state by a step with zero gradients: reset the step count
             for state in self._optimizer.state.values():
                 state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 
     def save(self, folder: Path) -> "Future[object] | None":
-        """Write the shards of all ranks; with `async_save`, copy them and write in a thread."""
+        """Write a checkpoint with all ranks' shards; with `async_save`, a thread writes copies."""
         if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None
@@ -143,7 +143,7 @@ class FSDP2Backend(LocalBackend):
         return async_save(self._state(), checkpoint_id=folder, process_group=group)  # type: ignore[return-value]
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint on any number of ranks."""
+        """Load a checkpoint that any number of ranks has written."""
         state = self._state()
         with only_data():
             load(state, storage_reader=MetadataReader(folder))
@@ -189,7 +189,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # opcodes of the C class cannot be
 
 
 def _mesh(replicas: int) -> DeviceMesh:
-    """Return a mesh [ranks], or [replicas, shards] for hybrid sharding."""
+    """Return a device mesh [ranks], or [replicas, shards] for hybrid sharding."""
     kind, world = ranks.device().type, ranks.world()
     if replicas == 1:
         return init_device_mesh(kind, (world,))
@@ -200,7 +200,7 @@ def _mesh(replicas: int) -> DeviceMesh:
 
 
 def _read(model: PreTrainedModel, folder: Path) -> None:
-    """Fill this rank's shards from a model's files; adapters get their initial weights."""
+    """Fill this rank's shards of the weights from a model's files, and initialise the adapters."""
     stored: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():  # lists a tied weight once, as the files do
         if ".lora_" in name:

@@ -26,9 +26,9 @@ from learners.training.policy import Policy
 
 
 class LocalBackend:
-    """AdamW or Muon on unsharded weights, and the base of the backends that shard them.
+    """AdamW or Muon on unsharded weights, and the base class of the backends that shard weights.
 
-    All methods are collective: every rank has to call them.
+    All methods are collective: every rank has to call each of them.
     """
 
     def __init__(self, settings: BackendSettings) -> None:
@@ -64,12 +64,12 @@ class LocalBackend:
         computed. The update is skipped, since momentum alone would change the weights.
 
         Args:
-            batches: rows of the global batch, the same on all ranks.
+            batches: packed rows of the global batch, the same on all ranks.
             loss: policy loss, normalised by the size of the global batch.
 
         Returns:
-            Means over the loss tokens of the global batch, `loss`, `gradient_norm`, speed and
-            `skipped`.
+            Means over the loss tokens of the global batch, `loss`, `gradient_norm`, throughput,
+            and `skipped`, which is 1 if the update was skipped.
 
         Raises:
             ValueError: the batch has no loss tokens.
@@ -153,7 +153,7 @@ class LocalBackend:
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor), named as in Hugging Face checkpoints, together on all ranks.
+        """Yield the weights on all ranks, as (name in Hugging Face checkpoints, full tensor).
 
         Every rank has to exhaust the iterator: ranks gather sharded tensors together, one by one.
 
@@ -171,7 +171,7 @@ class LocalBackend:
         Returns:
             A future if the write continues in the background, otherwise None.
         """
-        # includes a frozen base model, so that a checkpoint can be loaded without other files
+        # the file includes a frozen base model, so that a checkpoint needs no other files
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
         return None

@@ -1,4 +1,4 @@
-"""Settings of a backend, and the policy and the optimizer that are made from them."""
+"""Settings of a training backend, and the policy and optimizer that are made from the settings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ StateDict = dict[str, Any]
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """Settings of a backend, as in `Config`.
+    """Settings of a training backend, with the names that they have in `Config`.
 
     Attributes:
         model: name or folder of the model.
         temperature: sampling temperature.
         precision: "float32" or "bfloat16", of the forward pass.
-        lora_rank: rank of adapters on the frozen model; 0 trains all weights.
-        lora_alpha: scale of the adapters.
+        lora_rank: rank of LoRA adapters on the frozen model; 0 trains all weights.
+        lora_alpha: the output of LoRA adapters is multiplied by lora_alpha / lora_rank.
         activation_checkpointing: whether layers are recomputed in the backward pass.
         compile: whether MLPs, norms and rotary embeddings are compiled.
         optimizer: "adamw" or "muon".
         learning_rate: initial learning rate.
-        weight_decay: weight decay.
-        max_grad_norm: norm to which gradients are clipped.
+        weight_decay: weight decay of the optimizer.
+        max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
         replicas: number of replicas of sharded weights.
         offload: whether sharded weights and optimizer state are kept in CPU memory.
         async_save: whether checkpoints are written in a thread.
@@ -52,7 +52,7 @@ class BackendSettings:
 
 
 def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: str) -> Policy:
-    """Create the policy to train from its loaded model, in place."""
+    """Create the policy to train from a loaded model, which is changed in place."""
     if settings.lora_rank:
         from learners.training import lora
 
@@ -73,7 +73,7 @@ def merge_adapters(
 
 
 class _Together:
-    """Optimizers of different weights, used as one."""
+    """Optimizers of different weights, used as one optimizer."""
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         self._parts = parts
@@ -101,14 +101,14 @@ def make_optimizer(
     """Create the optimizer of the trainable weights.
 
     With "muon", Muon trains the matrices, and AdamW trains the vectors and `ends`, which are the
-    embedding and the head. Both have the same learning rate, since Muon's updates are scaled to the
-    size of AdamW's updates.
+    embedding and the head. Both optimizers have the same learning rate, since Muon's updates are
+    scaled to the size of AdamW's updates.
     """
     trained = [weight for weight in weights if weight.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay
-    betas = (0.9, 0.99)  # the default 0.999 averages over 1,000 steps, more than most runs have
+    betas = (0.9, 0.99)  # 0.999, the default, averages over 1,000 steps, more than most runs have
     if settings.optimizer == "adamw":
-        # the fused kernel reads every tensor once; on CPUs it would round differently
+        # the fused kernel reads every tensor once; on CPUs, this kernel would round differently
         fused = all(weight.is_cuda for weight in trained) or None
         return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
     others = set(map(id, ends))

@@ -9,9 +9,10 @@ episode as metrics, and in `info` the turn rewards and the session record. The h
 completions with the tool schemas from this process, without a sandbox or `uv`. Other harnesses do
 not pass the schemas to the model.
 
-An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score:
-its `ok` is false, and its reward of 0 is meaningless. The library's train client parses calls
-itself and drops malformed calls; a turn without a call has the same penalty. Tested with 0.4.0.
+An episode that has no verdict, or is cut off by a limit or a dead server, counts as an error, not
+as a score: the trace's `ok` is false, and its reward of 0 is meaningless. The train client of
+verifiers parses calls itself and drops malformed calls; a turn without a call has the same penalty.
+Tested with 0.4.0.
 """
 
 import ssl
@@ -24,11 +25,11 @@ from verifiers.v1.dialects.chat import message_to_wire
 
 from resume_gym.tools import with_calls
 
-_TLS = ssl.create_default_context()  # creation takes 25 ms, too long for every turn
+_TLS = ssl.create_default_context()  # creating a context takes 25 ms, too long for every turn
 
 
 class TaskRow(vf.TaskData):  # type: ignore[misc]
-    """Data of a task."""
+    """Data of a task: its ID, its tools and, in inherited fields, its prompts."""
 
     task_id: str
     tools: list[dict[str, Any]]
@@ -49,7 +50,7 @@ class GymTaskset(vf.Taskset[vf.Task[TaskRow], GymTasksetConfig]):  # type: ignor
         self.gym: Any = gym.make(config.gym_id, **config.gym_kwargs).unwrapped
 
     def load(self) -> list[Any]:
-        """Return all tasks, in order."""
+        """Return all tasks of the environment, in order."""
         return [self._task(self.gym.new_session(task.task_id)) for task in self.gym.tasks]
 
     def _task(self, session: Any) -> Any:
@@ -121,7 +122,7 @@ def text(message: Any) -> str:
 
 
 def replies(message: Any, observation: str) -> list[dict[str, str]]:
-    """Return the observation as the reply to each parsed tool call, or else as a user message."""
+    """Return the observation as the reply to each parsed call; without calls, as a user message."""
     calls = message.tool_calls or ()
     messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
     return messages or [{"role": "user", "content": observation}]

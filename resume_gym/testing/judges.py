@@ -42,11 +42,11 @@ def check_judge(
     The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; no field
     has a grade above 0 for the unedited resume, an order to the judge, a hidden text, a pasted job
     description or an empty resume; if the judge raises an error, it is a `JudgeError`; threads may
-    call the judge concurrently; a group of texts gets as many verdicts, in order; a deterministic
-    judge gives the same verdict on the same texts, whatever it judged before.
+    call the judge concurrently; a group of texts gets one verdict for each text, in order; a
+    deterministic judge gives the same verdict on the same texts, whatever texts it judged before.
 
     Args:
-        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes one from a
+        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes a judge from a
             specification.
         tasks: tasks whose revisions are judged; None selects three bundled tasks.
         deterministic: whether the judge promises equal verdicts on equal texts.

@@ -80,7 +80,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Return a copy with arguments changed by `kwargs`; `same_state` copies the episode, too."""
+        """Return a copy with some arguments changed; `same_state` also copies the episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()

@@ -99,15 +99,13 @@ def import_resumes(
 ) -> ImportReport:
     """Build tasks from resume and job files, without writing any file.
 
-    A task ID is a hash of the unmasked resume and job, independent of masking and of the order of
-    the files.
+    A task ID is a hash of the unmasked resume and job, so masking and file order do not matter.
 
     Args:
         resumes: resume files.
         jobs: job description files.
         evidence: documents about the candidates. With several resumes, a document's file name must
-            start with the file name of one resume, or its text must contain the heading of one
-            resume.
+            start with that of one resume, or its text must contain the heading of one resume.
         options: settings; defaults to `Options()`.
 
     Returns:

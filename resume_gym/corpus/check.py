@@ -1,8 +1,7 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
 `check` runs the detectors of the module `findings`, which also defines their thresholds. Generated
-tasks may share bullets within a split, but content common to both splits would inflate evaluation
-scores.
+tasks may share bullets within a split, but content of both splits would inflate evaluation scores.
 """
 
 import json
@@ -84,8 +83,7 @@ def check(
         threshold: minimum similarity of near-duplicates, in (0, 1].
         page_lines: lines per page; 20 for tasks of the small size.
     """
-    # Generators cycle through the weaknesses, so every n-th task instead of a random sample might
-    # miss some weaknesses.
+    # A random sample: generators cycle through weaknesses, so every n-th task may miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,

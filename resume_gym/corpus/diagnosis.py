@@ -4,8 +4,7 @@ Each bullet counts for at most one weakness; inconsistently formatted lines coun
 `diagnose` divides the share of each weakness by its mean share in tasks generated with this
 weakness and reports the weakness with the largest quotient. For a resume that is not in English no
 shares are computed. The method identifies the planted weakness of nine in ten of the 200 bundled
-tasks. A resume with buried main points (wrong_emphasis) that no rule recognises is diagnosed as
-no_metrics.
+tasks. If no rule recognises a buried main point (wrong_emphasis), the diagnosis is no_metrics.
 """
 
 import math
@@ -48,8 +47,7 @@ class Diagnosis:
     Attributes:
         weakness: the main weakness.
         clear: whether the resume shows any weakness at all.
-        lines: lines of the resume after wrapping; above 55 the weakness is too_long, whatever the
-            shares.
+        lines: lines of the resume after wrapping; above 55 lines the weakness is too_long.
         bullets: number of bullets.
         shares: share of the bullets that have each weakness (for formatting_inconsistent, of all
             lines); empty if the resume is not in English.

@@ -63,8 +63,7 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
     Raises:
         DocumentError: the file is missing, empty, too large, not regular, password-protected,
             scanned, or not in the format of its extension; or reading it exceeds a limit.
-        ModuleNotFoundError: the package that reads the format is missing; the message names the pip
-            extra.
+        ModuleNotFoundError: a package to read the format is missing; the message names the extra.
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:

@@ -64,8 +64,7 @@ def near_duplicates(
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find near-duplicates within `texts`, and between `others` and `texts`.
 
-    Each text is paired at most once, with the most similar earlier text. Equal texts form pairs,
-    too.
+    Each text is paired only with the most similar earlier text, which may be equal to it.
 
     Args:
         texts: texts normalized by `bare`, by task ID.
@@ -81,8 +80,7 @@ def near_duplicates(
 
     def rarest(key: str) -> list[int]:
         # Prefix filtering: two similar texts share at least one of their few rarest shingles. Rare
-        # shingles occur in few texts, which keeps the index small. All texts must rank shingles
-        # alike.
+        # shingles occur in few texts, so the index is small. All texts must rank shingles alike.
         own = shingles[key]
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]

@@ -139,8 +139,7 @@ def _unescaped(text: str) -> str:
 def read_html(text: str, notes: Counter[str]) -> list[tuple[str, str]]:
     """Return the rows of a text with HTML, each as a Markdown marker and its text.
 
-    A "<" or "&" that starts no tag or reference counts as text. `notes` counts omitted content by
-    kind.
+    A "<" or "&" that starts no tag or reference is text. `notes` counts omitted content by kind.
     """
     first, *others = text.split("<!--")
     pieces = [first]

@@ -152,10 +152,8 @@ class Masker:
             fields: subset of `FIELDS` to replace.
             region: two-letter code of the region whose national phone numbers are recognised.
             contacts: (field, value) pairs of the candidate's known emails, phones and links, which
-                are replaced; a value of the field "names" (the file name) only helps to confirm the
-                name.
-            exact: whether each spelling gets its own placeholder, so that `unmask` restores it
-                exactly.
+                are replaced; a value of the field "names" only helps to confirm the name.
+            exact: whether each spelling gets its own placeholder, which makes `unmask` exact.
 
         Raises:
             ValueError: a field or the region is unknown.
@@ -373,8 +371,8 @@ def _site(link: str) -> str:
 def _numbers(text: str) -> Iterator[str]:
     """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    Above the first section, 7 to 15 digits may be a phone number; below it, only 7 to 10 digits
-    without separators.
+    Above the first section, 7 to 15 digits may be a phone number; below it, 7 to 10 unseparated
+    ones.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):

@@ -137,8 +137,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether a heading is certainly a name, and not a place, a job or a section.
 
     A name is certain if a clue contains the name, or if the heading names an owner, as in "Resume
-    of Jane Doe". Otherwise contact details must follow the name, without a mail address of somebody
-    else.
+    of Jane Doe". Otherwise contact details must follow the name, but nobody else's mail address.
 
     Args:
         name: the name from `find_name`.
@@ -248,8 +247,7 @@ class Finder:
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
 
-        Within `head`, the range of the heading with the name, a single part of the name is a
-        mention, too.
+        Within `head`, the range of the heading, a single part of the name is a mention, too.
         """
         run: list[_Token] = []
         for token in self._tokens(text):

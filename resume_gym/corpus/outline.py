@@ -2,9 +2,8 @@
 
 The readers of plain text, PDF and Word produce rows. A row's hint is the role that its style or
 font indicates, such as "heading". The text of a row without a hint determines its role: capitals or
-a known section name mark a heading; a date and its position mark a job header. Only titles such as
-"Resume" are omitted from the text; only its white space, its bullet markers and the case of its
-headings change.
+a known section name mark a heading; a date and its position mark a job header. Of the text, only
+titles such as "Resume" are omitted; white space, bullet markers and the case of headings change.
 """
 
 import re

@@ -36,8 +36,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
     Raises:
         DocumentError: the file is empty, too long, damaged or not of its format.
-        ModuleNotFoundError: the package that reads the format is missing; the message names the pip
-            extra.
+        ModuleNotFoundError: a package to read the format is missing; the message names the extra.
     """
     contacts: tuple[tuple[str, str], ...] = ()
     blocks: list[Block] = []

@@ -1,8 +1,7 @@
 """Convert Word files (.docx) to rows: headings, lists, tables, links, headers and footers.
 
 mammoth converts the body to HTML. Bold text inside a paragraph is not kept; a short paragraph all
-in bold is a heading or a job header. The rows of page headers come first, those of page footers
-last.
+in bold is a heading or a job header. Page headers come first and page footers last.
 """
 
 import io

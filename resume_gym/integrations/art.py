@@ -4,16 +4,16 @@
     groups = await episodes.gather(model, [task.task_id for task in episodes.env.tasks[:4]], size=8)
     await backend.train(model, groups)
 
-ART trains on the reward of the episode. The `metrics` of a trajectory also hold the reward of each
-turn (`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). The log of
-a trajectory is the session's record.
+ART trains on the reward of the episode. A trajectory's `metrics` also hold the reward of each turn
+(`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). Its log is the
+session's record.
 
 Actions are sampled text: with `tool_choice="none"` the vLLM server of ART shows the tools to the
 model but leaves calls in the text. ART would render a parsed call a second time after its sampled
 tokens. A call that a server parses anyway is written back into the text; endpoints that parse all
 calls (OpenAI's) fail. `LocalBackend` needs models with the `_internal_config`
-`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART renders the tools differently
-from the sampled prompts.
+`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART renders tools unlike the
+sampled prompts.
 
 Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
@@ -66,8 +66,8 @@ class Episodes:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
         Up to `max_exceptions` episodes (a fraction of all episodes, if below 1) may fail; failed
-        episodes are listed in `exceptions` of their group and excluded from all means. One more
-        failure raises its exception.
+        episodes are in `exceptions` of their group and excluded from means. One more failure is
+        raised.
         """
         groups = []
         for task_id in task_ids:

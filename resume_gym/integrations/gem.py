@@ -37,7 +37,7 @@ Call one a turn:
 class GemEnv(gem.Env):  # type: ignore[misc]
     """An environment of this package with GEM's interface.
 
-    The first observation of an episode describes the tools; its last info holds the reward terms as
+    An episode's first observation describes the tools; its last info has the reward terms,
     "ledger".
 
     Args:

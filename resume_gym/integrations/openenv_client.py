@@ -27,8 +27,7 @@ class ResumeGymAction(Action):  # type: ignore[misc]
 class ResumeGymObservation(Observation):  # type: ignore[misc]
     """The text for the model; after `reset` also the task, system prompt and tool schemas.
 
-    `ledger` has the reward terms of the turn and, at the end, of the verdict; `reward` is their
-    sum.
+    `ledger` has the reward terms of the turn and, at the end, the verdict's; `reward` is their sum.
     """
 
     text: str

@@ -9,10 +9,9 @@ episode as metrics, and in `info` the turn rewards and the session record. The h
 completions with the tool schemas from this process, without a sandbox or `uv`. Other harnesses do
 not pass the schemas to the model.
 
-An episode that has no verdict, or is cut off by a limit or a dead server, counts as an error, not
-as a score: the trace's `ok` is false, and its reward of 0 is meaningless. The train client of
-verifiers parses calls itself and drops malformed calls; a turn without a call has the same penalty.
-Tested with 0.4.0.
+An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
+trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers parses
+calls and drops malformed calls; turns without a call have the same penalty. Tested with 0.4.0.
 """
 
 import ssl

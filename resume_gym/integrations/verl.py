@@ -13,8 +13,8 @@ reward function and no option of `rollout.multi_turn` is needed. `max_prompt_len
 tokens of the prompt with its tools, and `max_response_length` the tokens of all turns and tool
 replies. `reward_extra_info` holds the reward terms (for validation metrics and dumped rollouts),
 `turn_scores` the rewards of the turns; verl assigns the sum of rewards to the last token. If the
-judge fails, the agent loop raises an error: verl continues without the episode, or stops if
-`trainer.use_v1=False` is set.
+judge fails, an error is raised: verl continues without the episode, or stops with
+`trainer.use_v1=False`.
 
 Images and the replay of expert routing are not supported. verl derives the tokens between turns
 from `model_type` in config.json; for an unknown type verl warns and omits a newline. Tested with
@@ -107,8 +107,8 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         ledger = {**dict.fromkeys(session.terms_of(env.tasks), 0.0), **session.ledger}
         info = {f"reward_{name}": value for name, value in ledger.items()}
         info |= {"silent_turns": float(len(rewards) - sampled_turns), "text": session.text}
-        # The response ends with a sampled token, since verl rewards the last token, and trains
-        # critics on sampled tokens only
+        # End with a sampled token: verl rewards the last token, and trains critics on sampled ones
+        # only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
         return AgentLoopOutput(
             prompt_ids=prompt,

@@ -136,8 +136,8 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
 
     The contracts: on ten scripted episodes, the task, the rewards of the turns, the total reward,
     the final document and the ledger equal those of the environment, also after malformed calls;
-    the agent is not asked for an action after the end of an episode; if the judge fails, an
-    exception is raised.
+    the agent is not asked for an action after an episode's end; a judge's failure raises an
+    exception.
 
     Args:
         play: plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a

@@ -46,17 +46,15 @@ def check_env(
 
     The contracts: Gymnasium's own checker passes without a warning; `reset` draws tasks by its
     seed alone, or takes the task of its options; tools have a description and a schema in JSON; a
-    malformed call raises no exception, changes no document, uses up a turn and has its penalty;
+    malformed call raises no error, changes no document, uses up a turn and has its penalty;
     episodes end by `submit` or by the last turn and are never truncated; every observation, the
     terminal one included, ends with turns left and edits; the same seed and actions give the same
-    episode; the terms of `info` sum to the reward of each step, and those of the ledger to the
-    reward of the episode; forks, snapshots and pickled copies are independent; records survive JSON
-    and replay.
+    episode; the terms of `info` sum to the reward of each step, those of the ledger to the
+    episode's; forks, snapshots and pickled copies are independent; records survive JSON and replay.
 
     Args:
         env: a subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
-            check resets and plays the environment, and asks its judge, if it has one, for two
-            verdicts.
+            check resets and plays the environment, and asks its judge, if any, for two verdicts.
         edit: function that returns an action which edits the document of a new session.
 
     Raises:

@@ -46,8 +46,8 @@ def check_judge(
     deterministic judge gives the same verdict on the same texts, whatever texts it judged before.
 
     Args:
-        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes a judge from a
-            specification.
+        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes one from its
+            name.
         tasks: tasks whose revisions are judged; None selects three bundled tasks.
         deterministic: whether the judge promises equal verdicts on equal texts.
 

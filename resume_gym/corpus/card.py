@@ -60,7 +60,7 @@ def digest(tasks: Sequence[Task]) -> str:
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
-    """Return whether a card has a digest, and not that of the given tasks."""
+    """Return whether a card has a digest, but one of other tasks than the given tasks."""
     match = _DIGEST.search(card)
     return match is not None and match[1] != digest(tasks)
 

@@ -45,7 +45,7 @@ class Diagnosis:
     """Weaknesses found in a resume.
 
     Attributes:
-        weakness: the main weakness.
+        weakness: main weakness of the resume.
         clear: whether the resume shows any weakness at all.
         lines: lines of the resume after wrapping; above 55 lines the weakness is too_long.
         bullets: number of bullets.

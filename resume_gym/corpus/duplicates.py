@@ -39,7 +39,7 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
 
 
 def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
-    """Normalize a resume without contact lines, heading and the given names.
+    """Normalize a resume after dropping contact lines, the heading and the given names.
 
     Resumes that differ only in name, contact data or figures become equal.
     """

@@ -15,8 +15,7 @@ from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
-"""Maximum share of a split's resumes that are near-duplicates, and of eval's bullets that also
-occur in train."""
+"""Maximum share of near-duplicate resumes in a split, and of eval's bullets found in train."""
 BULLET_WORDS = 5
 """Minimum words of a compared bullet; a shorter bullet may be in two resumes by chance."""
 _WIDTH = Rules().page_width

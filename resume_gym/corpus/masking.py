@@ -79,7 +79,7 @@ _POSTCODE = re.compile(
     r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",  # before a town
     re.MULTILINE,
 )
-# This pattern is used only above the first section, since elsewhere it may match a year.
+# Postcodes of four digits count only above the first section, since they may be years elsewhere.
 _SHORT_POSTCODE = re.compile(r"(?:^|[,|;•·:] {0,2})\d{4} [^\W\d_a-z][^\W\d_]", re.MULTILINE)
 _BIRTH = re.compile(
     rf"\b(?:{any_of(WORDS['births'])})(?!\w)[^\n]{{0,25}}?(?:\d{{1,2}}[./-]\d|(?:19|20)\d\d\b)"
@@ -100,7 +100,8 @@ _ID = re.compile(
     r"|\b[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?\b"
     r"|(?<![\w./@-])(?=\d*[A-Z])(?=(?:[A-Z]*\d){6})[A-Z\d]{8,34}(?![\w/-])"
 )
-_AMOUNT = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|\d{1,3}(?:[. ]\d{3})*[. ]000")  # or an IP address
+# an amount of money, or an IP address
+_AMOUNT = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|\d{1,3}(?:[. ]\d{3})*[. ]000")
 _GROUPED = re.compile(r"\d{1,3}(?:[. ]\d{3})+")
 _HANDLE = re.compile(r"(?<![\w/.@])@[A-Za-z][\w.-]{1,63}\w")
 _LABEL = re.compile(rf"\b(?:{any_of(WORDS['phones'])})\b\W{{0,4}}$", re.IGNORECASE)
@@ -371,8 +372,7 @@ def _site(link: str) -> str:
 def _numbers(text: str) -> Iterator[str]:
     """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    Above the first section, 7 to 15 digits may be a phone number; below it, 7 to 10 unseparated
-    ones.
+    A phone number may have 7 to 15 digits above the first section, and 7 to 10 in a row below it.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):

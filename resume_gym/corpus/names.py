@@ -136,8 +136,8 @@ def read_name(text: str, resume: str) -> Name | None:
 def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether a heading is certainly a name, and not a place, a job or a section.
 
-    A name is certain if a clue contains the name, or if the heading names an owner, as in "Resume
-    of Jane Doe". Otherwise contact details must follow the name, but nobody else's mail address.
+    A name is certain if a clue contains it, or if the heading is like "Resume of Jane Doe". Any
+    other name is certain if contact details follow it, but nobody else's mail address.
 
     Args:
         name: the name from `find_name`.

@@ -131,7 +131,7 @@ def _spelled(chars: Sequence[Any]) -> str:
 class _Distinct:
     """Filter that drops characters printed twice, at most a point apart.
 
-    This filter replaces pdfplumber's `dedupe_chars`, which takes quadratic time.
+    pdfplumber's own filter, `dedupe_chars`, takes quadratic time.
     """
 
     def __init__(self) -> None:

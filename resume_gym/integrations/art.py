@@ -5,8 +5,8 @@
     await backend.train(model, groups)
 
 ART trains on the reward of the episode. A trajectory's `metrics` also hold the reward of each turn
-(`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). Its log is the
-session's record.
+(`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). A trajectory's
+log is a session record.
 
 Actions are sampled text: with `tool_choice="none"` the vLLM server of ART shows the tools to the
 model but leaves calls in the text. ART would render a parsed call a second time after its sampled

@@ -37,8 +37,7 @@ Call one a turn:
 class GemEnv(gem.Env):  # type: ignore[misc]
     """An environment of this package with GEM's interface.
 
-    An episode's first observation describes the tools; its last info has the reward terms,
-    "ledger".
+    The first observation describes the tools; an episode's last info has the "ledger" of rewards.
 
     Args:
         gym_id, kwargs: arguments of `gymnasium.make`.

@@ -6,8 +6,8 @@ The module `openenv_client` has the client. The members of a group reset with th
 the first member may omit the id and read it from its observation. When the judge fails, `step`
 raises an error at the client; the next `step` of the connection ignores its action and only asks
 the judge again. Waiting for the judge blocks no other episode. OpenEnv's HTTP routes `/reset` and
-`/step` create an environment per request, so they cannot play; OpenEnv's task API is not supported.
-Tested with openenv 0.10.0.
+`/step` create an environment per request and cannot play episodes; OpenEnv's task API is
+unsupported. Tested with openenv 0.10.0.
 """
 
 import asyncio

@@ -53,8 +53,8 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
     """A text environment in which the agent chooses each action from a menu.
 
     Observations [5 + 5 * places] hold 5 features of the session and 5 of each place of the menu, in
-    [-1, 1]. Choosing an empty place is an action without a tool call. The last info has the reward
-    terms as "ledger".
+    [-1, 1]. Choosing an empty place is an action without a tool call. An episode's last info has
+    the "ledger".
 
     Args:
         env_id, kwargs: arguments of `gymnasium.make` for the text environment.

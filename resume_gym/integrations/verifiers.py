@@ -6,8 +6,8 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
 
 The members of a group share a task. A trace holds each reward term as a reward, numbers of the
 episode as metrics, and in `info` the turn rewards and the session record. The harness requests
-completions with the tool schemas from this process, without a sandbox or `uv`. Other harnesses do
-not pass the schemas to the model.
+completions with the tool schemas from this process, without a sandbox or `uv`. Harnesses of others
+do not pass tool schemas.
 
 An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
 trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers parses
@@ -97,7 +97,7 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
             segment, trace = await chat.turn(), chat.trace
             while not session.done:
                 if segment.terminated and trace.errors:
-                    return  # the trace already holds the error
+                    return  # the trace already holds the error that ended the episode
                 if segment.terminated:
                     raise RuntimeError(f"the episode was cut off: {trace.stop_condition}")
                 reply = [message for message in segment.messages if message.role == "assistant"][-1]

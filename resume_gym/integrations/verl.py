@@ -107,8 +107,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         ledger = {**dict.fromkeys(session.terms_of(env.tasks), 0.0), **session.ledger}
         info = {f"reward_{name}": value for name, value in ledger.items()}
         info |= {"silent_turns": float(len(rewards) - sampled_turns), "text": session.text}
-        # End with a sampled token: verl rewards the last token, and trains critics on sampled ones
-        # only
+        # The last token must be sampled: verl rewards it, and trains critics on sampled tokens only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
         return AgentLoopOutput(
             prompt_ids=prompt,

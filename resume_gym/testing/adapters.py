@@ -42,9 +42,9 @@ class Played(NamedTuple):
 
     Attributes:
         task_id: task that was played.
-        rewards: reward of each turn; the last one includes the verdict's terms.
+        rewards: reward of each turn; the last reward includes the verdict's terms.
         total: reward of the episode.
-        text: final document.
+        text: final document of the episode.
         ledger: totals of all reward terms.
     """
 
@@ -136,8 +136,7 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
 
     The contracts: on ten scripted episodes, the task, the rewards of the turns, the total reward,
     the final document and the ledger equal those of the environment, also after malformed calls;
-    the agent is not asked for an action after an episode's end; a judge's failure raises an
-    exception.
+    the agent is not asked for an action after an episode's end; a failed judge raises an exception.
 
     Args:
         play: plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a

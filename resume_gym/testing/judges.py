@@ -46,14 +46,12 @@ def check_judge(
     deterministic judge gives the same verdict on the same texts, whatever texts it judged before.
 
     Args:
-        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes one from its
-            name.
+        judge: the judge, which is asked for 20 verdicts per task; `make_judge` creates judges.
         tasks: tasks whose revisions are judged; None selects three bundled tasks.
         deterministic: whether the judge promises equal verdicts on equal texts.
 
     Raises:
-        AssertionError: A contract is broken, or the judge gives no verdict on an ordinary
-            revision.
+        AssertionError: A contract is broken, or an ordinary revision gets no verdict.
     """
     if not isinstance(getattr(judge, "name", None), str) or not judge.name:
         raise broken("judge.name", "a name for reports", brief(getattr(judge, "name", None)))

@@ -45,7 +45,7 @@ def find_edit(session: AnySession) -> str:
     The arguments of the tried calls are lines and words of the document, and words of the schema.
 
     Raises:
-        AssertionError: No call that was tried is an edit.
+        AssertionError: None of the tried calls edits the document.
     """
     rng = Random(0)
     tools = [tool for tool in session.tools if tool["function"]["name"] in session.editors]

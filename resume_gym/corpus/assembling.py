@@ -150,7 +150,7 @@ def import_resumes(
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Choose the jobs of a resume; random choices depend on `seed`, which contains its text."""
+    """Choose a resume's jobs; random choices depend on `seed`, which contains the resume's text."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":

@@ -31,8 +31,7 @@ USUAL: Mapping[str, float] = {
 """Mean share of the bullets with a given weakness, in tasks generated with this weakness.
 
 The value of no_metrics is set above the measured mean: a third of the bullets of any resume have no
-    figure, so
-no_metrics is the diagnosis only if no other weakness stands out.
+figure, so no_metrics is the diagnosis only if no other weakness stands out.
 """
 
 _PAGE = Rules()
@@ -100,7 +99,7 @@ def _reference(resume: str, job: str) -> Reference:
 
 
 def _fault(line: Line, spare: bool) -> str:
-    """Return the weakness of a bullet, or an empty string."""
+    """Return the name of a bullet's weakness, or an empty string if the bullet has none."""
     content = line.content
     weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true, so no fault
     # A weak opening such as "Tasks included" is left out, since it is no filler.

@@ -1,7 +1,8 @@
 """Read resumes, jobs and other documents from files as Markdown.
 
 `read_document` checks the file and reads it in a child process with resource limits (`sandbox`),
-where the module `readers` selects the reader. The content of a file must match its extension.
+where the module `readers` selects the reader. The content of a file must match the file's
+extension.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Detectors of problems in a set of tasks, with their thresholds; `check` runs all of them."""
+"""Detectors of problems in a set of tasks, with their thresholds; `check` runs all detectors."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -128,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets that occur in both splits; more than `NEAR_LIMIT` are an error."""
+    """Find bullets that occur in both splits; a share above `NEAR_LIMIT` is an error."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):

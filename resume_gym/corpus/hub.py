@@ -20,8 +20,8 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
     Rows have the fields of `Task`. A row without the field `split` belongs to the data set's split
-    that contains the row; test, validation and eval become eval. Without splits, all rows are
-    train.
+    that contains the row; test, validation and eval become eval. All rows of a data set without
+    splits are train.
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].

@@ -111,7 +111,7 @@ def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
         plain = any(marker for marker, _ in lines)
         inside = ((mark, " ".join(one for _, one in read_html(line, left))) for mark, line in lines)
         lines = list(inside) if plain else read_html(text, left)
-    if len(lines) == 1 and lines[0][0][:1].isdigit():  # a name such as "1. FC Köln"
+    if len(lines) == 1 and lines[0][0][:1].isdigit():  # no list item, but a name: "1. FC Köln"
         lines = [("", text)]
     bodies = (("- " if marker else "", " ".join(line.split())) for marker, line in lines)
     rows: list[tuple[str, str]] = []

@@ -242,7 +242,7 @@ def _line(line: str, notes: Counter[str]) -> Block:
         return [mark + text for text in rows], 1
     body = line.lstrip()
     marker, text = split_bullet(body)
-    if marker == "-" and body[0] not in "-*+•‣◦–—":  # markers that `text.lines` reads
+    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` reads these markers
         return [f"{line[: len(line) - len(body)]}- {text}"], 1
     return [line], 1
 

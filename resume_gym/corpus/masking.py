@@ -76,7 +76,8 @@ _POSTCODE = re.compile(
     r"|\b\d{4} [A-Z]{2}(?= [A-Z]|,|\s*$)|\b[A-Z]{1,2}-\d{4,6}\b"
     r"|\b(?:[A-Z]{2},? \d{5}|(?:NSW|VIC|QLD|TAS|ACT|WA|SA) \d{4})\b|\b\d{5}-\d{3}\b"
     r"|\b(?i:zip(?: code)?|post(?:al )?code|plz|cep|pin code)\W{1,3}\d{4}"
-    r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",  # before a town
+    # postcodes before the name of a town
+    r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",
     re.MULTILINE,
 )
 # Postcodes of four digits count only above the first section, since they may be years elsewhere.

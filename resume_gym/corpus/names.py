@@ -53,7 +53,7 @@ class Name(NamedTuple):
     """The name of a person.
 
     Attributes:
-        text: the name as written.
+        text: the name as written in the resume.
         words: words of the name, forenames first, without job titles.
         telling: words of the name that identify the person, unlike initials and particles.
         line: line of the resume that has the name.

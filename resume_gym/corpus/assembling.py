@@ -1,7 +1,7 @@
 """Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
 
 `import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
-data on request. The tasks have no fixes and no facts, since nothing is known about a candidate
+data on request. Imported tasks have no fixes and no facts, since nothing is known about a candidate
 beyond the resume and the evidence.
 """
 
@@ -20,8 +20,8 @@ from resume_gym.corpus.masking import Masker, identity
 from resume_gym.tasks import Evidence, Task
 
 PAIRINGS = ("best", "all", "random")
-_EVAL_SHARE = 5  # one in five candidates goes to eval
-_LIKENESS = 0.8  # minimum similarity of two versions of one resume
+_EVAL_SHARE = 5  # one in five candidates is put into the split eval
+_LIKENESS = 0.8  # minimum similarity of resumes that count as versions of one resume
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
 
 
@@ -33,10 +33,10 @@ class Options:
         pairing: how to pair resumes with jobs; one of `PAIRINGS`.
         seed: seed of the random pairing.
         weakness: weakness of every task; None to diagnose the weakness of each resume.
-        split: split of every task; None for one in five candidates in eval, by a hash of the
-            texts. Near-duplicates and resumes with the same name or email share a split.
-        mask: subset of `masking.FIELDS` to mask.
-        region: two-letter region whose national phone numbers to expect.
+        split: split of every task; None puts one in five candidates into eval, chosen by a hash of
+            the resume. Near-duplicates and resumes with the same name or email share a split.
+        mask: kinds of personal data to mask, a subset of `masking.FIELDS`.
+        region: two-letter code of the region whose national phone numbers are recognised.
         evidence_kind: kind of every evidence document; None to infer it from the file name.
     """
 
@@ -51,11 +51,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A task and its origin.
+    """A task made by an import, and its source files.
 
     Attributes:
         task: the task.
-        resume, job: source files of its resume and job.
+        resume, job: source files of the task's resume and job.
         fit: share of the job's content that the resume covers, in [0, 1].
         diagnosis: weaknesses found in the resume.
     """
@@ -73,9 +73,9 @@ class ImportReport:
 
     Attributes:
         made: tasks, in the order of the resumes.
-        failed: unusable files, each with the reason.
+        failed: files that could not be used, each with the reason.
         notes: warnings about files, e.g. omitted content or incomplete masking.
-        maskers: maskers by resume file; empty without masking.
+        maskers: the `Masker` of each candidate, by resume file; empty without masking.
         formats: number of resumes by file format.
     """
 
@@ -87,7 +87,7 @@ class ImportReport:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks without their origin."""
+        """The imported tasks, without their source files."""
         return [made.task for made in self.made]
 
 
@@ -97,20 +97,19 @@ def import_resumes(
     evidence: Sequence[Path] = (),
     options: Options | None = None,
 ) -> ImportReport:
-    """Build tasks from resume and job files; writes no files.
+    """Build tasks from resume and job files, without writing any file.
 
-    A task ID is a hash of the unmasked resume and job, independent of masking and of the order of
-    the files.
+    A task ID is a hash of the unmasked resume and job, so masking and file order do not matter.
 
     Args:
         resumes: resume files.
         jobs: job description files.
-        evidence: documents about the candidates. The file name of each document must start with
-            that of one resume, or the text must contain the heading of one resume.
+        evidence: documents about the candidates. With several resumes, a document's file name must
+            start with that of one resume, or its text must contain the heading of one resume.
         options: settings; defaults to `Options()`.
 
     Returns:
-        The tasks, and the unusable files in `ImportReport.failed`.
+        A report with the tasks and, in `ImportReport.failed`, the unusable files.
 
     Raises:
         ValueError: a field to mask or the phone region is unknown.
@@ -151,7 +150,7 @@ def import_resumes(
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Choose jobs for a resume; `seed` contains its text, so other resumes have no influence."""
+    """Choose a resume's jobs; random choices depend on `seed`, which contains the resume's text."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":
@@ -162,7 +161,7 @@ def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
 def _read_all(
     paths: Sequence[Path], report: ImportReport, *, outline: bool
 ) -> dict[Path, ReadFile]:
-    """Read all readable files, without repeated texts."""
+    """Read files; leave out unreadable files and files with the same text as an earlier file."""
     documents: dict[Path, ReadFile] = {}
     first: dict[str, Path] = {}
     for path in paths:
@@ -229,8 +228,8 @@ def _masked(
 
 
 def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
-    """Assign a split to each resume from the texts alone; a candidate's resumes share a split."""
-    # Each resume maps to the representative of its group; a group is one candidate.
+    """Assign each resume to train or eval by its text; a candidate's resumes share a split."""
+    # `group` maps each resume to one resume that represents all resumes of the same candidate.
     group = {path: path for path in resumes}
 
     def join(path: Path, other: Path) -> None:
@@ -244,7 +243,7 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
     paths = {document.text: path for path, document in resumes.items()}
     for pair in near_duplicates({text: bare_resume(text) for text in paths}, {}, _LIKENESS)[0]:
         join(paths[pair.other_id], paths[pair.task_id])
-    # The smallest hash in a group decides, so the order of the files does not matter.
+    # The smallest hash of a candidate's resumes decides the split, whatever the order of the files.
     drawn: dict[Path, int] = {}
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")

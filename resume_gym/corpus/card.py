@@ -13,7 +13,7 @@ from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-# keys of an origin that the card shows outside the table of the origin
+# keys of `origin` that the card does not show in the table of how the tasks were made
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _ABOUT = (
@@ -35,15 +35,15 @@ def card_path(path: Path) -> Path:
 
 
 def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> Path:
-    """Write the card of a task file beside it; deterministic for given tasks and origin.
+    """Write the card of a task file beside the file; equal arguments give equal cards.
 
     Args:
-        path: the JSONL file; only its path is used.
-        tasks: tasks in the file.
+        path: path of the JSONL task file, which is not read.
+        tasks: the tasks that the file contains.
         origin: how the tasks were made, in display order: generator, seed, versions, model,
-            prompts, cost, masked fields, ... Five keys are shown elsewhere in the card: `license`
-            (a Hugging Face identifier; default "unknown"), `pretty_name`, `language` (default
-            "en"), `page_lines` (default 55) and `limits` (known limits, a list of sentences).
+            prompts, cost, masked fields, ... Five keys have other places in the card: `license` (a
+            Hugging Face identifier; default "unknown"), `pretty_name`, `language` (default "en"),
+            `page_lines` (default 55) and `limits` (known limits, a list of sentences).
 
     Returns:
         The path of the card.
@@ -60,7 +60,7 @@ def digest(tasks: Sequence[Task]) -> str:
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
-    """Return whether a card has the digest of other tasks; False for a card without a digest."""
+    """Return whether a card has a digest, but one of other tasks than the given tasks."""
     match = _DIGEST.search(card)
     return match is not None and match[1] != digest(tasks)
 
@@ -97,7 +97,7 @@ def _front_matter(title: str, count: int, origin: Mapping[str, Any]) -> str:
 
 
 def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
-    """Yield Markdown tables of counts, lengths and evidence."""
+    """Yield Markdown: tables of task counts and text lengths, the share of evidence, the digest."""
     by_split = [(split, report.splits[split]) for split in SPLITS]
     rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
     rows["all"] = [sum(counts.values()) for _, counts in by_split]
@@ -118,7 +118,7 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator
     yield f"| {' | '.join(head)} |"
     yield f"|---|{'---:|' * (len(head) - 1)}"
     for name, numbers in rows.items():
-        # :g drops the ".0" of a median, but has only six digits.
+        # The format :g drops the ".0" of a median, but keeps only six digits of a number.
         cells = " | ".join(f"{number:g}" if number < 1e5 else str(number) for number in numbers)
         yield f"| {_cell(name)} | {cells} |"
 

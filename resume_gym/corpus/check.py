@@ -1,7 +1,7 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
-`check` runs the detectors of `findings`, which also defines the thresholds. Generated tasks may
-share bullets within a split, but content common to both splits would inflate evaluation scores.
+`check` runs the detectors of the module `findings`, which also defines their thresholds. Generated
+tasks may share bullets within a split, but content of both splits would inflate evaluation scores.
 """
 
 import json
@@ -35,7 +35,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Size of the random sample whose fixes are judged, at tens of milliseconds per task."""
+"""Number of randomly chosen tasks whose fixes are judged; a task takes tens of milliseconds."""
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -44,12 +44,12 @@ class CheckReport:
     """Statistics of a set of tasks, and the problems found in it.
 
     Attributes:
-        tasks: number of valid tasks; the other statistics cover only these.
+        tasks: number of valid tasks; all other statistics cover valid tasks only.
         splits: number of tasks by split and weakness.
         page_lines: lines per page.
         threshold: minimum similarity of near-duplicates, in (0, 1].
         with_evidence: number of tasks with documents about the candidate.
-        findings: problems, errors first.
+        findings: problems of the tasks, errors before warnings.
     """
 
     tasks: int
@@ -75,7 +75,7 @@ def check(
     threshold: float = THRESHOLD,
     page_lines: int = PAGE_LINES,
 ) -> CheckReport:
-    """Check tasks.
+    """Run all detectors on tasks and return the statistics and findings.
 
     Args:
         tasks: valid tasks with distinct IDs.
@@ -83,7 +83,7 @@ def check(
         threshold: minimum similarity of near-duplicates, in (0, 1].
         page_lines: lines per page; 20 for tasks of the small size.
     """
-    # Random, since generators cycle through the weaknesses and a stride may miss weaknesses.
+    # A random sample: generators cycle through weaknesses, so every n-th task may miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,
@@ -140,12 +140,12 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
-    """Return an error that lists every row, since each must be repaired; [] if there are none."""
+    """Return a finding that lists all rows, since each must be repaired; [] without rows."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
 
 
 def print_report(console: Console, report: CheckReport) -> None:
-    """Print a report: counts and findings."""
+    """Print the task counts and the findings of a report."""
     show = partial(console.print, highlight=False, soft_wrap=True)
     if report.tasks:
         grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")

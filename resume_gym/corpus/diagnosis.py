@@ -2,9 +2,9 @@
 
 Each bullet counts for at most one weakness; inconsistently formatted lines count separately.
 `diagnose` divides the share of each weakness by its mean share in tasks generated with this
-weakness and takes the largest quotient. A resume that is not in English gets no shares. On the 200
-bundled tasks, this identifies the planted weakness in nine of ten. A buried main point
-(wrong_emphasis) that no rule recognises is diagnosed as no_metrics.
+weakness and reports the weakness with the largest quotient. For a resume that is not in English no
+shares are computed. The method identifies the planted weakness of nine in ten of the 200 bundled
+tasks. If no rule recognises a buried main point (wrong_emphasis), the diagnosis is no_metrics.
 """
 
 import math
@@ -28,15 +28,15 @@ USUAL: Mapping[str, float] = {
     "weak_verbs": 0.68,
     "formatting_inconsistent": 0.31,
 }
-"""Mean share of each weakness in tasks generated with this weakness.
+"""Mean share of the bullets with a given weakness, in tasks generated with this weakness.
 
-The value of no_metrics is raised: a third of the bullets of any resume have no figure, so
-no_metrics is the diagnosis only if no other weakness stands out.
+The value of no_metrics is set above the measured mean: a third of the bullets of any resume have no
+figure, so no_metrics is the diagnosis only if no other weakness stands out.
 """
 
 _PAGE = Rules()
 NO_BULLETS = "not fit for the rubric judge: no bullets were found in it"
-"""Note on a resume without bullets."""
+"""Note for the user on a resume without bullets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Diagnosis:
     """Weaknesses found in a resume.
 
     Attributes:
-        weakness: the main weakness.
+        weakness: main weakness of the resume.
         clear: whether the resume shows any weakness at all.
-        lines: wrapped page lines; above 55 the weakness is too_long, regardless of the shares.
+        lines: lines of the resume after wrapping; above 55 lines the weakness is too_long.
         bullets: number of bullets.
-        shares: share of the bullets (for formatting_inconsistent, of the lines) by weakness; empty
-            without a diagnosis.
+        shares: share of the bullets that have each weakness (for formatting_inconsistent, of all
+            lines); empty if the resume is not in English.
         bare: share of the bullets without a figure, whatever their weakness.
     """
 
@@ -76,7 +76,7 @@ def diagnose(resume: str, job: str) -> Diagnosis:
         odd = sum(format_faults(line, usual) > 0 for line in lines)
         shares["formatting_inconsistent"] = odd / max(1, len(lines))
     clear = any(shares.values()) or height > _PAGE.page_lines
-    worst = "wrong_emphasis"  # the fallback, possible in any resume
+    worst = "wrong_emphasis"  # the fallback weakness, which any resume may have
     if height > _PAGE.page_lines:
         worst = "too_long"
     elif clear:
@@ -94,15 +94,15 @@ def fit(resume: str, job: str) -> float:
 
 
 def _reference(resume: str, job: str) -> Reference:
-    # A task needs a weakness. Any will do except wrong_emphasis, which changes the reference.
+    # `Task` requires a weakness; every weakness but wrong_emphasis gives the same reference.
     return make_reference(Task("diagnosis", job, resume, "weak_verbs"))
 
 
 def _fault(line: Line, spare: bool) -> str:
-    """Return the weakness of a bullet, or an empty string."""
+    """Return the name of a bullet's weakness, or an empty string if the bullet has none."""
     content = line.content
-    weak = is_weak(content) and head(content).kind == "weak"  # not a hedge, which may be true
-    # "Tasks included" is a weak opening, not a filler
+    weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true, so no fault
+    # A weak opening such as "Tasks included" is left out, since it is no filler.
     told = " ".join(content.tokens[head(content).at :]) if weak else line.body
     if fillers(told) or (spare and not weak):
         return "vague_bullets"

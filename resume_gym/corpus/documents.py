@@ -1,7 +1,8 @@
 """Read resumes, jobs and other documents from files as Markdown.
 
-`read_document` checks the file and reads it in a child process with limits (`sandbox`), where
-`readers` selects the reader. The content of a file must match its extension.
+`read_document` checks the file and reads it in a child process with resource limits (`sandbox`),
+where the module `readers` selects the reader. The content of a file must match the file's
+extension.
 """
 
 import os
@@ -22,7 +23,7 @@ FORMATS = {
     ".docx": "Word",
     ".pdf": "PDF",
 }
-"""Formats by extension."""
+"""File formats by file extension."""
 
 MOST_BYTES = 20_000_000
 
@@ -38,10 +39,10 @@ class ReadFile:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about content that was omitted, changed or is uncertain.
-        contacts: (field, value) of names, emails, phones and links that the format labels as such;
-            the file name without extension is one of the names.
-        blocks: for a text file whose lines were kept, the length of each block in lines of `text`
-            and in lines of the file; empty for other formats.
+        contacts: (field, value) pairs of the names, emails, phones and links that the file's format
+            labels as such; one pair has the file name without extension as a name.
+        blocks: for a text file whose lines were kept, the number of lines of each block, first in
+            `text` and then in the file; empty for other formats.
         raw: bytes of the file.
     """
 
@@ -54,7 +55,7 @@ class ReadFile:
 
 
 def read_document(path: Path, *, outline: bool = True) -> ReadFile:
-    """Read a file.
+    """Read a document as Markdown, in a child process with resource limits.
 
     Args:
         path: the file; its extension determines the format.
@@ -63,7 +64,7 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
     Raises:
         DocumentError: the file is missing, empty, too large, not regular, password-protected,
             scanned, or not in the format of its extension; or reading it exceeds a limit.
-        ModuleNotFoundError: the package for the format is missing; the message names the extra.
+        ModuleNotFoundError: a package to read the format is missing; the message names the extra.
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
@@ -112,7 +113,7 @@ def _detect(data: bytes) -> str:
     if b"%PDF-" in data[:1024]:
         return "PDF"
     if data.startswith(b"PK\x03\x04"):
-        # ZIP does not compress the names of its members.
+        # A ZIP archive stores the names of its members uncompressed.
         return "Word" if b"word/" in data else "a ZIP archive"
     if data.startswith(b"{\\rtf"):
         return "RTF"

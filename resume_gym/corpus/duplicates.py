@@ -1,4 +1,4 @@
-"""Find near-duplicate texts: rare shingles select the candidates, exact similarity decides."""
+"""Find near-duplicate texts: texts that share rare runs of words are compared exactly."""
 
 import re
 from collections import Counter, defaultdict
@@ -8,22 +8,22 @@ from math import ceil
 from typing import NamedTuple
 from zlib import crc32
 
-SHINGLE = 3  # words per shingle
-_ROUNDING = 1e-9  # tolerates floating-point error in the product of a threshold and a size
+SHINGLE = 3  # number of words in a shingle, a run of adjacent words
+_ROUNDING = 1e-9  # tolerance for floating-point error in threshold times number of shingles
 
 _WORD = re.compile(r"\w+")
 _DIGITS = re.compile(r"\d+")
 _CONTACT = re.compile(r".*(?:@|\b\d{3}[-. ]\d{3,4}\b|\blinkedin\.com|\bgithub\.com)", re.IGNORECASE)
-_ABOVE_FIRST_SECTION = 6  # first lines of a resume, which may be contact data
-_CONTACT_WORDS = 25  # a longer line contains more than contact data
+_ABOVE_FIRST_SECTION = 6  # number of lines at the top of a resume that may be contact data
+_CONTACT_WORDS = 25  # a line with more words contains more than contact data
 
 
 class SimilarPair(NamedTuple):
     """Two tasks with similar texts.
 
     Attributes:
-        task_id, other_id: the later and the earlier task.
-        similarity: Jaccard similarity of their shingles, in [0, 1].
+        task_id, other_id: IDs of the later and of the earlier task.
+        similarity: Jaccard similarity of the two tasks' shingles, in [0, 1].
     """
 
     task_id: str
@@ -39,7 +39,7 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
 
 
 def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
-    """Normalize a resume without its contact lines, its heading and other names.
+    """Normalize a resume after dropping contact lines, the heading and the given names.
 
     Resumes that differ only in name, contact data or figures become equal.
     """
@@ -64,12 +64,12 @@ def near_duplicates(
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find near-duplicates within `texts`, and between `others` and `texts`.
 
-    Each text forms at most one pair, with the most similar earlier text. Equal texts are pairs too.
+    Each text is paired only with the most similar earlier text, which may be equal to it.
 
     Args:
         texts: texts normalized by `bare`, by task ID.
         others: normalized texts of another split, by task ID.
-        threshold: minimum similarity of a pair.
+        threshold: minimum Jaccard similarity of two texts that form a pair.
 
     Returns:
         The pairs within `texts`, and the pairs of one of `others` with one of `texts`.
@@ -79,8 +79,8 @@ def near_duplicates(
     index: dict[int, list[str]] = defaultdict(list)
 
     def rarest(key: str) -> list[int]:
-        # Prefix filtering: two similar sets share at least one of these few shingles. Rare ones
-        # occur in few texts, which keeps the index small. All sets must use the same order.
+        # Prefix filtering: two similar texts share at least one of their few rarest shingles. Rare
+        # shingles occur in few texts, so the index is small. All texts must rank shingles alike.
         own = shingles[key]
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]
@@ -96,7 +96,7 @@ def near_duplicates(
 
     within: list[SimilarPair] = []
     for key in texts:
-        within += nearest(key)  # search before indexing, to find only earlier texts
+        within += nearest(key)  # before the text is indexed, to find only earlier texts
         for shingle in rarest(key):
             index[shingle].append(key)
     return within, [pair for key in others for pair in nearest(key)]

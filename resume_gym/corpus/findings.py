@@ -1,4 +1,4 @@
-"""Detectors of problems in a set of tasks, with their thresholds; `check` runs all of them."""
+"""Detectors of problems in a set of tasks, with their thresholds; `check` runs all detectors."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,9 @@ from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
-"""Maximum share of near-duplicates among a split's resumes, and of eval's bullets that also occur
-in train."""
+"""Maximum share of near-duplicate resumes in a split, and of eval's bullets found in train."""
 BULLET_WORDS = 5
-"""Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
+"""Minimum words of a compared bullet; a shorter bullet may be in two resumes by chance."""
 _WIDTH = Rules().page_width
 _ASIDE = ("language", "reference")  # sections whose lines recur in many resumes
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
@@ -36,8 +35,8 @@ class Finding:
         severity: "error" if it makes the tasks unfit for training, else "warning".
         kind: stable identifier, for programs.
         count: number of tasks, rows or texts affected.
-        text: description of the affected items in the plural.
-        examples: some affected items; all of them for invalid rows.
+        text: description of the affected tasks, rows or texts, in the plural.
+        examples: some of the affected tasks, rows or texts; all invalid rows.
     """
 
     severity: Severity
@@ -48,7 +47,7 @@ class Finding:
 
     @property
     def shown(self) -> list[str]:
-        """The examples, followed by the number of further occurrences."""
+        """The examples, and a line that counts the occurrences that are not among them."""
         more = self.count - len(self.examples)
         return [*self.examples, *([f"and {more} more"] if more and self.examples else [])]
 
@@ -89,7 +88,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     owners = {key: first.setdefault((resumes[key], jobs[key]), key) for key in resumes}
     again = [f"{key} and {owner}" for key, owner in owners.items() if owner != key]
     yield from _finding("error", "same_task", again, "tasks with the texts of an earlier one")
-    # An import may pair one resume with many jobs; its copies do not count as near-duplicates.
+    # An import may pair one resume with many jobs; equal resumes do not count as near-duplicates.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
         once.setdefault((task.split, task.resume), task)
@@ -118,7 +117,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
 
 
 def _names(task: Task) -> list[str]:
-    """Return the names of candidate and employer that the persona has."""
+    """Return the names of candidate and employer in the persona of a task."""
     found = (task.persona.get(key) for key in ("name", "company"))
     return [name for name in found if isinstance(name, str)]
 
@@ -129,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets in both splits; many are an error."""
+    """Find bullets that occur in both splits; a share above `NEAR_LIMIT` is an error."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):
@@ -144,7 +143,7 @@ def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def _bullets(task: Task) -> set[str]:
-    """Return the normalized bullets before and after the fixes."""
+    """Return the normalized bullets of a task's resume before and after its fixes."""
     texts = (task.resume, apply(task)[0])
     lines = [line for text in texts for line in _bullet_lines(text)]
     bullets = (bare(line.body) for line in lines if not any(w in line.section for w in _ASIDE))
@@ -156,7 +155,7 @@ def _bullet_lines(resume: str) -> Iterator[Line]:
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find too_long resumes that fit the page, and other resumes that do not fit it."""
+    """Find tasks with weakness too_long that fit the page, and other tasks that do not fit it."""
     long, short = list[str](), list[str]()
     for task in tasks:
         lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
@@ -168,7 +167,7 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find fixes that fail, change nothing or leave too many lines, and tasks without fixes."""
+    """Find tasks without fixes, and fixes that fail, change nothing or leave too many lines."""
     broken, long, none, idle = [], [], [], []
     for task in tasks:
         same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]
@@ -191,7 +190,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def apply(task: Task) -> tuple[str, str]:
-    """Return the fixed resume, and the problem of the first fix that does not apply (or "")."""
+    """Return the resume with all fixes applied, and why the first failed fix failed (or "")."""
     text, problem = task.resume, ""
     for number, fix in enumerate(task.fixes):
         count = text.count(fix.old) if fix.old else 0
@@ -203,7 +202,7 @@ def apply(task: Task) -> tuple[str, str]:
 
 
 def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
-    """Find tasks whose fixes do not improve the metric of the weakness; skip fixes that fail."""
+    """Find tasks whose fixes do not improve the metric of the planted weakness."""
     idle, repaired = [], 0
     for task in tasks:
         text, problem = apply(task)
@@ -212,7 +211,7 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
         try:
             verdict = judge.judge(task, text)
         except JudgeRefused:
-            continue  # too long for the judge
+            continue  # the resume is too long for the judge
         repaired += 1
         metric = WEAKNESS_METRIC[task.weakness]
         if getattr(verdict, metric) != 1:
@@ -227,7 +226,7 @@ def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
     for task in tasks:
         added = [(number, fix) for fix in task.fixes for number in _added(fix)]
         evidence = task.evidence if added else ()
-        # Compare without units: "8 screens" may appear as "8 of them".
+        # Figures are compared without units: "8 screens" may appear as "8 of them".
         values = {number.value for document in evidence for number in _figures(document.text)}
         unseen = [(number, fix) for number, fix in added if number.value not in values]
         unknown = [

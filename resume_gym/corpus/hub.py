@@ -1,7 +1,7 @@
 """Load and save tasks as Hugging Face data sets, in a local folder or on the Hub.
 
-By convention, the split "eval" is named "test" in data sets. `datasets.load_from_disk` (a folder)
-and `datasets.load_dataset` (the Hub) read what `push` writes.
+By convention, data sets name the split "eval" "test". `datasets.load_from_disk` (a folder) and
+`datasets.load_dataset` (the Hub) read the data sets that `push` writes.
 """
 
 import re
@@ -19,12 +19,13 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
 def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
-    Rows have the fields of `Task`. A row without the field `split` takes the split that contains
-    it: test, validation and eval become eval. A data set without splits is train.
+    Rows have the fields of `Task`. A row without the field `split` belongs to the data set's split
+    that contains the row; test, validation and eval become eval. All rows of a data set without
+    splits are train.
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
-        split: None for both splits.
+        split: "train" or "eval"; None loads both splits.
 
     Raises:
         TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an
@@ -39,7 +40,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
             data = datasets.load_from_disk(source)
     except Exception as problem:  # transport errors have no common base class
         raise TaskError(f"{source}: {_first_line(problem)}") from problem
-    # no splits: a single `Dataset`
+    # a data set without splits is a single `Dataset`
     named = data if isinstance(data, datasets.DatasetDict) else {"train": data}
     if unknown := [name for name in named if name not in _FROM_HUB]:
         splits = ", ".join(_FROM_HUB)
@@ -94,7 +95,7 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
         {
             **dict.fromkeys(("task_id", "job", "resume", "weakness"), text),
             "fixes": datasets.List(fix),
-            # A struct would force the same keys on all personas.
+            # A struct column would force the same keys on all personas.
             "persona": datasets.Json(),
             "evidence": datasets.List({"kind": text, "title": text, "text": text}),
         }
@@ -117,7 +118,7 @@ def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None
     from huggingface_hub import DatasetCard
 
     try:
-        # None instead of False respects the organization's default.
+        # With None instead of False the Hub applies the organization's default visibility.
         data.push_to_hub(name, config, private=private or None)
         made = DatasetCard.load(name)
         merge_cards(str(made), card).push_to_hub(name, repo_type="dataset")
@@ -126,7 +127,7 @@ def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None
 
 
 def merge_cards(there: str, ours: str) -> Any:
-    """Return `ours` as a `huggingface_hub.DatasetCard`, with missing metadata from `there`."""
+    """Return card `ours` as a `DatasetCard`; metadata that it lacks is taken from card `there`."""
     from huggingface_hub import DatasetCard
 
     card = DatasetCard(ours, ignore_metadata_errors=False)

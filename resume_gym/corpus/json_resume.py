@@ -14,8 +14,8 @@ from resume_gym.corpus.outline import clean, split_bullet
 from resume_gym.json_lines import strict_json
 from resume_gym.text.lines import MONTH_NAMES
 
-# By section: heading, number of title fields of an item, and all fields in the order of output.
-# Fields of earlier schemas (company, website) are included.
+# For each section: its heading, the number of fields that form an item's title, and all fields in
+# the order of output. Fields of earlier schemas (company, website) are included.
 _SECTIONS = {
     "work": (
         "Experience", 3, "position name company location url website description summary highlights"
@@ -34,12 +34,12 @@ _SECTIONS = {
     "references": ("References", 1, "name reference"),
 }  # fmt: skip
 _LINES = ("skills", "languages", "interests", "certificates")  # sections with one bullet per item
-_ONGOING = ("work", "volunteer")  # sections where an item with a start but no end is current
+_ONGOING = ("work", "volunteer")  # an item of these sections with a start but no end is current
 _PARAGRAPHS = ("description", "summary", "reference")
 _LISTS = ("highlights", "roles", "keywords", "courses")
 _DATES = ("startDate", "endDate", "date", "releaseDate")
 _ASIDE = ("$schema", "meta")  # keys without data about the candidate
-_OTHERS = {  # other formats, by a key that JSON Resume lacks
+_OTHERS = {  # other resume formats, by a key that JSON Resume lacks
     "sections": "Reactive Resume", "employment": "FRESH", "SkillsPassport": "Europass",
     "cv": "RenderCV", "workExperiences": "OpenResume", "positions": "LinkedIn",
 }  # fmt: skip
@@ -52,7 +52,7 @@ def _fields(names: Iterable[str]) -> dict[str, Any]:
     return {name: kinds.get(name, "") for name in names}
 
 
-_SCHEMA: dict[str, Any] = {  # "" is a one-line string, _ROWS a string with list items
+_SCHEMA: dict[str, Any] = {  # "" stands for a one-line string, _ROWS for a string with list items
     "basics": {
         **_fields(("name", "label", "email", "phone", "url", "website", "summary")),
         "location": _fields(("address", "postalCode", "city", "region", "countryCode")),
@@ -65,14 +65,14 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
     """Convert a JSON Resume to Markdown.
 
     Returns:
-        The Markdown, notes on unknown fields, which are omitted, and the contact data as
-        ("names" | "mail" | "phone" | "links", value) pairs.
+        The Markdown; notes on unknown fields, which are omitted; and the contact data as ("names" |
+        "mail" | "phone" | "links", value) pairs.
 
     Raises:
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
-        resume = strict_json(text, number=str)  # a score of 3.50 keeps its zero
+        resume = strict_json(text, number=str)  # a score of 3.50 stays "3.50"
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
     if not isinstance(resume, dict):
@@ -104,14 +104,14 @@ def _words(value: Any) -> int:
 
 
 def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
-    """Return the lines of a text, with "- " as the marker of list items; join other lines."""
+    """Return rows (marker, line) of a text: list items, marked "- ", and other lines, joined."""
     lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
     if has_html(text):
-        # HTML has its own line breaks, unless it is inside the items of a plain list.
+        # HTML tags determine the line breaks, unless the HTML is inside items of a plain-text list.
         plain = any(marker for marker, _ in lines)
         inside = ((mark, " ".join(one for _, one in read_html(line, left))) for mark, line in lines)
         lines = list(inside) if plain else read_html(text, left)
-    if len(lines) == 1 and lines[0][0][:1].isdigit():  # "1. FC Köln"
+    if len(lines) == 1 and lines[0][0][:1].isdigit():  # no list item, but a name: "1. FC Köln"
         lines = [("", text)]
     bodies = (("- " if marker else "", " ".join(line.split())) for marker, line in lines)
     rows: list[tuple[str, str]] = []
@@ -122,14 +122,14 @@ def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
 
 
 def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Counter[str]) -> Any:
-    """Return a value with all fields of the schema; null becomes an empty value.
+    """Return a JSON value with all fields of its schema; null becomes an empty value.
 
     Args:
-        value: the value.
-        schema: its schema.
-        where: its path.
+        value: JSON value to check.
+        schema: schema of the value, a part of `_SCHEMA`.
+        where: path of the value in the resume, for messages.
         unknown: receives the paths of unknown fields.
-        left: receives the counts of what HTML has beside text.
+        left: receives the counts of omitted HTML content, such as pictures.
     """
     if value is None:
         value = type(schema)()
@@ -138,7 +138,7 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Coun
         got = names.get(type(value), type(value).__name__)
         raise DocumentError(f"{where}: expected {names[type(schema)]}, got {got}")
     if isinstance(value, str):
-        value = clean(value)  # JSON escapes may add characters that the file does not contain
+        value = clean(value)  # JSON escapes may add invisible characters
         if not schema and not has_html(value):
             return " ".join(value.split())
         rows = _rows(value, left)
@@ -148,7 +148,7 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Coun
         unknown += [f"{where}[{n}]" for n, item in enumerate(value) if item is None]
         items = [(f"{where}[{n}]", item) for n, item in enumerate(value) if item is not None]
         values = [_checked(item, schema, place, unknown, left) for place, item in items]
-        if schema == _ROWS:  # an item may be blank, or hold a list
+        if schema == _ROWS:  # a list item may be blank, or contain a list
             return [row.removeprefix("- ") for text in values for row in text.split("\n") if row]
         return values
     dot = f"{where}." if where else ""
@@ -181,7 +181,7 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(section: str, item: Mapping[str, Any]) -> list[str]:
-    """Return the blocks of an item, or its bullet in a section of `_LINES`."""
+    """Return the Markdown blocks of an item; an item of a section in `_LINES` is one bullet."""
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])
@@ -206,6 +206,6 @@ def _month(date: str) -> str:
     match = re.fullmatch(r"(\d{4}-\d\d)(-\d\d)?(?:T.*)?", date)
     try:
         day = datetime.date.fromisoformat(f"{match[1]}{match[2] or '-01'}") if match else None
-    except ValueError:  # not a calendar date
+    except ValueError:  # the text is not a calendar date
         day = None
     return f"{MONTH_NAMES[day.month - 1][:3]} {day.year}" if day else date

@@ -10,7 +10,7 @@ from itertools import pairwise
 from resume_gym.corpus.outline import RAISED, clean, is_dated, link, split_bullet
 
 Block = tuple[list[str], int]
-"""Lines of Markdown, and the number of lines of the file that they replace."""
+"""Lines of Markdown, and the number of lines of the source file that these lines replace."""
 
 _BREAKING = (
     "address|article|aside|blockquote|body|br|center|dd|details|div|dl|dt|figcaption|figure|footer|"
@@ -23,7 +23,7 @@ _INLINE = (
 )
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
-# All but a few attributes need a value: "<hr manager>" is text.
+# All attributes but a few need a value here, so that "<hr manager>" counts as text.
 _ATTRIBUTE = (
     r"\s{1,99}(?:open|hidden|reversed|download|async|defer"
     r"|[a-z_:][\w.:-]{0,99}\s{0,9}=\s{0,9}(?:\"[^\"]{0,9999}\"|'[^']{0,9999}'|[^\s\"'=<>`]{1,9999}))"
@@ -43,7 +43,7 @@ _VALUE = re.compile(r"\s|- |#(?!#)|[\[\]{}\"']")  # a line of front matter that 
 
 
 class _Reader:
-    """Collects the rows of an HTML text, each with a Markdown marker."""
+    """Collects the rows of an HTML text as pairs of a Markdown marker and a text."""
 
     def __init__(self, notes: Counter[str]) -> None:
         self.rows: list[tuple[str, str]] = []
@@ -94,7 +94,7 @@ class _Reader:
             self._text.append(line)
 
     def end_row(self) -> None:
-        """End the row, if it has any text."""
+        """End the current row, and keep it if it has any text."""
         if text := " ".join("".join(self._text).split()).rstrip("| "):
             if self._kept and (bullet := split_bullet(text))[0]:
                 self._marker, text = "- ", bullet[1]
@@ -112,7 +112,7 @@ class _Reader:
             closing, tag = match[1], match[2].lower()
             if self._hidden and (not closing or tag != self._hidden):
                 continue
-            # A tag that is never closed is text: "vector<a>", "parser for <script> tags".
+            # A tag that is never closed counts as text: "vector<a>", "parser for <script> tags".
             lone = not closing and ends.get(tag, -1) < match.start()
             if lone and not (tag in _BREAKS or tag in _VOID or (match[3] and tag not in _HIDDEN)):
                 continue
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def _unescaped(text: str) -> str:
-    """Decode character references; an "&" that starts none is text."""
+    """Decode HTML character references; an "&" that starts no reference stays."""
     return _CHARACTER.sub(
         lambda hit: clean(unescape(hit[0])) if hit[1] in html5 or hit[1][0] == "#" else hit[0], text
     )
@@ -139,7 +139,7 @@ def _unescaped(text: str) -> str:
 def read_html(text: str, notes: Counter[str]) -> list[tuple[str, str]]:
     """Return the rows of a text with HTML, each as a Markdown marker and its text.
 
-    A "<" or "&" that starts no tag or reference is text. `notes` counts what is left out.
+    A "<" or "&" that starts no tag or reference is text. `notes` counts omitted content by kind.
     """
     first, *others = text.split("<!--")
     pieces = [first]
@@ -158,7 +158,7 @@ def has_html(text: str) -> bool:
 
 
 def read_markdown(text: str) -> tuple[list[Block], list[str]]:
-    """Return the blocks of a Markdown text, and notes on what is left out or changed.
+    """Return the blocks of a Markdown text, and notes on omitted or changed content.
 
     Underlined headings, HTML, tables, odd markers and line breaks are rewritten; other lines stay.
     """
@@ -176,14 +176,14 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         if not token.map or token.map[0] < done:
             continue
         start, stop = token.map
-        while stop > start and not body[stop - 1].strip():  # blank lines below a block
+        while stop > start and not body[stop - 1].strip():  # leave out blank lines below the block
             stop -= 1
         if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
             line = "#" * int(token.tag[1]) + " " + body[start].strip()
             made = [(_line(line, notes)[0], 2)]
         elif token.type == "html_block" and not token.level:
             if not any(body[stop:]) and not body[stop - 1].rstrip().endswith(">"):
-                continue  # most likely an unclosed comment, which would take all lines below
+                continue  # most likely an unclosed comment, which would include all lines below it
             made = [(laid_out(read_html(token.content, notes)), stop - start)]
         elif token.type == "table_open" and not token.level:
             rows = [_cells(row, notes) for row in (body[start], *body[start + 2 : stop])]
@@ -202,12 +202,12 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
 
 
 def told(left: Counter[str]) -> list[str]:
-    """Return notes on what was left out."""
+    """Return a note on each kind of omitted content, with the number of omissions."""
     return [f"{what} left out: {count}" for what, count in (+left).items()]
 
 
 def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
-    """Return the number of lines of YAML or TOML front matter, and its keys."""
+    """Return the number of lines of a text's YAML or TOML front matter, and the keys in it."""
     mark = lines[0].rstrip()
     if mark not in ("---", "+++"):
         return 0, []
@@ -217,7 +217,7 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
     pattern = _KEY if mark == "---" else re.compile(r"([\w-]{1,40})\s?=")
     keys = [match[1] for line in inside if (match := pattern.match(line))]
     first = next((line for line in inside if line.strip() and line[0] != "#"), "")
-    # A heading, a list below a blank line or a paragraph is content.
+    # A text with a heading, a list below a blank line or a paragraph is no front matter.
     content = any(
         line.strip() and not pattern.match(line) and not (above.strip() and _VALUE.match(line))
         for above, line in pairwise(lines[:stop])
@@ -226,12 +226,12 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def _line(line: str, notes: Counter[str]) -> Block:
-    """Return a line without HTML and with a Markdown list marker."""
-    line = line.removesuffix("\\")  # a line break
+    """Return a line with its HTML and its list marker converted to Markdown."""
+    line = line.removesuffix("\\")  # a backslash at the end of a line is a line break
     if has_html(line):
         prefix = _PREFIX.match(line)
         mark = prefix[0] if prefix else ""
-        # Code spans keep what looks like HTML.
+        # Text in code spans stays as it is, even if it looks like HTML.
         pieces = line[len(mark) :].split("`")
         if len(pieces) % 2:
             code = (one.replace("&", "&amp;").replace("<", "&lt;") for one in pieces[1::2])
@@ -242,13 +242,13 @@ def _line(line: str, notes: Counter[str]) -> Block:
         return [mark + text for text in rows], 1
     body = line.lstrip()
     marker, text = split_bullet(body)
-    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` reads these
+    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` reads these markers
         return [f"{line[: len(line) - len(body)]}- {text}"], 1
     return [line], 1
 
 
 def _cells(line: str, notes: Counter[str]) -> list[str]:
-    """Return the cells of a row of a table, blank ones as empty strings."""
+    """Return the cells of a table row; a blank cell is an empty string."""
     pieces = _CELL.split(line.strip().removeprefix("|"))
     if len(pieces) > 1 and not pieces[-1].strip():
         pieces.pop()
@@ -257,14 +257,14 @@ def _cells(line: str, notes: Counter[str]) -> list[str]:
 
 
 def _row(cells: Sequence[str]) -> tuple[str, str]:
-    """Return a row of a table: a labelled list item, or columns."""
+    """Return a table row as a marker and a text: a labelled list item, or columns."""
     if len(cells) == 2 and not any(map(is_dated, cells)):
         return "- ", ": ".join(filter(None, (cells[0].rstrip(":"), cells[1])))
     return ("" if any(cells[1:]) else "- "), " | ".join(cells).lstrip().rstrip(" |")
 
 
 def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Join markers and texts to lines; insert blank lines except between list items."""
+    """Join each marker and text to a line; insert blank lines except between list items."""
     lines: list[str] = []
     for number, (marker, text) in enumerate(rows):
         above = rows[number - 1][0] if number else marker

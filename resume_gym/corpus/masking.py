@@ -1,12 +1,13 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-A `Masker` replaces only certain matches: email addresses, phone numbers of a region or after a
-label, links and accounts, and the name at the top of the resume. It replaces the name whole, joined
-or with an initial, but no single part of the name: "Morgan" may be Morgan Stanley. Placeholders are
-the same in all documents of a candidate. Uncertain matches and personal data outside these fields
-(streets, dates of birth, ID-like numbers, ...) stay and are counted in `Masker.left`. Employers,
-dates and achievements that identify a person only in combination are not detected. All passes take
-linear time: repetitions are bounded or cannot overlap.
+A `Masker` replaces only what it recognises for certain: email addresses, phone numbers of a region
+or after a label, links and accounts, and the name at the top of the resume. A name is replaced if
+it is written in full, joined or with an initial, but a single part of a name is not: "Morgan" may
+be Morgan Stanley. A value has the same placeholder in all documents of a candidate. Uncertain
+matches and personal data outside `FIELDS` (streets, dates of birth, ID-like numbers, ...) stay and
+are counted in `Masker.left`. Employers, dates and achievements that identify a person only in
+combination are not detected. All passes take linear time, since repetitions in the patterns are
+bounded or cannot overlap.
 """
 
 import re
@@ -22,7 +23,7 @@ FIELDS = ("names", "mail", "phone", "links")
 """Kinds of data to mask."""
 
 _END = rf"(?:{any_of(WORDS['ends'])})"
-# The length limits of the standards bound the repetitions, against slow backtracking.
+# Repetitions are bounded by the length limits of internet standards, against slow backtracking.
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
 _ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,63}\b"
@@ -31,7 +32,7 @@ _DOT = rf"(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}|\sdot\s|\.(?=\w))"
 _LOCAL_PART = rf"[\w.+-]{{1,64}}(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}[\w.+-]{{1,64}}){{0,3}}"
 _MAIL = re.compile(
     rf"(?<![\w.+-])(?:{_ADDRESS}"
-    # name [at] mail [dot] com, name at mail dot com, name @ mail.com
+    # addresses such as "name [at] mail [dot] com", "name at mail dot com" and "name @ mail.com"
     rf"|{_LOCAL_PART}{_OPEN}(?:at|ät|@){_CLOSE}[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,6}}"
     r"|[\w.+-]{1,64} at [\w-]{1,63}(?: dot [\w-]{1,63}){1,6}"
     r"|[\w.+-]{1,64}\s?@\s?(?:[\w-]{1,63}\s?\.\s?){1,6}[^\W\d_]{2,63}\b)",
@@ -44,7 +45,7 @@ _LINK = re.compile(
     rf"|(?<![\w@./-])(?P<host>{_HOST})(?![\w@/-]|\.\w)",
     re.IGNORECASE,
 )
-# placeholders, which must not be masked again
+# placeholders of `Masker`, which must not be masked again
 _PLACEHOLDER = re.compile(
     r"https://example\.com/\d+|candidate\d+(?:\.\d+)?@example\.com|555-01\d\d"
     r"|Candidate \d{4}(?:-\d+)?"
@@ -63,7 +64,7 @@ _OTHERS = re.compile(
 )
 _FIRST = any_of([*map(str.capitalize, WORDS["streets_before"]), "ul."])
 _STREET = re.compile(
-    r"\b\d{1,5}(?i:[a-z]| bis| ter)?,? "  # the number comes first
+    r"\b\d{1,5}(?i:[a-z]| bis| ter)?,? "  # addresses that begin with the house number
     rf"(?:(?:[A-Z\d][\w.'-]{{0,30}} ){{1,3}}(?:{any_of(map(str.title, WORDS['streets']))})\b"
     rf"|(?i:{any_of(WORDS['streets_before'])}) [^\W\d_])"
     rf"|\b(?:{_FIRST})\s(?:[^\W\d_][\w.'-]{{0,30}} ){{1,4}}\d"
@@ -71,14 +72,15 @@ _STREET = re.compile(
     r"|\b(?:P\.? ?O\.? ?Box|Postfach|Apartado) \d"
 )
 _POSTCODE = re.compile(
-    r"\b[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}\b|\b[A-Z]\d[A-Z][ -]?\d[A-Z]\d\b"  # with letters
+    r"\b[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}\b|\b[A-Z]\d[A-Z][ -]?\d[A-Z]\d\b"  # postcodes with letters
     r"|\b\d{4} [A-Z]{2}(?= [A-Z]|,|\s*$)|\b[A-Z]{1,2}-\d{4,6}\b"
     r"|\b(?:[A-Z]{2},? \d{5}|(?:NSW|VIC|QLD|TAS|ACT|WA|SA) \d{4})\b|\b\d{5}-\d{3}\b"
     r"|\b(?i:zip(?: code)?|post(?:al )?code|plz|cep|pin code)\W{1,3}\d{4}"
-    r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",  # before a town
+    # postcodes before the name of a town
+    r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",
     re.MULTILINE,
 )
-# Only above the sections: elsewhere, a year may precede a capitalised word.
+# Postcodes of four digits count only above the first section, since they may be years elsewhere.
 _SHORT_POSTCODE = re.compile(r"(?:^|[,|;•·:] {0,2})\d{4} [^\W\d_a-z][^\W\d_]", re.MULTILINE)
 _BIRTH = re.compile(
     rf"\b(?:{any_of(WORDS['births'])})(?!\w)[^\n]{{0,25}}?(?:\d{{1,2}}[./-]\d|(?:19|20)\d\d\b)"
@@ -94,16 +96,17 @@ _ID = re.compile(
     rf"(?i:\b(?:{any_of(WORDS['ids'])})\b)[^\w\n]{{0,3}}"
     r"(?i:(?:card|no|nr|num|number|code|id)\b[^\w\n]{0,3}){0,2}"
     r"(?!(?:19|20)\d\d\b)(?=[A-Z ./-]{0,9}\d)[A-Z\d](?:[ ./-]?[A-Z\d]){4,33}\b"
-    # the forms of the USA, Great Britain, bank accounts, and letters with at least six digits
+    # numbers in the forms of the USA, Great Britain and bank accounts, and codes with six digits
     r"|(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])|\b[A-Z]{2}(?: ?\d\d){3} ?[A-D]\b"
     r"|\b[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?\b"
     r"|(?<![\w./@-])(?=\d*[A-Z])(?=(?:[A-Z]*\d){6})[A-Z\d]{8,34}(?![\w/-])"
 )
-_AMOUNT = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|\d{1,3}(?:[. ]\d{3})*[. ]000")  # or an IP address
+# an amount of money, or an IP address
+_AMOUNT = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|\d{1,3}(?:[. ]\d{3})*[. ]000")
 _GROUPED = re.compile(r"\d{1,3}(?:[. ]\d{3})+")
 _HANDLE = re.compile(r"(?<![\w/.@])@[A-Za-z][\w.-]{1,63}\w")
 _LABEL = re.compile(rf"\b(?:{any_of(WORDS['phones'])})\b\W{{0,4}}$", re.IGNORECASE)
-# fictional US numbers, common in sample resumes
+# fictional US phone numbers, which are common in sample resumes
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
 _ACCOUNT = re.compile(
     rf"(?P<first>(?:^|[|,;•·]) {{0,3}}(?:[-*+] )?)?\b(?:{any_of(WORDS['networks'])})"
@@ -112,16 +115,16 @@ _ACCOUNT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _DIGITS = re.compile(
-    r"(?:(?<![\w.,$€£#/-])|(?<=[\u3040-\u9fff]))"  # Japanese and Chinese put no space before
+    r"(?:(?<![\w.,$€£#/-])|(?<=[\u3040-\u9fff]))"  # Japanese and Chinese put no space before it
     r"[+(]{0,2}\d(?:[ ().\-/‐‑‒–—−·•]{0,3}\d){6,20}(?![\w%])"
 )
-_RANGE = re.compile(  # dates, ranges of them or of years
+_RANGE = re.compile(  # dates, and ranges of dates or of years
     r"(?:(?:\d{1,2}[./-]){1,2}(?:19|20)?\d\d(?:\s?[-–]\s?|$))+"
     r"|\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+"
 )
 _SPLIT = re.compile(r" [/–-] |  |(?=\+)")
 
-_Span = tuple[int, int, str]  # start, end and key; equal keys have the same placeholder
+_Span = tuple[int, int, str]  # start, end, key; matches with equal keys get one placeholder
 
 
 class Masker:
@@ -130,8 +133,8 @@ class Masker:
     Attributes:
         fields: kinds of data to replace.
         replaced: number of replacements, by document and field.
-        left: number of matches left in place, by document and category.
-        named: whether the resume certainly has the candidate's name.
+        left: number of personal or uncertain matches that stay, by document and category.
+        named: whether the candidate's name was recognised for certain in the resume.
     """
 
     def __init__(
@@ -143,16 +146,16 @@ class Masker:
         contacts: Collection[tuple[str, str]] = (),
         exact: bool = False,
     ) -> None:
-        """Extract the name from a resume.
+        """Find the candidate's name in the resume.
 
         Args:
             number: number of the candidate, used in placeholders.
             resume: Markdown, with the name as its "# " heading or first line.
             fields: subset of `FIELDS` to replace.
-            region: two-letter region whose national phone numbers to expect.
-            contacts: (field, value) of the candidate's known emails, phones and links; a value of
-                "names" (the name of the file) is not replaced, but may confirm the heading.
-            exact: whether each spelling has its own placeholder, so that `unmask` is exact.
+            region: two-letter code of the region whose national phone numbers are recognised.
+            contacts: (field, value) pairs of the candidate's known emails, phones and links, which
+                are replaced; a value of the field "names" only helps to confirm the name.
+            exact: whether each spelling gets its own placeholder, which makes `unmask` exact.
 
         Raises:
             ValueError: a field or the region is unknown.
@@ -183,7 +186,7 @@ class Masker:
 
     @property
     def not_found(self) -> list[str]:
-        """The kinds of data to replace that occur in no document."""
+        """The kinds of data that should be replaced but were found in no document."""
         found = sum(self.replaced.values(), Counter())
         return [field for field in FIELDS if field in self.fields and not found[field]]
 
@@ -219,7 +222,7 @@ class Masker:
         """Replace personal data by placeholders; `document` is the key in `replaced` and `left`."""
         replaced = self.replaced.setdefault(document, Counter())
         left = self.left.setdefault(document, Counter())
-        # Emails first, since they may contain what looks like a link or a phone number.
+        # Emails are replaced first, since they may contain what looks like a link or phone number.
         for field in ("mail", "links", "phone", "names"):
             spans = _disjoint(text, [*self._find_known(field, text), *self._find(field, text)])
             if field in self.fields:
@@ -233,7 +236,7 @@ class Masker:
             elif spans:
                 left[field] += len(spans)
         rest = _without(_PLACEHOLDER, _plain(text))
-        if "phone" not in self.fields:  # otherwise, certain numbers are placeholders by now
+        if "phone" not in self.fields:  # otherwise, phone numbers are placeholders already
             chars = [*rest]
             for start, end, _ in _phones(_plain(text), self._region):
                 chars[start:end] = "\0" * (end - start)
@@ -245,7 +248,7 @@ class Masker:
         return text
 
     def unmask(self, text: str) -> str:
-        """Restore the original data in a text, which may have been edited."""
+        """Replace the placeholders in a text, which may have been edited, by the original data."""
         places = {new: old for known in self._known.values() for old, new in known.items()}
         if not places:
             return text
@@ -270,7 +273,7 @@ class Masker:
             return f"candidate{self._number:04}{f'.{n}' * (n > 1)}@example.com"
         if field == "links":
             return f"https://example.com/{n}"
-        # 555-0100 to 555-0199 are reserved for fiction.
+        # The phone numbers 555-0100 to 555-0199 are reserved for fiction.
         wide = "" if n < 100 else f"{n // 100}-"
         return f"{wide}555-01{(self._number - 1 + n) % 100:02}"
 
@@ -302,7 +305,7 @@ class Masker:
             handle = hit["of"]
             # Below the contact lines, a plain word after "GitHub:" may be prose.
             unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
-            # Without a label, a capitalised word may be a product, such as GitHub Actions.
+            # Without a colon before it, a capitalised word may be a product, such as Actions.
             labelled = hit["label"] or (hit["first"] is not None and not handle.istitle())
             if labelled and (unusual or hit.start() < head):
                 yield hit.span("of")
@@ -320,7 +323,7 @@ class Masker:
     def _people(self, text: str) -> Iterator[_Span]:
         if not self._finder:
             return
-        # A part of a link cannot be replaced.
+        # Links are left out, since a name inside a link cannot be replaced.
         plain, places = fold(_without(_LINK, text))
         line = fold(self._finder.name.line)[0]
         head = max(0, plain.find(line))
@@ -330,7 +333,7 @@ class Masker:
 
 
 def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
-    """Return spans in the order of the text, without those that overlap an earlier one."""
+    """Return spans sorted by position, without spans that overlap a span before them in `spans`."""
     taken = bytearray(len(text))
     kept = []
     for start, stop, key in spans:
@@ -341,12 +344,12 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """Replace matches by null characters of the same length, which no pattern matches."""
+    """Replace each match by null characters of the same length, which no pattern matches."""
     return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
 
 
 def _plain(text: str) -> str:
-    """Replace characters such as full-width letters by their plain form, if it is as long."""
+    """Replace characters such as full-width letters by an NFKC form of one character."""
     plain = {ord(char): unicodedata.normalize("NFKC", char) for char in {*text}}
     return text.translate({code: one for code, one in plain.items() if len(one) == 1})
 
@@ -370,7 +373,7 @@ def _site(link: str) -> str:
 def _numbers(text: str) -> Iterator[str]:
     """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    Above the first section, 7 to 15 digits may be a phone number; below it, 7 to 10 plain digits.
+    A phone number may have 7 to 15 digits above the first section, and 7 to 10 in a row below it.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):
@@ -400,14 +403,14 @@ def _head_size(resume: str) -> int:
 def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
     """Return the spans of links, and the number of other possible site addresses.
 
-    A bare host is certainly a link only above the first section.
+    A host name without a path counts as a link only above the first section.
     """
     head, links, others = _head_size(text), [], 0
     for hit in _LINK.finditer(text):
         host = re.sub(r"^\w+://", "", hit[0]).split("/")[0]
         if host.lower() in WORDS["terms"]:
             continue
-        # Capitals are for names, not hosts: "ASP.NET/C#", "Booking.com/Agoda".
+        # A host in capitals is a product or company, not a link: "ASP.NET/C#", "Booking.com/Agoda".
         path = host.islower() or host.lower().endswith(tuple(WORDS["profiles"]))
         bare = host.islower() and hit.start() < head
         if hit["full"] or (hit["path"] and path) or (hit["host"] and bare):
@@ -418,10 +421,10 @@ def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
 
 
 def _phones(text: str, region: str) -> Iterator[_Span]:
-    """Find valid phone numbers, and possible ones after a label or "+"; see `_phone`."""
+    """Find valid phone numbers, and possible phone numbers after a label or "+"; see `_phone`."""
     head = _head_size(text)
     for hit in _DIGITS.finditer(text):
-        # Several numbers may stand beside each other.
+        # One match may contain several phone numbers beside each other.
         cuts = [0, *(cut for one in _SPLIT.finditer(hit[0]) for cut in one.span()), len(hit[0])]
         pieces = list(zip(cuts[::2], cuts[1::2], strict=True))
         for first, last in ((0, len(hit[0])), *pieces) if len(pieces) > 1 else pieces:
@@ -458,7 +461,7 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
 
 
 def _left(text: str) -> Counter[str]:
-    """Count matches that may identify a person but are not certain, or belong to no field."""
+    """Count what may identify a person, but is uncertain or of a kind that is never masked."""
     counts = Counter({"possible addresses of sites": _sites(text)[1]})
     head = _head_size(text)
     for what, pattern, size in (

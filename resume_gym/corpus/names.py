@@ -36,16 +36,16 @@ _AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@]")
 _LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_BETWEEN = re.compile(r"[*_]{0,3}(?:[ \t]{1,3}|\n)[*_]{0,3}|[._-]")  # two parts of a name
-# variants that Unicode decomposition does not unify
+_BETWEEN = re.compile(r"[*_]{0,3}(?:[ \t]{1,3}|\n)[*_]{0,3}|[._-]")  # between parts of a name
+# characters that Unicode decomposition does not unify with their plain variants
 _ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
 # German and Scandinavian transliterations
 _SPELT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
     | {"ø": "oe", "Ø": "Oe", "å": "aa", "Å": "Aa", "æ": "ae", "Æ": "Ae"}
 )
-_HEAD_LINES = 12  # below the name
-_MOST_WORDS = 4  # a longer heading may contain more than a name
+_HEAD_LINES = 12  # number of lines below the name that may have contact details
+_MOST_WORDS = 4  # a heading with more words may contain more than a name
 _JOBS = frozenset({*WORDS["jobs"], *LEXICON["claims"]["title_words"]})
 
 
@@ -53,9 +53,9 @@ class Name(NamedTuple):
     """The name of a person.
 
     Attributes:
-        text: the name as written.
+        text: the name as written in the resume.
         words: words of the name, forenames first, without job titles.
-        telling: words that identify the person, unlike initials and particles.
+        telling: words of the name that identify the person, unlike initials and particles.
         line: line of the resume that has the name.
     """
 
@@ -66,14 +66,14 @@ class Name(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Normalized name, independent of case, accents and word order."""
+        """The name in a normalized form, independent of case, accents and word order."""
         return " ".join(sorted(fold(word)[0].lower().strip(".") for word in self.telling))
 
 
 def find_name(resume: str) -> Name | None:
     """Find the candidate's name: a heading "# Name", or the first line below a title like "Resume".
 
-    Returns None if neither looks like the name of a person.
+    Returns None if neither of these two lines looks like the name of a person.
     """
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
@@ -93,7 +93,7 @@ def find_name(resume: str) -> Name | None:
 
 
 def read_name(text: str, resume: str) -> Name | None:
-    """Parse the name at the start of a heading; None unless it certainly is a person's name."""
+    """Return the name at the start of a heading; None if it does not look like a name."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
     text = _LABEL.sub("", _TITLE.sub("", text).strip(" :|-–—"))
     text = _AFTER_NAME.split(text, maxsplit=1)[0].strip("*_ ,")
@@ -136,8 +136,8 @@ def read_name(text: str, resume: str) -> Name | None:
 def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether a heading is certainly a name, and not a place, a job or a section.
 
-    A name is certain if a clue contains it, or if it is the owner in "Resume of Jane Doe".
-    Otherwise contact details must follow it, without a mail address of somebody else.
+    A name is certain if a clue contains it, or if the heading is like "Resume of Jane Doe". Any
+    other name is certain if contact details follow it, but nobody else's mail address.
 
     Args:
         name: the name from `find_name`.
@@ -150,7 +150,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     if _OWNER.search(name.line) or any(_agrees(name, clue) for clue in clues):
         return True
     parts = [_key(word) for word in name.words]
-    # "jane.roe@x.org" is not John Doe's address, "sunshine@x.org" may be.
+    # "jane.roe@x.org" is not the address of John Doe, but "sunshine@x.org" may be his.
     mails = [re.findall(r"[^\W\d_]{2,}", hit[1]) for hit in map(_MAIL.search, clues) if hit]
     others = [words for words in mails if len(words) > 1 and not {*map(_key, words)} & {*parts}]
     words = name.text.lower().split()
@@ -195,8 +195,8 @@ def _is_forename(text: str, surname: str) -> bool:
     words = [word.lower().replace(".", "") for word in text.split()]
     if not 0 < len(words) <= 3 or {*words} & {*WORDS["ranks"], *WORDS["jobs"]}:
         return False
-    plain = surname.isupper() and " " not in surname  # "DOE, JANE"
-    code = text.isupper() and len(text) < 6 and not plain  # "Jane Doe, CISSP"
+    plain = surname.isupper() and " " not in surname  # as in "DOE, JANE"
+    code = text.isupper() and len(text) < 6 and not plain  # as in "Jane Doe, CISSP"
     return not code and all(map(_PART.fullmatch, text.translate(_ALIKE).split()))
 
 
@@ -209,11 +209,11 @@ def _telling(part: str, cased: bool = True) -> bool:
 
 
 class Finder:
-    """Finds a name in folded text: whole, abbreviated or joined, in any case.
+    """Finds a name in text from `fold`: in full, abbreviated or joined, in upper or lower case.
 
     A mention has two parts in the order of the name, or the forename (or its initial) and another
-    part in any order. One part alone is no mention: it may be a word, a product or a company.
-    In lower case, a name with a dictionary word is no mention either.
+    part in any order. One part of the name alone is no mention, since it may be a word, a product
+    or a company. A name in lower case that contains a dictionary word is no mention either.
     """
 
     def __init__(self, name: Name) -> None:
@@ -240,14 +240,14 @@ class Finder:
         marked = [r"\.?[ -]?".join(way) for way in ways if len(way) > 1 and way.isupper()]
         self._short = re.compile(rf"(?<![\w.])(?:{'|'.join(marked) or '(?!)'})(?!\.?\w)")
         self._lower = not any(map(str.isupper, name.text))
-        # Parts inside other words are ambiguous, so they are only counted.
+        # Parts of a name inside other words are ambiguous, so they are counted but not replaced.
         least = 5 if name.text.isascii() else 2
         self._long = [*self._joined, *(part for part in self._places if len(part) >= least)]
 
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
 
-        Within `head`, the range of the heading with the name, single parts are mentions, too.
+        Within `head`, the range of the heading, a single part of the name is a mention, too.
         """
         run: list[_Token] = []
         for token in self._tokens(text):
@@ -259,7 +259,7 @@ class Finder:
         yield from self._mentions(run, text, head)
 
     def parts_left(self, text: str) -> dict[str, int]:
-        """Count the parts of the name, alone and in other words, in a text without mentions."""
+        """Count parts and initials of the name in a text whose mentions have been replaced."""
         alone = inside = 0
         for token in self._tokens(text):
             if token.kind == "part":
@@ -295,26 +295,26 @@ class Finder:
     def _continues(self, run: "list[_Token]", token: "_Token", between: str) -> bool:
         if token.kind == "other" or "joined" in (run[-1].kind, token.kind):
             return False
-        if between == ", ":  # "Doe, Jane", "Doe, J."; but "Jane, Doe" is a list
+        if between == ", ":  # a name may be "Doe, Jane" or "Doe, J."; "Jane, Doe" is a list
             surname = len(run) == 1 and any(self._places.get(_key(run[0].text), ()))
             return surname and token.kind != "particle"
         after_initial = run[-1].kind == "initial" and between in (". ", ".", ".-")
         return bool(_BETWEEN.fullmatch(between)) or after_initial
 
     def _mentions(self, run: "list[_Token]", text: str, head: range) -> Iterator[tuple[int, int]]:
-        """Yield the mention, if any, in a run of words of the name and initials."""
+        """Yield the mention, if any, in a run of adjacent parts and initials of the name."""
         at = [n for n, token in enumerate(run) if token.kind in ("part", "joined")]
         if not at:
             return
         start, stop = at[0], at[-1] + 1
         whole = self._whole([_key(run[n].text) for n in at])
-        if not whole and any(self._places[_key(run[start].text)]):  # not the forename
+        if not whole and any(self._places[_key(run[start].text)]):  # the first part is no forename
             if self._abbreviates(run[:start], text):
                 start, whole = 0, True
             elif self._abbreviates(run[stop:], text) and text[run[-1].stop :][:1] == ".":
                 stop, whole = len(run), True
         named = run[start:stop]
-        # A mention in lower case may be an ordinary phrase.
+        # A name in lower case may be an ordinary phrase.
         phrase = not self._lower and all(token.text.islower() for token in named)
         if whole and not (phrase and any(_key(one.text) in WORDS["common"] for one in named)):
             yield named[0].start, named[-1].stop + (named[-1].kind == "initial")
@@ -329,12 +329,12 @@ class Finder:
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether a run has initials of the name, the forename's first."""
+        """Return whether a run has initials of the name, and the forename's initial comes first."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:
             return False
-        # "A" and "I" are words.
+        # The initials "A" and "I" need a period, since they are also words.
         return text[letters[0].stop :][:1] == "." or keys[0] not in "ai"
 
 
@@ -343,7 +343,7 @@ class _Token(NamedTuple):
     start: int
     stop: int
     kind: str
-    """part or joined (of the name), initial (any), particle (any other word of the name), other."""
+    """One of part or joined (parts of the name), initial, particle (of the name) and other."""
 
 
 def _key(word: str) -> str:
@@ -362,7 +362,7 @@ def fold(text: str) -> tuple[str, Sequence[int]]:
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
     parts = unicodedata.normalize("NFKD", char.translate(_ALIKE))
-    if len(parts) > 4:  # one character of Arabic expands to a phrase
+    if len(parts) > 4:  # a single character of Arabic may expand to a phrase
         return char
     # Drop accents, vowel signs and joiners, but keep control characters, such as line feeds.
     return "".join(one for one in parts if unicodedata.category(one)[0] not in "MC" or one < " ")

@@ -1,9 +1,9 @@
 """Convert rows of text to the Markdown format of the environment.
 
 The readers of plain text, PDF and Word produce rows. A row's hint is the role that its style or
-font indicates. Without a hint, the text decides: capitals or a known section name mark a heading; a
-date and its position mark a job header. Only titles such as "Resume" are dropped; only white space,
-markers and the case of headings change.
+font indicates, such as "heading". The text of a row without a hint determines its role: capitals or
+a known section name mark a heading; a date and its position mark a job header. Of the text, only
+titles such as "Resume" are omitted; white space, bullet markers and the case of headings change.
 """
 
 import re
@@ -24,8 +24,8 @@ class OutlineRow(NamedTuple):
 
     Attributes:
         text: content, with tabs between columns.
-        hint: role according to the format; "" if unknown.
-        level: depth of a bullet, from 0.
+        hint: role of the row that the file's format indicates; "" if unknown.
+        level: depth of a bullet in nested lists, from 0.
         gap: whether there is space above the row.
         marker: Markdown marker of a bullet.
     """
@@ -50,12 +50,12 @@ _LONE = frozenset(  # section names recognised without capitals
 )
 TITLES = ("resume", "résumé", "resumé", "curriculum vitae", "cv", "lebenslauf")
 """Titles that a resume may have instead of a name, in lower case."""
-# sections to write as paragraphs, and as lists
+# parts of the names of sections that are written as paragraphs, and of those written as lists
 _PROSE = ("summary", "profile", "about", "objective", "overview", "references", "interests")
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
 
 PAGE_NUMBER = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE)
-# Joiners stay: Persian, Indic scripts and emoji need them.
+# Zero-width joiners are not removed: Persian, Indic scripts and emoji need them.
 _INVISIBLE = [0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F),
               *range(0x2060, 0x2070), 0xFEFF]  # fmt: skip
 _LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
@@ -72,13 +72,13 @@ RAISED = re.compile(r"[-+−]?\d")
 """Start of a superscript that is written with "^", such as an exponent."""
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
-# The start is bounded, since rows may have any length.
+# The text before the date is bounded here, since a row may have any length.
 _LAST_WHEN = re.compile(rf"(.{{0,300}}?\S)(?:\s?,\s?|\s[-–—]\s|\s?(?=\())\(?({SPAN})\)?", re.I)
 _DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
     r"@|https?://|www\.|\+?\(?\d{2,4}\)?[ .-]\d{3}|\b\w+\.(?:com|org|net|io|dev)\b"
 )
-_MOST_WORDS = 14  # in a job header
+_MOST_WORDS = 14  # maximum number of words in a row of a job header
 
 
 def clean(text: str) -> str:
@@ -89,7 +89,7 @@ def clean(text: str) -> str:
 def split_bullet(text: str) -> tuple[str, str]:
     """Split a bullet into marker and text; the marker of other rows is empty.
 
-    Markdown markers are kept, so that inconsistency is preserved; others become a hyphen.
+    Markdown markers are kept, so that inconsistent lists stay inconsistent; others become a hyphen.
     """
     match = _BULLET.match(text)
     if not match or starts_with_day(text):
@@ -109,13 +109,13 @@ def link(text: str, address: str) -> str:
 
 
 def looks_like_heading(text: str) -> bool:
-    """Return whether a plain row is a section heading: in capitals, or a known name."""
+    """Return whether a row without a hint is in capitals or a section name, and so a heading."""
     words = text.rstrip(": ").replace("&", "and").split()
     if not 0 < len(words) <= 5 or is_contact(text) or any(map(str.isdigit, text)):
         return False
     name = " ".join(words).lower()
     if text.isupper():
-        # Short capitals may be an acronym.
+        # A short text in capitals may be an acronym.
         return is_section(name) or (
             len(words) <= 3 and len(text) > 4 and not re.search("[.,|\t]", text)
         )
@@ -148,7 +148,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
     while rows and rows[0].text.strip().rstrip(":").lower() in TITLES:
         del rows[0]
     if rows and rows[0].hint == "heading" and not is_section(rows[0].text):
-        rows[0] = rows[0]._replace(hint="name")  # a name styled like headings
+        rows[0] = rows[0]._replace(hint="name")  # the name is styled like a heading
     first = next((n for n, row in enumerate(rows) if row.hint == "heading"), len(rows))
     blocks, used = _head(rows[:first])
     section = ""
@@ -163,7 +163,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
         if row.hint == "heading":
             text = text.rstrip(": ")
             section = text.lower()
-            # Short capitals may be an acronym.
+            # A short heading in capitals may be an acronym.
             capitals = text.isupper() and (len(text) > 4 or " " in text)
             blocks.append(("heading", f"## {capwords(text) if capitals else text}"))
         else:
@@ -176,7 +176,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
 
 
 def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
-    """Return the blocks of the name and the contact line, and the number of rows used."""
+    """Return the blocks of the name and the contact line, and from how many rows they come."""
     if not rows:
         return [], 0
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), 0)
@@ -224,12 +224,12 @@ def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Ite
 
 
 def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
-    """Group rows: a gap, an entry hint, or a dated row after prose starts a group."""
+    """Group rows; a gap, the hint "entry", or a dated row after prose starts a new group."""
     group: list[OutlineRow] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
-        # A date below a gap still belongs to a single row above, e.g. an employer.
+        # A date below a gap still belongs to a single row above the gap, such as an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
         if group and not dangling and (row.gap or row.hint == "entry" or new_date):
             yield group
@@ -265,7 +265,7 @@ def _entry(rows: Sequence[OutlineRow]) -> Iterator[_Block]:
         for part in _columns(row.text):
             match = None if _WHEN.fullmatch(part) else _LAST_WHEN.fullmatch(part)
             for piece in (match[1], match[2]) if match else (part,):
-                # The second row is the employer if the first is only a title, without a comma.
+                # The second row is the employer if the first row is a job title without a comma.
                 lone = len(heads) == 1 and ", " not in heads[0]
                 taken = number == 0 or (number == 1 and lone)
                 dated = _WHEN.fullmatch(piece)

@@ -1,8 +1,8 @@
 """Convert PDF files to rows by the positions of words: columns, bullets and wrapped lines.
 
 A PDF stores words and positions, not paragraphs. Two columns are read one after the other if a
-gutter separates at least six rows; a column of dates is read row by row with its neighbour. Not
-supported: text in images; more than two columns and rotated text, which get a note.
+gutter separates at least six rows; a column of dates is read row by row with its neighbour. Text in
+images is not read. More than two columns and rotated text are not supported and get a note.
 """
 
 import io
@@ -25,7 +25,7 @@ from resume_gym.corpus.plain_text import PageLine, join_lines
 from resume_gym.user_errors import missing
 
 _MOST_PAGES = 50
-_COLUMN_ROWS = 6  # minimum on each side of a gutter
+_COLUMN_ROWS = 6  # minimum number of rows on each side of a gutter between columns
 _LOST = re.compile(r"\(cid:\d+\)|\ufffd")
 _BOLD = re.compile("bold|black|heavy|semib|demi", re.IGNORECASE)
 _DATE = re.compile(r"(?:19|20)\d\d|present|now", re.IGNORECASE)
@@ -131,7 +131,7 @@ def _spelled(chars: Sequence[Any]) -> str:
 class _Distinct:
     """Filter that drops characters printed twice, at most a point apart.
 
-    pdfplumber's `dedupe_chars` takes quadratic time.
+    pdfplumber's own filter, `dedupe_chars`, takes quadratic time.
     """
 
     def __init__(self) -> None:
@@ -170,12 +170,12 @@ def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
         if beside:
             shapes.setdefault(min(beside, key=lambda word: word.x0), []).append(shape)
     for word, (shape, *others) in shapes.items():
-        if not others:  # several shapes are an icon or a rating
+        if not others:  # several shapes beside a word are an icon or a rating
             yield word._replace(text="•", x0=shape["x0"], x1=shape["x1"])
 
 
 def _by_line(runs: Iterable[_Run]) -> list[list[_Run]]:
-    """Group runs by line. With mixed type sizes, bottoms on a line differ less than tops."""
+    """Group runs by line, comparing their bottoms, which differ less than tops within a line."""
     lines: list[list[_Run]] = []
     for run in sorted(runs, key=lambda run: (run.bottom, run.x0)):
         if lines and run.bottom - lines[-1][0].bottom <= 0.3 * run.size:
@@ -190,7 +190,7 @@ def _merge(words: Sequence[_Run]) -> _Run:
     for word in words:
         letters[word.size, word.bold] += len(word.text)
     top, bottom = min(word.top for word in words), max(word.bottom for word in words)
-    # A leading glyph without a character is usually a bullet.
+    # A glyph that decodes to no character is usually a bullet if it begins a line.
     texts = [
         "•" if not n and _LOST.fullmatch(word.text) else word.text for n, word in enumerate(words)
     ]
@@ -204,7 +204,7 @@ def _without_margins(pages: Sequence[list[_Run]]) -> Iterator[list[_Run]]:
     seen: set[str] = set()
     for runs in pages:
         edges = {run.top for run in (*runs[:3], *runs[-3:])} if len(pages) > 1 else set()
-        # a year beside a title shares a line with it, a page number has a separate line
+        # a year may share its line with a title, but a page number is alone on its line
         beside = Counter(run.top for run in runs)
         yield [
             run
@@ -225,14 +225,14 @@ def _columns(runs: Sequence[_Run]) -> list[list[_Run]]:
     below = [run for run in runs if run.top >= bottom]
     inside = [run for run in runs if run.bottom > top and run.top < bottom]
     columns = [[run for run in inside if run.x0 < x], [run for run in inside if run.x0 >= x]]
-    # The name has the largest type, and its column comes first.
+    # The column that contains the largest type has the name, and is read first.
     if not above:
         columns.sort(key=lambda column: -max(run.size for run in column))
     return [above, *columns, below]
 
 
 def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
-    """Find where a second column starts: x, top and bottom; None for a single column."""
+    """Return x, top and bottom of the start of a second column; None for a single column."""
     starts = Counter(round(run.x0) for run in runs)
     leftmost = min((run.x0 for run in runs), default=0.0)
     width = max((run.x1 for run in runs), default=0.0) - leftmost
@@ -252,7 +252,7 @@ def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
 
 
 def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
-    """Split the runs of a page at those that cross `x`."""
+    """Split the runs of a page at each run that crosses the horizontal position `x`."""
     part: list[_Run] = []
     for run in sorted(runs, key=lambda run: run.bottom):
         if run.x0 < x < run.x1:
@@ -277,7 +277,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
         letters[run.size] += len(run.text)
     body = letters.most_common(1)[0][0]
     largest = max(run.size for line, _ in lines[:8] for run in line)
-    # Known section names show the size of headings.
+    # The type size of known section names is that of all headings.
     known = Counter(
         line[0].size
         for line, _ in lines
@@ -286,7 +286,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
     least = max(known.most_common(1)[0][0] if known else 0.0, 1.15 * body)
     steps = sorted(b[0].top - a[0].top for (a, _), (b, _) in pairwise(lines))
     steps = [step for step in steps if step > 0]
-    # The lower quartile is the usual distance, since larger steps are gaps between paragraphs.
+    # The lower quartile is the usual distance of lines; larger steps are gaps between paragraphs.
     space = steps[len(steps) // 4] if steps else 12.0
     found: list[PageLine] = []
     top = 0.0
@@ -310,7 +310,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
 
 
 def _hint(line: Sequence[_Run], least: float) -> Hint:
-    """Infer the role of a line; `least` is the minimum size of headings with unknown names."""
+    """Infer the role of a line; `least` is the type size from which unknown names are headings."""
     first = line[0]
     words = len(first.text.split())
     if len(line) == 1 and looks_like_heading(first.text):

@@ -17,8 +17,8 @@ from resume_gym.corpus.outline import (
 
 _RULES = [{mark} for mark in "=-_~*#"]
 _LABEL = re.compile(r"[A-Z][\w &/-]{1,30}:\s")
-_LONGEST = 60  # characters of a word
-_LONG = 30  # minimum characters of a line that was wrapped before a capital
+_LONGEST = 60  # maximum number of characters in a word
+_LONG = 30  # a shorter line was not wrapped if the next line begins with a capital
 
 
 class PageLine(NamedTuple):
@@ -26,13 +26,13 @@ class PageLine(NamedTuple):
 
     Attributes:
         text: content, with tabs between columns.
-        left: position of the start.
-        right: position of the end.
+        left: position of the line's start.
+        right: position of the line's end.
         edge: position of the end of the longest line in the same column.
         letter: mean width of a character.
         gap: whether there is space above the line.
-        hint: role according to the format; "" if unknown.
-        style: type size and weight.
+        hint: role of the line that the file's format indicates; "" if unknown.
+        style: type size, and whether the type is bold.
     """
 
     text: str
@@ -75,10 +75,10 @@ def _is_rule(line: str) -> bool:
 def join_lines(lines: Sequence[PageLine]) -> list[OutlineRow]:
     """Convert lines in reading order to rows, joining wrapped lines."""
     rows: list[OutlineRow] = []
-    texts: list[list[str]] = []  # the lines of each row
-    indents: list[float] = []  # of the enclosing bullets, outermost first
+    texts: list[list[str]] = []  # the source lines of each row
+    indents: list[float] = []  # left edges of the enclosing bullets, outermost first
     before: PageLine | None = None
-    # A hyphen that also occurs within a line is part of the word.
+    # If a word also occurs with its hyphen within a line, the hyphen is part of the word.
     words = {word.rstrip(",.;:)") for line in lines for word in line.text.split()}
     compounds = {word for word in words if "-" in word}
     for line in lines:
@@ -112,7 +112,7 @@ def _continues(row: OutlineRow, before: PageLine, line: PageLine, indents: Seque
         return False
     if lower:
         return before.right - before.left > (before.edge - before.left) / 2
-    # A line was wrapped if the next word did not fit.
+    # The line above was wrapped if the first word of this line did not fit on it.
     word = line.letter * (len(line.text.split()[0]) + 1)
     return before.right + word > before.edge and len(before.text) >= _LONG
 

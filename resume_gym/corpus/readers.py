@@ -1,4 +1,4 @@
-"""Convert the content of a file to Markdown; `sandbox` calls this in a child process."""
+"""Convert the content of a file to Markdown; `sandbox` calls `convert` in a child process."""
 
 import codecs
 import re
@@ -17,14 +17,14 @@ from resume_gym.tools import text_fault
 
 MOST_CHARACTERS = 200_000
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Marks at the start of a file in UTF-16."""
+"""Byte order marks, which begin a file in UTF-16."""
 
 _HEADING = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _FOREIGN = "not in English: not fit for the rubric judge, which reads English only; no diagnosis"
 
 
 def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
-    """Convert a file.
+    """Convert the content of a file to Markdown.
 
     Args:
         kind: format, one of the values of `documents.FORMATS`.
@@ -36,7 +36,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
     Raises:
         DocumentError: the file is empty, too long, damaged or not of its format.
-        ModuleNotFoundError: the package for the format is missing; the message names the extra.
+        ModuleNotFoundError: a package to read the format is missing; the message names the extra.
     """
     contacts: tuple[tuple[str, str], ...] = ()
     blocks: list[Block] = []
@@ -48,7 +48,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         _check_length(text)
         if kind == "JSON Resume":
             markdown, notes, contacts = json_markdown(text)
-        # A .txt file with Markdown headings needs no conversion.
+        # A .txt file with Markdown headings is read as Markdown.
         elif kind == "Markdown" or (outline and _HEADING.search(text)):
             blocks, notes = read_markdown(clean(text))
         elif outline:
@@ -77,7 +77,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
 
 def _drop_margin(blocks: list[Block]) -> None:
-    """Empty the blank blocks at the start and end of the text; keep their sizes in the file."""
+    """Remove the lines of blank blocks at the start and end; keep the numbers of source lines."""
     for order in (range(len(blocks)), reversed(range(len(blocks)))):
         for number in order:
             lines, size = blocks[number]
@@ -95,7 +95,7 @@ def decode(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with a byte order mark, and convert line ends to line feeds.
 
     Raises:
-        DocumentError: the encoding differs; the message locates the first invalid byte.
+        DocumentError: the data has another encoding; the message locates the first invalid byte.
     """
     encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"
     try:

@@ -1,8 +1,8 @@
 """Read untrusted documents in child processes with limits.
 
 A server process imports the readers once and forks for each document; the operating system
-enforces `Limits` on the fork. On systems without `fork`, the server reads the document and is
-killed after the time limit. Run as a module, this file is the server.
+enforces `Limits` on the fork. On systems without `fork`, the server itself reads the document and
+is killed after the time limit. `python -m` with this module runs the server.
 """
 
 import json
@@ -21,7 +21,7 @@ from resume_gym.corpus.readers import convert
 
 
 class Limits(NamedTuple):
-    """Limits of one document: address space, CPU time, elapsed time and size of the answer."""
+    """Limits for one document: address space, CPU time, elapsed time, size of the answer."""
 
     memory_mb: int = 1_000
     cpu_s: int = 15
@@ -31,9 +31,9 @@ class Limits(NamedTuple):
 
 LIMITS = Limits()
 
-_NO_MEMORY = 3  # exit status
+_NO_MEMORY = 3  # exit status of a reader that ran out of memory
 
-_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # after the ID of its parent
+_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # parent's ID and server
 _lock = Lock()
 
 
@@ -64,7 +64,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     process = _server[1]
     assert process.stdin
     assert process.stdout
-    # For systems without fork: a fork ends earlier, at its own limits.
+    # The timer is for systems without fork; a forked reader ends earlier, at its own limits.
     timer = Timer(limits.time_s + 5, process.kill)
     timer.start()
     try:
@@ -76,7 +76,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
         timer.cancel()
     if not answer.endswith(b"\n"):
         process.kill()
-        process.wait()  # otherwise, the next request would still find the server alive
+        process.wait()  # without `wait`, the next request might take the server for alive
         return _error(f"reading it takes more than {limits.time_s} s, or crashes the reader")
     return answer
 
@@ -86,7 +86,7 @@ def _error(why: str) -> bytes:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    # Import the same package as this process, and nothing from the current folder.
+    # The server imports the same package as this process, and nothing from the current folder.
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
@@ -95,14 +95,14 @@ def _start() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,  # Ctrl-C ends only the parent, which closes stdin
+        start_new_session=True,  # Ctrl-C ends only the parent, whose end closes the server's stdin
     )
 
 
 def _serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer requests, a line of JSON each, until the input ends."""
+    """Answer requests until the input ends; a request is a line of JSON and the bytes of a file."""
     for package in ("pdfplumber", "mammoth", "markdown_it"):
-        with suppress(ImportError):  # once for all forks; the reader reports a missing package
+        with suppress(ImportError):  # one import serves all forks; the reader reports a missing one
             import_module(package)
     read = _forked if hasattr(os, "fork") else _read
     while line := source.readline():
@@ -118,7 +118,7 @@ def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
         answer = {"missing": str(problem)}
     except Exception as problem:  # third-party parsers may raise anything
         cause: BaseException | None = problem
-        while cause:  # they may also wrap a MemoryError
+        while cause:  # parsers may also wrap a MemoryError
             if any(isinstance(one, MemoryError) for one in (cause, *cause.args)):
                 raise MemoryError from None
             cause = cause.__context__
@@ -129,7 +129,7 @@ def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
 
 
 def _forked(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
-    """Return the answer of a fork with limits, or an error that names the limit it exceeded."""
+    """Read a document in a fork; return the fork's answer, or an error with the exceeded limit."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

@@ -1,7 +1,7 @@
 """Convert Word files (.docx) to rows: headings, lists, tables, links, headers and footers.
 
 mammoth converts the body to HTML. Bold text inside a paragraph is not kept; a short paragraph all
-in bold is a heading or a job header. Headers come first and footers last.
+in bold is a heading or a job header. Page headers come first and page footers last.
 """
 
 import io
@@ -30,7 +30,7 @@ from resume_gym.user_errors import missing
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MOST_XML = 5_000_000
 _UNREAD = re.compile(rb"(?<=:)(?:cr|ptab)(?=[\s/>])")
-"""Names of a line break and a tab that mammoth does not know."""
+"""Names of XML elements for a line break and a tab that mammoth does not know."""
 _STYLES = """\
 br[type='page'] => br
 br[type='column'] => br
@@ -79,9 +79,9 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _check_parts(archive: zipfile.ZipFile) -> set[str]:
-    """Return the names of a file's parts in XML, which is small and declares no entities.
+    """Return the names of a file's XML parts; refuse large XML and document types.
 
-    Declared sizes are enough, since `zipfile` reads no more than the declared size.
+    Checking the declared sizes is enough, since `zipfile` reads no more than the declared size.
     """
     roots: list[str] = []
 
@@ -94,7 +94,7 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
         parser.StartDoctypeDeclHandler = refuse
         parser.StartElementHandler = lambda name, _: roots.append(name)
         roots.clear()
-        with archive.open(part) as file, suppress(expat.ExpatError):  # most likely a picture
+        with archive.open(part) as file, suppress(expat.ExpatError):  # not XML, but e.g. a picture
             while not roots and (piece := file.read(1 << 16)):
                 parser.Parse(piece)
         if roots:
@@ -106,7 +106,7 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _readable(archive: zipfile.ZipFile, names: Iterable[str]) -> io.BytesIO:
-    """Return a file with these parts, whose line breaks and tabs mammoth knows."""
+    """Return a copy of the named parts, with breaks and tabs in the form that mammoth knows."""
     copied = io.BytesIO()
     with zipfile.ZipFile(copied, "w") as copy:
         for name in names:
@@ -137,7 +137,7 @@ def _margin_text(element: ElementTree.Element) -> Iterator[str]:
 
 
 def _body_text(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Yield all visible texts of the body and its notes, in any order."""
+    """Yield all visible texts of the body, footnotes and endnotes, in any order."""
     parts = [f"word/{part}.xml" for part in ("document", "footnotes", "endnotes")]
     names = {*archive.namelist()}
     stack = [ElementTree.fromstring(archive.read(part)) for part in parts if part in names]
@@ -174,11 +174,11 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
 
 
 def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield the rows of a table: one-line cells become columns, other cells follow each other."""
+    """Yield the rows of a table: one-line cells become columns, longer cells follow one another."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):
-            # Dates beside a job belong to its header.
+            # A cell with dates belongs to the job header in the cell beside it.
             head, *rest = cells[1]
             text = f"{head.text}\t{cells[0][0].text}"
             cells = [[head._replace(text=text, hint="entry" if rest else ""), *rest], *cells[2:]]
@@ -202,7 +202,7 @@ def _text(element: ElementTree.Element) -> str:
             text = _text(child)
             pieces.append("^" * bool(RAISED.match(text)) + text)
         elif child.tag not in ("ul", "ol", "table"):
-            apart = "\n" * (child.tag == "p")  # a text box
+            apart = "\n" * (child.tag == "p")  # a paragraph in a paragraph is a text box
             pieces += (apart, _text(child), apart)
         pieces.append(child.tail or "")
     return clean("".join(pieces))

@@ -4,14 +4,16 @@
     groups = await episodes.gather(model, [task.task_id for task in episodes.env.tasks[:4]], size=8)
     await backend.train(model, groups)
 
-ART trains on the episode's reward. `metrics` also holds the reward of each turn (`turn/1`; the last
-turn includes the verdict) and all reward terms (`ledger/edit`). The log is the session's record.
+ART trains on the reward of the episode. A trajectory's `metrics` also hold the reward of each turn
+(`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). A trajectory's
+log is a session record.
 
 Actions are sampled text: with `tool_choice="none"` the vLLM server of ART shows the tools to the
-model but leaves calls in the text. ART would render a parsed call again after its sampled tokens.
-A call that a server parses anyway is put back; endpoints that parse all calls (OpenAI's) fail.
-`LocalBackend` needs models with the `_internal_config` `{"chat_template_tool_schema_format":
-"vllm_openai"}`: otherwise it renders the tools differently from the sampled prompts.
+model but leaves calls in the text. ART would render a parsed call a second time after its sampled
+tokens. A call that a server parses anyway is written back into the text; endpoints that parse all
+calls (OpenAI's) fail. `LocalBackend` needs models with the `_internal_config`
+`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART renders tools unlike the
+sampled prompts.
 
 Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
@@ -26,7 +28,7 @@ from resume_gym.tools import with_calls
 
 
 class Episodes:
-    """Rollouts of ART's models in `gymnasium.make(env_id, **env_kwargs)`."""
+    """Plays episodes of ART's models in `gymnasium.make(env_id, **env_kwargs)`."""
 
     def __init__(self, env_id: str = "ResumeEdit-v0", **env_kwargs: Any) -> None:
         self.env: Any = gym.make(env_id, **env_kwargs).unwrapped
@@ -40,7 +42,7 @@ class Episodes:
         session, rewards = self.env.new_session(task_id), list[float]()
         tools, create = list(session.tools), model.openai_client().chat.completions.create
         trajectory = art.Trajectory(messages_and_choices=session.messages, tools=tools)
-        # equal to ART's default timeout, whose type openai 3 rejects
+        # ART's default timeout as a number, since openai 3 rejects the type of ART's value
         request = {"timeout": 1200, **request, "tool_choice": "none", "logprobs": True}
         request |= {"model": model.get_inference_name(), "tools": tools}
         while not session.done:
@@ -63,14 +65,15 @@ class Episodes:
     ) -> list[art.TrajectoryGroup]:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
-        Up to `max_exceptions` episodes (a fraction of all, if below 1) may fail; they are listed in
-        `exceptions` of their group and excluded from all means. The next failure is raised.
+        Up to `max_exceptions` episodes (a fraction of all episodes, if below 1) may fail; failed
+        episodes are in `exceptions` of their group and excluded from means. One more failure is
+        raised.
         """
         groups = []
         for task_id in task_ids:
             members = [self.rollout(model, task_id, **request) for _ in range(size)]
             groups.append(art.TrajectoryGroup(members, metadata={"scenario_id": task_id}))
-        # The progress bar has room for one metric
+        # ART's progress bar has room for one metric
         limits = {"max_exceptions": max_exceptions, "max_metrics": 1}
         return list(await art.gather_trajectory_groups(groups, **limits))
 

@@ -7,9 +7,9 @@
     observations, infos = envs.reset()
 
 When an episode ends, GEM's vector environments reset the environment in the same step and drop the
-output of the last turn, so the info of a reset holds "final_obs" and "final_info" of the previous
-episode. Register other environments with `gem.register("mine:My-v0", GemEnv, gym_id="My-v0")`.
-Tested with gem-llm 0.1.0.
+output of the last turn, so the info of such a reset holds "final_obs" and "final_info" of the
+previous episode. Register other environments with `gem.register("mine:My-v0", GemEnv,
+gym_id="My-v0")`. Tested with gem-llm 0.1.0.
 """
 
 import json
@@ -37,15 +37,15 @@ Call one a turn:
 class GemEnv(gem.Env):  # type: ignore[misc]
     """An environment of this package with GEM's interface.
 
-    The first observation describes the tools; the last info holds the "ledger".
+    The first observation describes the tools; an episode's last info has the "ledger" of rewards.
 
     Args:
         gym_id, kwargs: arguments of `gymnasium.make`.
         seed: seed of the first reset, unless `reset` gets one.
-        task_id: task of every episode; None draws tasks.
+        task_id: task of every episode; None draws a task for each episode.
     """
 
-    # Attributes are private: GEM's wrappers copy public ones and never update the copies
+    # Attributes are private: GEM's wrappers copy public attributes and never update the copies
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Create a copy, with changed arguments `kwargs`; `same_state` also copies the episode."""
+        """Return a copy with some arguments changed; `same_state` also copies the episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()

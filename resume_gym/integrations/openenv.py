@@ -2,11 +2,12 @@
 
     uvicorn --factory resume_gym.integrations.openenv:make_app  # image: examples/packages/openenv
 
-`openenv_client` has the client. The members of a group reset with one `task_id`; the first may
-omit the id and read it from its observation. When the judge fails, `step` raises an error at the
-client; the next `step` of the connection ignores its action and only asks the judge again.
-Waiting for the judge blocks no other episode. OpenEnv's HTTP routes `/reset` and `/step` create an
-environment per request and cannot play; its task API is not supported. Tested with openenv 0.10.0.
+The module `openenv_client` has the client. The members of a group reset with the same `task_id`;
+the first member may omit the id and read it from its observation. When the judge fails, `step`
+raises an error at the client; the next `step` of the connection ignores its action and only asks
+the judge again. Waiting for the judge blocks no other episode. OpenEnv's HTTP routes `/reset` and
+`/step` create an environment per request and cannot play episodes; OpenEnv's task API is
+unsupported. Tested with openenv 0.10.0.
 """
 
 import asyncio
@@ -39,9 +40,9 @@ class ResumeGymEnvironment(
         self.close()
 
     def close(self) -> None:
-        """Drop the episode."""
+        """Drop the current episode."""
         self._session: Any = None
-        self._ungraded: Any = None  # step whose result the client has not received
+        self._ungraded: Any = None  # turn whose result the client has not received
 
     def reset(
         self,
@@ -69,15 +70,15 @@ class ResumeGymEnvironment(
         return self.reset(*args, **kwargs)
 
     def step(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
-        """See `step_async`."""
+        """Take a turn synchronously; see `step_async`."""
         return asyncio.run(self.step_async(action))
 
     async def step_async(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
-        """Take a turn, and ask the judge after the last; after a judge's failure, only ask again.
+        """Take a turn, and ask the judge after the last turn; if the judge failed, only ask again.
 
         Raises:
             JudgeError: the judge gave no verdict.
-            HTTPException: there is no episode, as always over HTTP.
+            HTTPException: no episode was started, which is always the case over plain HTTP.
             RuntimeError: the episode is over.
         """
         if self._session is None:
@@ -98,7 +99,7 @@ class ResumeGymEnvironment(
 
     @property
     def state(self) -> ResumeGymState:
-        """State of the episode; empty before `reset`."""
+        """State of the current episode; empty before `reset`."""
         if (session := self._session) is None:
             return ResumeGymState()
         now = {"done": session.done, "needs_verdict": session.needs_verdict}

@@ -5,8 +5,8 @@
         result = await env.step(ResumeGymAction(text=completion))  # .reward, .done, .observation
         state = await env.state()  # ledger, resume, turns left, edits
 
-`env.sync()` returns a synchronous client. After a timeout of `message_timeout_s` the episode is
-lost; the default of 60 s is shorter than some judges take.
+`env.sync()` returns a synchronous client. An episode is lost if an answer takes longer than
+`message_timeout_s`; some judges take longer than the default of 60 s.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from pydantic import Field, SkipValidation
 
 
 class ResumeGymAction(Action):  # type: ignore[misc]
-    """The model's text, with its tool call."""
+    """An action: the text of the model, with its tool call."""
 
     text: SkipValidation[str]  # pydantic rejects lone surrogates, which models can produce
 
@@ -27,7 +27,7 @@ class ResumeGymAction(Action):  # type: ignore[misc]
 class ResumeGymObservation(Observation):  # type: ignore[misc]
     """The text for the model; after `reset` also the task, system prompt and tool schemas.
 
-    `reward` is the sum of `ledger`, the reward terms of the turn and, at the end, of the verdict.
+    `ledger` has the reward terms of the turn and, at the end, the verdict's; `reward` is their sum.
     """
 
     text: str

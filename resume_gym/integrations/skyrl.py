@@ -5,9 +5,9 @@
     cfg.generator.chat_template_kwargs = {"tools": register("ResumeEdit-v0", split=None)}
 
 Set `environment.env_class=ResumeEdit-v0`, `generator.max_turns` above 1, and
-`generator.max_input_length` to the tokens of a whole chat. Columns of the dataset are prompt,
-env_class, task_id and data_source. Unsupported are `generator.batched`, and
-`generator.step_wise_trajectories` and `generator.chat_template`, since these two keep only the
+`generator.max_input_length` to the number of tokens of a whole chat. Columns of the dataset are
+prompt, env_class, task_id and data_source. `generator.batched` is not supported; neither are
+`generator.step_wise_trajectories` and `generator.chat_template`, with which SkyRL keeps only the
 reward of the last turn. Tested with skyrl-gym 0.4.0 and skyrl 0.3.0.
 """
 
@@ -21,7 +21,7 @@ from resume_gym.llm.loop import submit
 
 
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
-    """One episode; `register` creates subclasses with the environment in `env`."""
+    """One episode; `register` creates a subclass whose attribute `env` is the environment."""
 
     env: ClassVar[Any]
 
@@ -31,13 +31,13 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self.task_id = extras["task_id"]
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Return the session's first messages, since the prompt of the row may be outdated."""
+        """Return the session's first messages, since the dataset's prompt may be outdated."""
         return self.session.messages, self.session.info()
 
     def step(self, action: str) -> dict[str, Any]:
-        """Take one action; after the last, ask the judge, which may raise JudgeError."""
+        """Take one action; after the last action, ask the judge, which may raise JudgeError."""
         observation, reward, done, _, _ = self.session.step(action)
-        if done:  # the judge blocks only one of the generator's environment threads
+        if done:  # waiting for the judge blocks only one of the generator's environment threads
             reward += sum(submit(self.env.agrade(self.session)).result().values())
         result = {"reward": reward, "done": done, "metadata": self.session.info()}
         return {"observations": [{"role": "tool", "content": observation}][done:], **result}

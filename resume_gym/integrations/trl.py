@@ -11,10 +11,10 @@ remaining turn has the penalty of an empty action. `rollout` needs a model that 
 calls, and plays episodes exactly as the environment does. TRL's tool loop needs a tokenizer with a
 `response_template`, and hides failures from the environment: a message without a call ends the
 episode, TRL itself answers calls that fit no tool, and each of several calls in a message is a
-turn. `reward` replays the conversation, so the first two failures have the usual penalties; but
-after a call that fits no tool, the agent does not learn that it lost a turn. In the tool loop,
-TRL's `log_completions` fails if no call of a batch has arguments. Tested with TRL 1.16.0 in one
-process, with generation by transformers.
+turn. `Game.reward` replays the conversation, so messages without a call and calls that fit no tool
+have the usual penalties; but after a call that fits no tool, the agent does not learn that it lost
+a turn. In the tool loop, TRL's `log_completions` fails if no call of a batch has arguments. Tested
+with TRL 1.16.0 in one process, with generation by transformers.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Game:
         return Dataset.from_list(rows)
 
     def environment(self) -> Tools:
-        """Create an episode, for `environment_factory`; needs `max_completion_length` < 65,536.
+        """Create an episode for `environment_factory`; `max_completion_length` must be < 65,536.
 
         Raises:
             ValueError: the environment's tools are not those of resumes, which `Tools` implements.
@@ -99,7 +99,7 @@ class Game:
         return Tools(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Play an episode for each prompt, as one batch; for `rollout_func`.
+        """Play an episode for each prompt, as one batch; to be passed as `rollout_func`.
 
         Raises:
             ValueError: a prompt is not from `dataset`.
@@ -121,7 +121,7 @@ class Game:
         prompt_ids = [chat.encode(text, add_special_tokens=False) for text in prompt_ids]
         running = list(range(len(prompts)))
         while running:
-            # A private method, since no public one samples with the backend of the user's choice
+            # A private method of TRL, since no public method samples with the user's backend
             context = [prompt_ids[i] + ids[i] for i in running]
             turns, logps = trainer._generate_single_turn(context, None, {}, 1)
             playing, running = running, []
@@ -131,7 +131,7 @@ class Game:
                 text = chat.decode(turn[:-1] if whole else turn)
                 step = sessions[i].step(text)
                 reply = [] if step.done else _reply(chat, step.observation, options, whole)
-                # A reply is worth adding only with room for another turn
+                # Add the tool's reply only if the completion has room for another turn
                 if reply and len(ids[i]) + len(turn) + len(reply) < limit:
                     running.append(i)
                 else:
@@ -157,7 +157,7 @@ class Game:
         actions: Sequence[Sequence[str]] | None = None,
         **row: Any,
     ) -> list[float]:
-        """Return the episodes' rewards, with concurrent judge requests; for `reward_funcs`.
+        """Return the episodes' rewards, judged concurrently; to be passed as `reward_funcs`.
 
         Log the reward terms as metrics, and the rewards of the turns beside the completions.
 
@@ -183,8 +183,8 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """Return the tokens between two turns; unless `whole`, they begin with the turn's end token."""
-    # From a dummy chat: rendering the real chat again could change its sampled tokens
+    """Return the tokens between two turns; the end token of a cut-off turn comes first."""
+    # The tokens come from a dummy chat: rendering the real chat could change its sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in turns]
     text, turn = chat.apply_chat_template(messages, **options), f"answer{chat.eos_token}"

@@ -6,12 +6,12 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
 
 The members of a group share a task. A trace holds each reward term as a reward, numbers of the
 episode as metrics, and in `info` the turn rewards and the session record. The harness requests
-completions with the tool schemas from this process, without a sandbox or `uv`. Other harnesses do
-not pass the schemas to the model.
+completions with the tool schemas from this process, without a sandbox or `uv`. Harnesses of others
+do not pass tool schemas.
 
-An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score:
-its `ok` is false, and its reward of 0 is meaningless. The library's train client parses calls
-itself and drops malformed calls; a turn without a call has the same penalty. Tested with 0.4.0.
+An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
+trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers parses
+calls and drops malformed calls; turns without a call have the same penalty. Tested with 0.4.0.
 """
 
 import ssl
@@ -24,11 +24,11 @@ from verifiers.v1.dialects.chat import message_to_wire
 
 from resume_gym.tools import with_calls
 
-_TLS = ssl.create_default_context()  # creation takes 25 ms, too long for every turn
+_TLS = ssl.create_default_context()  # creating a context takes 25 ms, too long for every turn
 
 
 class TaskRow(vf.TaskData):  # type: ignore[misc]
-    """Data of a task."""
+    """Data of a task: its ID, its tools and, in inherited fields, its prompts."""
 
     task_id: str
     tools: list[dict[str, Any]]
@@ -49,7 +49,7 @@ class GymTaskset(vf.Taskset[vf.Task[TaskRow], GymTasksetConfig]):  # type: ignor
         self.gym: Any = gym.make(config.gym_id, **config.gym_kwargs).unwrapped
 
     def load(self) -> list[Any]:
-        """Return all tasks, in order."""
+        """Return all tasks of the environment, in order."""
         return [self._task(self.gym.new_session(task.task_id)) for task in self.gym.tasks]
 
     def _task(self, session: Any) -> Any:
@@ -97,7 +97,7 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
             segment, trace = await chat.turn(), chat.trace
             while not session.done:
                 if segment.terminated and trace.errors:
-                    return  # the trace already holds the error
+                    return  # the trace already holds the error that ended the episode
                 if segment.terminated:
                     raise RuntimeError(f"the episode was cut off: {trace.stop_condition}")
                 reply = [message for message in segment.messages if message.role == "assistant"][-1]
@@ -121,7 +121,7 @@ def text(message: Any) -> str:
 
 
 def replies(message: Any, observation: str) -> list[dict[str, str]]:
-    """Return the observation as the reply to each parsed tool call, or else as a user message."""
+    """Return the observation as the reply to each parsed call; without calls, as a user message."""
     calls = message.tool_calls or ()
     messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
     return messages or [{"role": "user", "content": observation}]

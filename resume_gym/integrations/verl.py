@@ -10,15 +10,15 @@ r"""Adapter for verl: a token-in, token-out agent loop.
 
 `external_lib` registers the loop in every worker, and the column `agent_name` selects it; no
 reward function and no option of `rollout.multi_turn` is needed. `max_prompt_length` limits the
-tokens of the prompt with its tools, `max_response_length` those of all turns and tool replies.
-`reward_extra_info` holds the reward terms (for validation metrics and dumped rollouts),
-`turn_scores` the rewards of the turns; verl assigns the sum of rewards to the last token. A judge's
-failure raises an error: training continues without the episode, or stops with
+tokens of the prompt with its tools, and `max_response_length` the tokens of all turns and tool
+replies. `reward_extra_info` holds the reward terms (for validation metrics and dumped rollouts),
+`turn_scores` the rewards of the turns; verl assigns the sum of rewards to the last token. If the
+judge fails, an error is raised: verl continues without the episode, or stops with
 `trainer.use_v1=False`.
 
 Images and the replay of expert routing are not supported. verl derives the tokens between turns
-from `model_type` in config.json; for an unknown type it warns and omits a newline. Tested with verl
-0.9.1.
+from `model_type` in config.json; for an unknown type verl warns and omits a newline. Tested with
+verl 0.9.1.
 """
 
 import json
@@ -76,7 +76,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         mask, logprobs, rewards, sampled_turns = list[int](), list[float](), list[float](), 0
         extra = dict[str, Any]()
         while not session.done:
-            if len(mask) >= room:  # a truncated episode must not avoid the penalties of its turns
+            if len(mask) >= room:  # truncation must not avoid the penalties of further turns
                 rewards.append(session.step("").reward)
                 continue
             with simple_timer("generate_sequences", timing):
@@ -84,10 +84,10 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
             sampled_turns += 1
-            # Keep the first turn's fields, but the latest policy version
+            # Keep the extra fields of the first turn, but the policy version of the latest turn
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
-            # Tokens beyond the limit are not trained on, so they must not earn a reward
+            # Tokens beyond the response length are not trained on, so they must not earn a reward
             spoken = turn.token_ids[: room - len(mask)]
             ids, mask = ids + spoken, mask + [1] * len(spoken)
             logprobs = logprobs + (turn.log_probs or [0.0] * len(spoken))[: len(spoken)]
@@ -103,11 +103,11 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 chat, ids, mask, logprobs = with_reply, merged[0].token_ids, merged[1], merged[2]
         with simple_timer("compute_score", timing):
             rewards[-1] += sum((await env.agrade(session)).values())
-        # verl needs equal keys in all episodes
+        # verl needs the same keys in `reward_extra_info` of all episodes
         ledger = {**dict.fromkeys(session.terms_of(env.tasks), 0.0), **session.ledger}
         info = {f"reward_{name}": value for name, value in ledger.items()}
         info |= {"silent_turns": float(len(rewards) - sampled_turns), "text": session.text}
-        # verl rewards the last token, and trains critics on sampled tokens only
+        # The last token must be sampled: verl rewards it, and trains critics on sampled tokens only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
         return AgentLoopOutput(
             prompt_ids=prompt,

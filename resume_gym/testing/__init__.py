@@ -1,7 +1,7 @@
 """Checks for authors of environments, judges and adapters; they need no test framework.
 
 Each check exercises an implementation and raises an AssertionError at the first broken contract.
-The message names the contract, the expectation, and the finding.
+The message names the contract, the expected value and the actual value.
 
 - `check_env` checks an environment of any editing domain.
 - `check_judge` checks a judge of resumes.

@@ -17,7 +17,7 @@ from resume_gym.testing.expectations import broken, expect, failure
 from resume_gym.tools import tool_call
 
 ENV = "ResumeEditMini-v0"
-"""The environment of the scripts."""
+"""ID of the environment in which scripts are played by default."""
 UNAVAILABLE = f"{__name__}:FailingJudge"
 """Specification of a judge that always fails; adapters can load it in any process."""
 
@@ -25,7 +25,7 @@ _DOWN = "the judge is down"
 
 
 class Script(NamedTuple):
-    """An episode: the texts of the agent on a task, turn by turn.
+    """A scripted episode: the texts of the agent on a task, turn by turn.
 
     `env_id` and `options` are arguments of `gymnasium.make`.
     """
@@ -42,9 +42,9 @@ class Played(NamedTuple):
 
     Attributes:
         task_id: task that was played.
-        rewards: reward of each turn; the last one includes the verdict's terms.
+        rewards: reward of each turn; the last reward includes the verdict's terms.
         total: reward of the episode.
-        text: final document.
+        text: final document of the episode.
         ledger: totals of all reward terms.
     """
 
@@ -65,7 +65,7 @@ Play = Callable[[Script, str], Played]
 
 
 class FailingJudge:
-    """A judge that fails."""
+    """A judge that always fails."""
 
     name = "unavailable"
 
@@ -75,7 +75,7 @@ class FailingJudge:
 
 
 def edits(task: Task, count: int) -> tuple[str, ...]:
-    """Return the actions that make the first repairs of a task."""
+    """Return the edits that make the first `count` fixes of a task, as actions."""
     return tuple(tool_call("str_replace", old=fix.old, new=fix.new) for fix in task.fixes[:count])
 
 
@@ -134,16 +134,16 @@ def play_bare(script: Script, judge: str = "rubric") -> Played:
 def check_adapter(play: Play, calls_only: bool = False) -> None:
     """Check that an adapter plays episodes as the bare environment does.
 
-    The contracts, on ten scripted episodes: task, rewards of the turns, total, final document and
-    ledger are equal to those of the environment, also after malformed calls; the agent is not asked
-    for an action after the end; if the judge fails, an exception is raised.
+    The contracts: on ten scripted episodes, the task, the rewards of the turns, the total reward,
+    the final document and the ledger equal those of the environment, also after malformed calls;
+    the agent is not asked for an action after an episode's end; a failed judge raises an exception.
 
     Args:
         play: plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
-            judge of the given specification; only the model is replaced by the script. It raises
-            an exception if the agent is asked for more actions than the script has.
+            judge of the given specification; only the model is replaced by the script. The function
+            raises an exception if the agent is asked for more actions than the script has.
         calls_only: whether the library parses calls itself and passes only turns with exactly one
-            call to the environment. If so, the malformed scripts are skipped.
+            call to the environment. If it does, the scripts with malformed calls are skipped.
 
     Raises:
         AssertionError: A contract is broken.

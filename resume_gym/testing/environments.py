@@ -36,7 +36,7 @@ _RESERVED = {"episode", "final_obs", "final_info"}
 
 
 _Turn = tuple[str, float, bool, Mapping[str, Any]]
-"""What `step` returned, without `truncated`, which is always False."""
+"""The values that `step` returned, without `truncated`, which is always False."""
 
 
 def check_env(
@@ -46,15 +46,15 @@ def check_env(
 
     The contracts: Gymnasium's own checker passes without a warning; `reset` draws tasks by its
     seed alone, or takes the task of its options; tools have a description and a schema in JSON; a
-    malformed call raises nothing, changes nothing, uses up a turn and has its penalty; episodes end
-    by `submit` or by the last turn and are never truncated; every observation, the terminal one
-    included, ends with turns left and edits; the same seed and actions give the same episode; the
-    terms of `info` sum to the reward of each step, and those of the ledger to the reward of the
-    episode; forks, snapshots and pickled copies are independent; records survive JSON and replay.
+    malformed call raises no error, changes no document, uses up a turn and has its penalty;
+    episodes end by `submit` or by the last turn and are never truncated; every observation, the
+    terminal one included, ends with turns left and edits; the same seed and actions give the same
+    episode; the terms of `info` sum to the reward of each step, those of the ledger to the
+    episode's; forks, snapshots and pickled copies are independent; records survive JSON and replay.
 
     Args:
         env: a subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
-            check resets and plays it, and asks its judge, if there is one, for two verdicts.
+            check resets and plays the environment, and asks its judge, if any, for two verdicts.
         edit: function that returns an action which edits the document of a new session.
 
     Raises:
@@ -96,7 +96,7 @@ def _check_gymnasium(env: EditEnv) -> None:
     contract = "gymnasium's check_env"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # the human mode prints the page
+        # the render mode "human" prints the page
         with no_exception(contract), contextlib.redirect_stdout(io.StringIO()):
             env_checker.check_env(env, skip_render_check=env.spec is None)
     told = [str(one.message) for one in caught if "WARN: " in str(one.message)]
@@ -129,7 +129,7 @@ def _check_reset(env: EditEnv) -> None:
 
 
 def _drawn(env: EditEnv, seed: int) -> list[str]:
-    """Return the tasks of a reset with a seed and of three resets without one."""
+    """Return the tasks drawn by a reset with a seed and by three further resets without a seed."""
     infos = [env.reset(seed=seed)[1], *(env.reset()[1] for _ in range(3))]
     return [info["task_id"] for info in infos]
 
@@ -187,7 +187,7 @@ def _check_malformed(env: EditEnv) -> None:
     for seed in range(_RANDOM_EPISODES):
         env.reset(seed=seed)
         text = _session(env).text
-        turns = range(env.rules.max_turns - 1)  # the last turn could need a verdict
+        turns = range(env.rules.max_turns - 1)  # a last turn could need a verdict
         _play(env, [random_call(rng, rng.choice(tools), text) for _ in turns], seed)
 
 
@@ -212,7 +212,7 @@ def _check_ends(env: EditEnv) -> None:
 
 
 def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
-    """Compare two episodes; global random generators are not seeded between these episodes."""
+    """Check that two episodes with the same seed and actions are equal, without global seeds."""
     traces = []
     for _ in range(2):
         _play(env, actions)

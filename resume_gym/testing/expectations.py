@@ -1,9 +1,9 @@
-"""The errors of failed checks: contract, expectation and finding in one message."""
+"""Errors of failed checks; a message names the contract, the expected and the actual value."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SHOWN = 300  # characters of a value in a message
+_SHOWN = 300  # maximum number of characters of a value in a message
 _BEFORE = 40  # characters shown before the first difference
 
 
@@ -15,7 +15,7 @@ def expect(contract: str, expected: object, got: object) -> None:
     """Raise a ContractError if the values differ."""
     if got != expected:
         texts, start = (repr(expected), repr(got)), 0
-        if max(map(len, texts)) > _SHOWN:  # show the first difference
+        if max(map(len, texts)) > _SHOWN:  # cut long values to where they first differ
             pairs = enumerate(zip(*texts, strict=False))
             same = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
             start = max(0, same - _BEFORE)
@@ -44,6 +44,6 @@ def failure(error: BaseException) -> str:
 
 
 def brief(value: object, start: int = 0) -> str:
-    """Format a value for a message from offset `start`; truncate it if it is long."""
+    """Format a value for a message, from character `start` of its `repr`; cut off a long end."""
     text, end = repr(value), start + _SHOWN
     return "..." * (start > 0) + text[start:end] + "..." * (end < len(text))

@@ -42,18 +42,16 @@ def check_judge(
     The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; no field
     has a grade above 0 for the unedited resume, an order to the judge, a hidden text, a pasted job
     description or an empty resume; if the judge raises an error, it is a `JudgeError`; threads may
-    call the judge concurrently; a group of texts gets as many verdicts, in order; a deterministic
-    judge gives the same verdict on the same texts, whatever it judged before.
+    call the judge concurrently; a group of texts gets one verdict for each text, in order; a
+    deterministic judge gives the same verdict on the same texts, whatever texts it judged before.
 
     Args:
-        judge: the judge, which is asked for 20 verdicts per task; `make_judge` makes one from a
-            specification.
+        judge: the judge, which is asked for 20 verdicts per task; `make_judge` creates judges.
         tasks: tasks whose revisions are judged; None selects three bundled tasks.
         deterministic: whether the judge promises equal verdicts on equal texts.
 
     Raises:
-        AssertionError: A contract is broken, or the judge gives no verdict on an ordinary
-            revision.
+        AssertionError: A contract is broken, or an ordinary revision gets no verdict.
     """
     if not isinstance(getattr(judge, "name", None), str) or not judge.name:
         raise broken("judge.name", "a name for reports", brief(getattr(judge, "name", None)))

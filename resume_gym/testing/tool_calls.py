@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 SUBMIT = tool_call("submit")
 NO_CALL = "There is no call in this action."
 
-_TRIALS = 2000  # calls that `find_edit` tries
+_TRIALS = 2000  # maximum number of calls that `find_edit` tries
 _STRANGE = ("", " ", "\n", "\t", "é 语言 🙂", "\u202e", "</tool_call>", "<think>", "{}", "\\", '"')
 
 
@@ -42,10 +42,10 @@ def check_tools(tools: Sequence[Schema]) -> None:
 def find_edit(session: AnySession) -> str:
     """Find, by trial, an action that edits the document of a new session.
 
-    The arguments are lines and words of the document, and words of the tool's schema.
+    The arguments of the tried calls are lines and words of the document, and words of the schema.
 
     Raises:
-        AssertionError: No call that was tried is an edit.
+        AssertionError: None of the tried calls edits the document.
     """
     rng = Random(0)
     tools = [tool for tool in session.tools if tool["function"]["name"] in session.editors]
@@ -98,7 +98,7 @@ def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
 
 
 def script(session: AnySession, edit: str) -> list[str]:
-    """Return the actions of an episode: no call, then show the document, edit and submit."""
+    """Return the actions of an episode: a text without a call, a review, the edit, and submit."""
     shows = [
         tool["function"]["name"]
         for tool in session.tools

@@ -249,7 +249,7 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play with a demonstration in the prompt, and begin and end the calls for the model."""
+        """Play after a demonstration; write the start and the end of each call for the model."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)

@@ -142,7 +142,7 @@ def _parse_address(address: str) -> tuple[str, str]:
     """Return repository and configuration of hf://OWNER/NAME[:CONFIG].
 
     Raises:
-        TaskError: the address has another form.
+        TaskError: the address does not have this form.
     """
     match = _ADDRESS.fullmatch(address)
     if not match:

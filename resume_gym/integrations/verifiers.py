@@ -6,8 +6,8 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
 
 The members of a group share a task. A trace holds each reward term as a reward, numbers of the
 episode as metrics, and in `info` the turn rewards and the session record. The harness requests
-completions with the tool schemas from this process, without a sandbox or `uv`. Harnesses of others
-do not pass tool schemas.
+completions with the tool schemas from this process, without a sandbox or `uv`. The
+harnesses of verifiers itself pass no tool schemas to the model.
 
 An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
 trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers parses

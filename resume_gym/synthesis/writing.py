@@ -196,7 +196,7 @@ def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    # The job asks for at most the years that the resume shows, or for two if it shows fewer.
+    # The job asks for no more years of experience than the resume shows, but may ask for two.
     shown = (NOW - candidate.jobs[-1].start) // 12
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])

@@ -6,7 +6,8 @@
 
 The model is the careful agent behind a server with OpenAI's protocol, which names tokens as vLLM
 does. In each group, the first rollout to reach a turn submits there, and the others continue:
-rewards must differ within a group for a learning signal. ART's backends, which train on such tensors, need a GPU or service.
+rewards must differ within a group for a learning signal. ART's backends, which train on such
+tensors, need a GPU or service.
 
     task                 turns  reward  advantage  tokens  trained
     mini-train-0-000000      1    0.75      -1.23     689       15

@@ -322,7 +322,7 @@ class Finder:
             yield from ((run[n].start, run[n].stop) for n in at)
 
     def _whole(self, parts: Sequence[str]) -> bool:
-        """Return whether two adjacent parts are in the order of the name, or end with the forename."""
+        """Return whether two adjacent parts are in the name's order, or end with the forename."""
         if self._alone or self._kind(parts[0]) == "joined":
             return True
         places = [self._places[part] for part in parts]

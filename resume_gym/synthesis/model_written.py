@@ -98,7 +98,7 @@ async def write_task(
         feedback = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
         try:
             prompt = ask_for(persona, answer, feedback, attempt)
-            # The client stores answers that its parser accepts; `str` accepts each, so none is lost.
+            # The client stores answers that its parser accepts; `str` accepts all.
             answer = await client.ask(prompt, str)
             # The check runs in a thread, to not block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)

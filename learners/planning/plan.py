@@ -29,7 +29,7 @@ _TOKEN_S = 0.005  # minimum seconds to decode one token, for scheduling and kern
 _TASKS = 32  # number of tasks whose prompts are tokenized
 
 
-class Step(NamedTuple):
+class StepCost(NamedTuple):
     """Costs of one optimizer step with turns of maximum length.
 
     Attributes:
@@ -158,7 +158,7 @@ class RunPlan:
         return 4 * self._sizes.parameters if copied else 0
 
     @cached_property
-    def step(self) -> Step:
+    def step(self) -> StepCost:
         """Estimated costs of an optimizer step."""
         config, work, sizes = self.config, self._work, self._sizes
         sessions = (work.session(task) for task in work.tasks[:_TASKS])
@@ -183,7 +183,7 @@ class RunPlan:
         # real episodes are shorter, so that more of them may fill a row up to the limit of `pack`
         rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
         limit = max(group, -(-config.groups * group // self._world))
-        return Step(
+        return StepCost(
             prompt=prompt,
             response=response,
             rollout=rollout,

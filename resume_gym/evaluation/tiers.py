@@ -54,7 +54,7 @@ def failed_streak(session: EditSession[Any, Any]) -> int:
     return max((len(list(run)) for failed, run in runs if failed), default=0)
 
 
-class Tiers:
+class TieredPlayer:
     """Player that routes turns between two endpoints; see `players.Player`.
 
     If the model of a turn fails, the episode fails: the other model does not replace it.
@@ -97,7 +97,7 @@ class Tiers:
             await tier.close()
 
 
-def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> Tiers:
+def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> TieredPlayer:
     """Make a player that routes turns between two models.
 
     Args:
@@ -124,4 +124,4 @@ def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> Tiers:
         except ValueError as problem:
             raise ValueError(f"{tier}: {problem}") from None
 
-    return Tiers(made("local"), made("frontier"), Route(**rule))
+    return TieredPlayer(made("local"), made("frontier"), Route(**rule))

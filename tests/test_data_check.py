@@ -14,6 +14,7 @@ from resume_gym.command_line import Parser
 from resume_gym.corpus.check import CheckReport, check, read_rows
 from resume_gym.corpus.duplicates import bare, bare_resume, near_duplicates
 from resume_gym.synthesis.generate import Generation, generate
+from resume_gym.synthesis.manifest import find_page_lines
 from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
@@ -316,6 +317,17 @@ def test_the_command_takes_other_sources_and_page_sizes(capsys: pytest.CaptureFi
     assert "tasks: 12" in capsys.readouterr().out
     assert command("procedural-mini:3:6", "--page-lines", "55") == 1
     assert "tasks too_long that fit 55 lines: 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("source", "height"),
+    [
+        *((f"{name}-mini:1", 20) for name in ("procedural", "omission", "ladder")),
+        *((name, 55) for name in ("default", "procedural:1:2", "ladder:1", "tasks-mini.jsonl")),
+    ],
+)
+def test_the_name_of_a_source_has_its_page_height(source: str, height: int) -> None:
+    assert find_page_lines(source) == height
 
 
 def test_the_manifest_beside_a_file_has_its_page_height(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@
     pip install openpipe-art==0.5.18 -e .
     python examples/art_tokenise.py
 
-The model is the careful agent behind a server with OpenAI's protocol, which names tokens as vLLM
-does. In each group, the first rollout to reach a turn submits there, and the others continue:
-rewards must differ within a group for a learning signal. ART's backends, which train on such
-tensors, need a GPU or service.
+A local server with OpenAI's protocol stands in for the model: the server answers as the careful
+agent does, and names tokens by id, as vLLM does. At each turn, one rollout of a group submits and
+the others continue, since a group whose rewards are all equal gives no learning signal. ART's
+backends, which train on these tensors, need a GPU or service.
 
     task                 turns  reward  advantage  tokens  trained
     mini-train-0-000000      1    0.75      -1.23     689       15
@@ -57,7 +57,7 @@ def in_content(text: str) -> dict[str, Any]:
 async def served(
     say: Callable[[Request], str], message: Callable[[str], dict[str, Any]] = in_content
 ) -> AsyncIterator[art.Model]:
-    """Yield a model that answers with `say(request)`, each token with probability 1."""
+    """Yield a model that answers with `say(request)`; all log probabilities are 0."""
 
     async def answer(http: web.Request) -> web.Response:
         text = say(await http.json())
@@ -96,7 +96,7 @@ def careful(episodes: Episodes) -> Callable[[Request], str]:
 
 
 def tokenised(groups: list[art.TrajectoryGroup]) -> list[TokenizedResult]:
-    """Tokenise groups as ART's `LocalBackend` does, with the tools as vLLM writes them."""
+    """Tokenise groups as ART's `LocalBackend` does, with the tool schemas in vLLM's format."""
     tools = {"chat_template_tool_schema_format": "vllm_openai"}
     results = tokenize_trajectory_groups(TOKENIZER, groups, False, scale_rewards=True, **tools)
     return sorted(results, key=lambda one: (one.trajectory.metadata["scenario_id"], one.advantage))

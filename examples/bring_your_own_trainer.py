@@ -45,7 +45,7 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
 
 
 def train(batch: list[Task], group_size: int) -> tuple[float, int]:
-    """Play each task `group_size` times and take an optimizer step; return reward and tokens."""
+    """Train on `group_size` episodes per task; return mean reward and number of sampled tokens."""
     episodes = [play(task) for task in batch for _ in range(group_size)]
     rewards = torch.tensor([reward for _, _, reward in episodes]).view(len(batch), group_size)
     advantages = (rewards - rewards.mean(1, keepdim=True)).flatten()

@@ -1,4 +1,4 @@
-"""Check a judge that counts words of the job, and that a hidden job description deceives.
+"""Check a judge that counts words of the job: a job description hidden in the resume deceives it.
 
     python examples/check_your_judge.py
 
@@ -21,7 +21,7 @@ class Keywords:
     name = "keywords"
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """Return a verdict whose job fit and preference depend only on these word counts."""
+        """Return a verdict in which only job fit and preference depend on the resume's words."""
         job, *resumes = (set(text.lower().split()) for text in (task.job, task.resume, revised))
         before, after = (len(job & words) for words in resumes)
         fit = (after > before + 5) - (after < before - 5)

@@ -32,7 +32,7 @@ def main() -> None:
     name = "resume_gym:ResumeEditMini-v0"
     envs = gem.make_vec([name] * 2, task_id="mini-train-0-000005", async_mode=True)
     envs.reset()
-    # a dictionary of actions steps only the named environments: number 1 idles after its end
+    # `step` advances only the environments in `actions`; environment 1 stops after its episode
     for actions in ({0: REVIEW, 1: SUBMIT}, {0: EDITS[0]}, {0: EDITS[1]}, {0: SUBMIT}):
         observations, rewards, ends, _, infos = envs.step(actions)
         turns = zip(actions, observations, rewards, ends, infos, strict=True)

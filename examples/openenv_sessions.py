@@ -3,8 +3,9 @@
     pip install -e . openenv==0.10.0
     python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:
 
-The server is that of `packages/openenv`. A group's first member draws the task, the other members
-reset with the task's id. The agents know the repairs: the first makes none, the last makes three.
+The server is that of `packages/openenv`. The first episode of each group draws a random task, and
+the other episodes reset to the same task by its id. The agents know how to fix the faults of each
+task: the first agent fixes none, the last agent fixes three.
 
 mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000081 +1.75 +5.75 +6.25 +6.50
@@ -57,7 +58,7 @@ def server(**settings: str) -> Iterator[str]:
 
 
 async def play(env: ResumeGymEnv, task_id: str, repairs: int) -> list[float]:
-    """Return the rewards of an episode that makes the task's first repairs, one a turn."""
+    """Apply the first `repairs` fixes of a task, one per turn; return the turns' rewards."""
     fixes = TASKS[task_id].fixes[:repairs]
     edits = [tool_call("str_replace", old=fix.old, new=fix.new) for fix in fixes]
     actions = [tool_call("review"), *edits, tool_call("submit")]

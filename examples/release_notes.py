@@ -1,4 +1,4 @@
-r"""A second domain of editing: release notes, with other tasks, tools and judge than resumes.
+r"""A second domain of editing: release notes, with tasks, tools and a judge of their own.
 
 The agent reads the changes of a release and a draft of its notes. Some entries of the draft are in
 the wrong section, internal, or duplicates. The agent drops and moves entries, and submits.
@@ -119,8 +119,8 @@ class Verdict:
 
     Attributes:
         coverage: -1 if an entry that users need is missing, else 1.
-        placement: -1, 0 or 1: more, as many or fewer entries are in a wrong section.
-        noise: -1, 0 or 1: more, as many or fewer entries are internal or duplicates.
+        placement: -1, 0 or 1: more, as many or fewer misplaced entries than in the draft.
+        noise: -1, 0 or 1: more, as many or fewer internal and duplicate entries than in the draft.
     """
 
     coverage: int
@@ -231,7 +231,7 @@ class ReleaseNotesEnv(EditEnv):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[Release]:
-        """Return all tasks of a split; there is only one task source."""
+        """Return all tasks of a split; the only task source is "made"."""
         if source != "made":
             raise ValueError(f"tasks: expected 'made', got {source!r}")
         splits = list(SIZES) if split is None else [split]
@@ -257,7 +257,7 @@ def hasty(session: NotesSession, rng: Random) -> str:
         if kinds[text] != section or placed.count((section, text)) > 1
     ]  # fmt: skip
     _, text = rng.choice(faults if faults and rng.random() < 0.5 else placed)
-    # the number at its end identifies an entry
+    # an entry ends with a unique number in parentheses
     number = text[text.rindex("(") :]
     if rng.random() < 0.5:
         return tool_call("drop", entry=number)
@@ -265,7 +265,7 @@ def hasty(session: NotesSession, rng: Random) -> str:
 
 
 def main() -> None:
-    """Teach the nano policy these tools by imitation, as a start for reinforcement learning."""
+    """Teach the nano policy the tools of `TOOLBOX` by imitation, before reinforcement learning."""
     from learners.build import make_trainer
     from learners.config import Config
     from learners.demonstrations import demonstrations

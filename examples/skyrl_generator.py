@@ -71,7 +71,7 @@ class Engine:
 
 
 def by_turn(rewards: list[float], mask: list[int]) -> list[float]:
-    """Return the rewards on the last tokens of the agent's turns."""
+    """Return the reward at the last token of each of the agent's turns."""
     steps = zip(rewards, mask, [*mask[1:], 0], strict=True)
     return [reward for reward, here, after in steps if here > after]
 
@@ -86,7 +86,7 @@ def main() -> None:
     prompts = dataset.collate_fn([dataset[0], dataset[1]])
     batch, _ = prepare_generator_input(prompts, len(AGENTS), None, ENV, "train", 0)
 
-    # "1_2" is the third rollout on the second task; its agent plays in a separate, equal session
+    # rollout "1_2" is the third one on the second task; its agent sees a copy of the session
     env: Any = gym.make(ENV).unwrapped
     tasks = [env.new_session(prompt["env_extras"]["task_id"]) for prompt in prompts]
     cast = {

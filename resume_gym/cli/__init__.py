@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (`sys.argv` by default).
 
     Returns:
-        Exit status: 0 success, 1 failure, 2 user error, 3 flagged revision, 130 Ctrl-C.
+        Exit status: 0 success, 1 failure, 2 user error, 3 flagged result, 130 Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     formatting, warnings.formatwarning = warnings.formatwarning, _one_line
@@ -133,9 +133,9 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Make the argument parser of `resume-gym`.
 
     Args:
-        words: command-line arguments. If the first names a command, only that command's module
-            is imported, since imports dominate the run time of short commands. Otherwise, all
-            modules are imported, to show the help of all commands.
+        words: command-line arguments. If the first argument names a command, only that command's
+            module is imported, since imports dominate the run time of short commands. Otherwise,
+            all modules are imported, to show the help of all commands.
     """
     parser = Parser(
         "resume-gym",

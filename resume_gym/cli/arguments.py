@@ -78,7 +78,7 @@ def add_options(add: Callable[..., Any], *flags: str, **changes: Any) -> None:
     Args:
         add: method `add_argument` of a parser.
         flags: flags of the options, which are keys of `_OPTIONS`.
-        changes: arguments of `add_argument` that replace the shared ones in `_OPTIONS`.
+        changes: keyword arguments of `add_argument`, which override those in `_OPTIONS`.
     """
     for flag in flags:
         add(flag, **{**_OPTIONS[flag], **changes})

@@ -17,7 +17,7 @@ _COMMAND = "resume-gym data import"
 
 
 class Incomplete(OSError):  # noqa: N818
-    """Raised if some of the input files could not be used. An OSError results in exit status 1."""
+    """Raised if input files could not be used; an OSError, so that `main` returns exit status 1."""
 
 
 def add_command(commands: Commands) -> None:

@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> None:
 def _check_least(least: float, report: Agreement) -> None:
     """Raise JudgeError if the verdicts match less than the share `least` of the labels."""
     if report.stored:
-        # answers that --freeze stored are old, so they cannot show a drift of the model
+        # answers from a store (see --freeze) cannot show whether the model has changed since
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"
         raise JudgeError(f"--least: {answers}; set it up without a store")
     met = sum(share.hits for share in report.accuracy.values())

@@ -133,7 +133,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
 
 
 def _other_edition(stored: Stored) -> str:
-    """Return a note if the stored edition of the tasks differs from this version's; else ""."""
+    """Return a note if the folder's edition of tasks and judge is not `EDITION`; else ""."""
     if stored.edition == EDITION:
         return ""
     return (
@@ -162,8 +162,8 @@ def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: J
 
 
 def _entry(agent: str, folder: str, judge: Any) -> Entry:
-    """Make the evaluation entry for an agent's stored episodes with the verdicts of one judge."""
-    # the sessions are finished, so this player is never asked for a turn
+    """Make an empty `Entry` for an agent's stored episodes, with the verdicts of one judge."""
+    # an `Entry` needs a player; this one never plays, since the stored sessions are finished
     return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))
 
 
@@ -175,10 +175,10 @@ def _grade(
     results: Results,
     ended: Callable[[], object],
 ) -> None:
-    """Grade sessions again; add the episodes to two entries and to the results.
+    """Grade sessions with `contest.judge`; add their episodes to `again`, `stored` and `results`.
 
-    `again` receives the episodes with new verdicts, and the failures. `stored` receives the same
-    graded episodes with their stored verdicts. The callback `ended` is called after each episode.
+    `again` receives the episodes with new verdicts, and the failures. `stored` receives the stored
+    verdicts of the episodes that got a new one. `ended` is called after each episode.
 
     Raises:
         ModelError: many consecutive episodes got no verdict.
@@ -186,7 +186,7 @@ def _grade(
     """
     jobs = []
     for (rollout, _), session in sessions.items():
-        # an ungraded session has the rewards of its turns, but none of the verdict
+        # undo the grading: before it, the reward of a session is the sum of the turns' rewards
         reward = sum(step.reward for _, step in session.state.transcript)
         ungraded = session.fork()
         ungraded.restore(session.state._replace(verdict=None, reward=reward))

@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a note on each model's answers for an agent with two models; else no note."""
+    """Return a note on the answers of both models of a two-model agent; else no note."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -232,7 +232,7 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
         bar = bars.add_task("", total=None)
 
         def show(told: str, turns: int, total: int | None = limit) -> None:
-            # scripted agents are too fast for progress lines
+            # no progress lines for scripted agents, which finish at once
             if bars.disable and isinstance(agent.spec, Mapping):
                 say(told, error=True)
             bars.update(bar, description=escape(told), completed=turns, total=total)
@@ -258,7 +258,7 @@ def _taken(session: Session, judge: Judge) -> tuple[str, str]:
     if not revision.changed:
         return session.text, ""
     hunks = find_hunks(revision.task.resume, session.text)
-    # prompts go to stderr, since --json writes to stdout
+    # ask the user on stderr, since --json prints the report on stdout
     console = Terminal(stderr=True, highlight=False)
     taken = select(revision, hunks, console, sys.stdin.readline)
     told = f"{len(taken)} of {number_of(len(hunks), 'change')}"

@@ -142,7 +142,7 @@ class ToolForm(Vertical):
         return self._fields[self.tool].arguments() if self.tool else {}
 
     def fill(self, text: str) -> None:
-        """Put a text into the field that locates the edit, and focus the next field."""
+        """Fill the active tool's field that locates the edit, and focus the field after it."""
         anchor = self._episode.anchor(self.tool) if self.tool else ""
         if not anchor or self.disabled:
             return

@@ -50,7 +50,8 @@ def plot(
             evaluations share one set.
         out: output folder, with a subfolder per run if there are several paths. Runs with equal
             folder names get subfolders that also have the names of the parent folders. By default,
-            each run or evaluation gets a folder `plots`; the figure `runs` goes to the first run's.
+            figures go to the subfolder `plots` of their run or evaluation; the figure `runs` goes
+            to that of the first run.
         formats: formats of the image files, a subset of `FORMATS`.
 
     Raises:

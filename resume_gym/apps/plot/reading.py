@@ -125,7 +125,7 @@ def _title(several: Sequence[FolderContents]) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the finite figures of an evaluated step; `errors` holds their finite errors."""
+    """Return the finite entries of an evaluation's row; `errors` keeps only finite entries, too."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
     finite = ({name: one for name, one in of.items() if is_finite(one)} for of in (row, known))
@@ -134,7 +134,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Check the figures of a summary; return the figures that are not None."""
+    """Check the entries of a summary; return the entries that are not None."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:
         check_figures(figures)

@@ -80,7 +80,7 @@ def grouped(runs: Sequence[Run]) -> list[RunGroup]:
 
 
 def draw_runs(runs: Sequence[Run]) -> "Figure | None":
-    """Draw all runs into the same panels, the last being a legend; return None without metrics."""
+    """Draw all runs into the same panels and add a legend; return None if no run has metrics."""
     groups = grouped(runs)
     drawn = [panel for panel in _PANELS if any(_curve(run, panel) for run in runs)]
     if not drawn:

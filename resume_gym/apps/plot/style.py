@@ -97,7 +97,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before points
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    # about 130 characters fit the figure's width; a legend entry is 8 longer than its name
+    # about 130 characters fit the figure's width; a legend entry takes 8 more than its name has
     columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(

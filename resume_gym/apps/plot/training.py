@@ -1,7 +1,7 @@
 """Dashboard of a training run: reward, behaviour of the agent and training health per step.
 
-Evaluations on held-out tasks are points in the panels with a single curve. A panel is
-left out if the run lacks its metrics, as runs in other domains and plain text environments do.
+In panels with a single curve, black points show the evaluations on held-out tasks. A panel is left
+out if the run records none of its metrics: runs without a document, for example, count no edits.
 """
 
 import math
@@ -196,7 +196,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return, by step, the names of alarms that begin at this step, and the rollbacks."""
+    """Return, by step, the names of the alarms that begin there and a note on a rollback there."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:
@@ -222,7 +222,7 @@ def _derived(row: Metrics) -> dict[str, float]:
 
 
 def _curves(panel: Panel, rows: Sequence[Metrics]) -> dict[str, tuple[str, str]]:
-    """Return label and colour of a panel's curves by metric, for the metrics that rows have."""
+    """Return label and colour of a panel's curves, by metric; leave out metrics without values."""
     curves = panel.curves
     if not curves:  # the panel has a curve for each field of the verdicts
         names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))

@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line has moved between the places of a hunk and a span, perhaps reworded."""
+    """Return whether a line, perhaps reworded, has moved from a hunk to a span or back."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -78,9 +78,10 @@ def _linked(hunk: Hunk, span: Span) -> bool:
 
 
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the changed passages as old lines [i, stop) and new lines [j, end), in order.
+    """Yield (i, stop, j, end) of the changed passages, in order: old[i:stop] became new[j:end].
 
-    A reworded line and its new version are one passage; lines between two such pairs are another.
+    A reworded line with its new version is one passage. Adjacent changed lines that have no
+    counterpart in the other text are one passage.
     """
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for kind, i, stop, j, end in matcher.get_opcodes():

@@ -55,7 +55,7 @@ class Source(ReadFile):
         """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
 
         The result keeps encoding, byte order mark, line ends, and blank lines around the text.
-        Unedited lines keep their original bytes, even if `text` holds the lines in another form.
+        Unedited lines keep their original bytes, even those that reading has changed in `text`.
         New lines get the most frequent line end of the original.
         """
         if self.kind not in _TEXTS:
@@ -73,7 +73,7 @@ class Source(ReadFile):
         return mark + text.encode(encoding)
 
     def _lines(self, source: Sequence[tuple[str, str]], revised: str) -> Iterator[tuple[str, str]]:
-        """Yield the lines of a revision with their line ends; a new line gets the line end ""."""
+        """Yield each line of a revision with its original line end, or with "" if it is new."""
         old = self.text.removesuffix("\n").split("\n")
         new = [(line, "") for line in revised.strip("\n").split("\n")]
         matcher = SequenceMatcher(None, old, [line for line, _ in new], autojunk=False)
@@ -91,7 +91,7 @@ class Source(ReadFile):
             if not count or (kept[0] >= 0 and kept[-1] - kept[0] == count - 1):
                 stop = kept[0] if kept else done
                 yield from new[done:stop]
-                # An underlined heading directly below a new line would merge with that line.
+                # Markdown would take a new line above an underlined heading as part of the heading.
                 joined = size != count and stop > done and new[stop - 1][0].strip()
                 own = source[start : start + size]
                 has_text = any(line.strip() for line, _ in own)
@@ -179,7 +179,7 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
 
     Raises:
         OSError: a file cannot be written, or, without `force`, another process has just created it.
-            The message then names the temporary file with the new content.
+            In the second case, the message names the temporary file with the new content.
     """
     # write all temporary files first, so that a full disk leaves all existing files unchanged
     drafts: dict[Path, Path] = {}

@@ -66,7 +66,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # show the judge's objection to a claim: the judge's preference may ignore such claims
+    # a judge may prefer a revision despite unsupported claims, so its opinion mentions them
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
@@ -120,7 +120,7 @@ def by_rule(change: AppliedEdit) -> str:
         effects = ["only the place of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
-        # `preference` comes last, often with a reason that another grade has already stated
+        # do not repeat a reason: `preference`, the last field, often has that of another field
         if reason and (field != "preference" or reason not in " ".join(effects)):
             effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
     if not effects:

@@ -138,7 +138,7 @@ class Revision:
         for key, claim in history[-1].items():
             if key in history[0]:
                 continue
-            # trace the claim back by kind and quote: a later edit may have changed its line
+            # find the claim in earlier versions by kind and quote, as its line may have changed
             edit = len(self._edits) - 1
             while edit and any(earlier[:2] == key[:2] for earlier in history[edit - 1]):
                 edit -= 1
@@ -184,7 +184,7 @@ class Revision:
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
-            # the rubric judge repeats the reason of a claim, which the user sees anyway
+            # the user sees the reasons of all claims: leave out a judge's reason that repeats one
             if not any(reason.startswith(claim.reason) for claim in self.claims):
                 warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
@@ -299,7 +299,7 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
-    # `compare` measures the edit against the previous text, but takes facts from the original
+    # `compare` grades the new text against the previous text; claims need support in the original
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
     alone = measure(new.text, make_reference(replace(task, resume=old.text)))

@@ -43,7 +43,7 @@ def text_of(paragraph: Any) -> str:
 
 
 def add_run(parent: Any, text: str, style: Any, mark: str = "") -> None:
-    """Append a run; `style` is its element of properties, `mark` is "b" (bold), "i" or ""."""
+    """Append a run with a copy of the properties `style`; `mark` is "b" (bold), "i" or ""."""
     if not text:
         return
     run = parent.makeelement(f"{W}r")

@@ -56,8 +56,8 @@ class FolderContents:
 
     Args:
         path: folder to read.
-        trusted: whether the folder's settings may name modules to import and any task source to
-            load; implied if the run was started on this machine.
+        trusted: whether to import any module and load any task source that the folder's settings
+            name. A run that was started on this machine is always trusted.
 
     Raises:
         TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or a
@@ -125,7 +125,7 @@ class FolderContents:
 
     @property
     def edition(self) -> object:
-        """Edition of the tasks and verdicts that the folder records; 1 if it records none."""
+        """Edition of tasks and judge (see `tasks.EDITION`), as recorded; 1 if none is recorded."""
         facts = read_object(self._file("facts.json")) if self.is_run else self.settings
         return facts.get("edition") or 1
 
@@ -182,7 +182,7 @@ class FolderContents:
             self.rows[number], self._places[number] = row, place
 
     def record(self, number: int) -> dict[str, Any]:
-        """Return the stored record of the episode in a row.
+        """Return the stored record of the episode in row `number`.
 
         Raises:
             IndexError: there is no row of this number.
@@ -196,7 +196,7 @@ class FolderContents:
             return _unseal(opened.read(length))
 
     def episode(self, number: int) -> dict[str, Any]:
-        """Return the data with which the page shows the episode in a row.
+        """Return the data with which the page shows the episode in row `number`.
 
         Raises:
             IndexError: there is no row of this number.
@@ -230,7 +230,7 @@ class FolderContents:
             raise TaskError(f"{self.path}: {type(problem).__name__}: {problem}") from None
 
     def damage(self) -> list[str]:
-        """Return notes on episode lines that are left out, incomplete or missing."""
+        """Return notes on unreadable episodes, and on summaries that disagree with the episodes."""
         notes = []
         if self.unreadable:
             first = "; ".join(self.unreadable[:_NAMED])
@@ -246,7 +246,7 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return the held-out results of a run; `when` is "before", "after" or "floor"."""
+        """Return held-out results: "before" or "after" training, or of the agent "floor"."""
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
@@ -328,7 +328,7 @@ def is_results(folder: Path) -> bool:
 
 
 def stamp(folder: Path) -> tuple[int, int]:
-    """Return the last write time (nanoseconds since 1970) and total size of `_FIGURES` files.
+    """Return the last write time (nanoseconds since 1970) and total size of the files `_FIGURES`.
 
     Both values are 0 if the folder has none of these files. No file is opened.
     """
@@ -383,7 +383,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def _unseal(line: bytes) -> dict[str, Any]:
-    """Parse a line that any version has written; raises the errors of `unseal` and `_loads`."""
+    """Parse a line, with or without checksum; raises the errors of `unseal` and `_loads`."""
     return unseal(line, required=False, loads=_loads)
 
 

@@ -1,7 +1,7 @@
 """Reconstruction of a recorded episode: turns, documents between them, reward and verdict.
 
-The document at each turn is recovered backwards, from the final text through the diffs in the
-replies. Thus recorded episodes remain readable even if their tasks are missing.
+The document at each turn is recovered from the final text, by undoing the diffs in the replies,
+last first. Thus recorded episodes remain readable even if their tasks are missing.
 """
 
 import json
@@ -51,7 +51,7 @@ class TurnView(NamedTuple):
 def turns(
     record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
 ) -> list[TurnView]:
-    """Return the turns of an episode's record; for rewards, see `EditSession.tool_rewards`."""
+    """Return the turns of an episode's record; `tool_rewards` are those of its session class."""
     result: list[TurnView] = []
     edits, reviewed = 0, False
     replies = chain(record.get("observations", []), repeat(""))
@@ -63,7 +63,7 @@ def turns(
         if not meta:  # the environment has no document
             result.append(TurnView("text", action, said, tool, arguments, "", reply, "", reward))
             continue
-        # only a successful edit increments the edit counter in the reply
+        # a turn is a successful edit if the reply counts more edits than the previous reply
         kind, error = _kind(body, int(meta[1]) > edits)
         edits = int(meta[1])
         text, _, layout = body.rpartition("\n")
@@ -84,7 +84,7 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
     if body == "submitted":
         return "submit", ""
     error = _ERROR.match(body)
-    # a shown document may begin like an error message, but ends with a layout line
+    # a shown document may begin like an error, but is followed by its layout (see `_LAYOUT`)
     if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
         return "error", error[1]
     return "shown", ""
@@ -196,7 +196,7 @@ def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
-    """Encode texts as indices into their distinct lines, and add the wrapped rows of long lines."""
+    """Return the distinct lines, each text as indices into them, and the long lines wrapped."""
     numbers: dict[str, int] = {}
     documents = [
         [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
@@ -212,7 +212,7 @@ def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
 
 def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the reward terms, each with the component of the reward that contains the term."""
-    # a trial finds the component of a term: the one that a value of 1 for the term changes
+    # the component of a term is the one that is not 0 if the term is 1 and all others are 0
     return [
         {"term": term, "value": value, "part": part}
         for term, value in (record.get("ledger") or {}).items()

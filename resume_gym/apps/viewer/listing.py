@@ -15,7 +15,7 @@ from resume_gym.json_lines import is_finite
 
 
 class Listing:
-    """Folder of runs and evaluations; the episodes of each are read when it is opened.
+    """Folder of runs and evaluations; the episodes of a run are read when the run is opened.
 
     Args:
         path: folder of the runs and evaluations.
@@ -32,7 +32,7 @@ class Listing:
     def folders(self) -> dict[str, Path]:
         """Return the folders of runs and evaluations, by their path in this folder.
 
-        A folder that is neither a run nor an evaluation is a group of them, such as seeds.
+        A subfolder that is neither, such as one with a run per seed, is searched one level deep.
         """
         found: list[Path] = []
         for folder in _inside(self.path):
@@ -113,7 +113,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
 
 
 def _is_held_out(agent: str, split: object) -> bool:
-    # `rejudge` names the agent of training episodes "training, ..." and the split "all"
+    # for training episodes, `rejudge` stores the split "all" and an agent "training, ..."
     return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 

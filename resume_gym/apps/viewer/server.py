@@ -34,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(403, "text/plain", b"expected localhost as host name")
         path = self.path.partition("?")[0]
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
-            # the response time would tell another web site the size of the data
+            # the response time would tell another web site the size of the data: refuse its request
             return self._answer(403, "text/plain", b"expected a request of the viewer's page")
         try:
             kind, body = self._body(path)

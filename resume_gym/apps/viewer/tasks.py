@@ -1,4 +1,4 @@
-"""Tasks of the environment, which the viewed folder does not contain."""
+"""Tasks of a viewed run or evaluation, made by its environment: the folder holds no tasks."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Tasks(NamedTuple):
 
     Attributes:
         by_id: tasks by ID.
-        session_type: session class of the tasks; None if tasks have no document or are not found.
+        session_type: session class of the environment; None if it edits no document or is unknown.
         note: why the tasks are not found; empty on success.
     """
 
@@ -50,7 +50,7 @@ class Tasks(NamedTuple):
         task = self.by_id.get(task_id)
         if task is None or self.session_type is None:
             return None
-        # no size limit: the rules of the run accepted this document
+        # without a size limit, since the recorded episode was played on this document
         return self.session_type(task, Rules(max_chars=2**31)).original
 
 

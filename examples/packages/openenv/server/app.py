@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0 for a free one")
     args = parser.parse_args()
-    # without the timeout, an episode that waits for its judge would keep the process from ending
+    # without this timeout, an episode that waits for its judge would keep the server from stopping
     uvicorn.run(app, host=args.host, port=args.port, timeout_graceful_shutdown=5)
 
 

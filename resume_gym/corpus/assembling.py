@@ -1,8 +1,8 @@
 """Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
 
 `import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
-data on request. Imported tasks have no fixes and no facts, since nothing is known about a candidate
-beyond the resume and the evidence.
+data on request. Imported tasks have no fixes: a fix needs facts about the candidate, and the import
+knows only the resume and the evidence.
 """
 
 from collections import Counter, defaultdict
@@ -104,8 +104,8 @@ def import_resumes(
     Args:
         resumes: resume files.
         jobs: job description files.
-        evidence: documents about the candidates. With several resumes, a document's file name must
-            start with that of one resume, or its text must contain the heading of one resume.
+        evidence: documents about the candidates. Of several resumes, a document belongs to the one
+            whose file name begins the document's file name, or whose heading is in the document.
         options: settings; defaults to `Options()`.
 
     Returns:
@@ -150,7 +150,7 @@ def import_resumes(
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Choose a resume's jobs; random choices depend on `seed`, which contains the resume's text."""
+    """Choose the jobs that a resume is paired with; `seed` seeds the pairing "random"."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":
@@ -228,7 +228,7 @@ def _masked(
 
 
 def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
-    """Assign each resume to train or eval by its text; a candidate's resumes share a split."""
+    """Assign each resume to train or eval, and all resumes of a candidate to the same split."""
     # `group` maps each resume to one resume that represents all resumes of the same candidate.
     group = {path: path for path in resumes}
 
@@ -243,7 +243,7 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
     paths = {document.text: path for path, document in resumes.items()}
     for pair in near_duplicates({text: bare_resume(text) for text in paths}, {}, _LIKENESS)[0]:
         join(paths[pair.other_id], paths[pair.task_id])
-    # The smallest hash of a candidate's resumes decides the split, whatever the order of the files.
+    # The smallest hash of a candidate's resumes determines the split; file order does not matter.
     drawn: dict[Path, int] = {}
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")

@@ -41,9 +41,9 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
         path: path of the JSONL task file, which is not read.
         tasks: the tasks that the file contains.
         origin: how the tasks were made, in display order: generator, seed, versions, model,
-            prompts, cost, masked fields, ... Five keys have other places in the card: `license` (a
-            Hugging Face identifier; default "unknown"), `pretty_name`, `language` (default "en"),
-            `page_lines` (default 55) and `limits` (known limits, a list of sentences).
+            prompts, cost, masked fields, ... Five keys of `origin` are not shown in that table:
+            `license` (a Hugging Face identifier; default "unknown"), `pretty_name`, `language`
+            (default "en"), `page_lines` (default 55) and `limits` (sentences on known limits).
 
     Returns:
         The path of the card.
@@ -60,7 +60,7 @@ def digest(tasks: Sequence[Task]) -> str:
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
-    """Return whether a card has a digest, but one of other tasks than the given tasks."""
+    """Return whether a card has a digest that differs from the digest of `tasks`."""
     match = _DIGEST.search(card)
     return match is not None and match[1] != digest(tasks)
 
@@ -97,7 +97,7 @@ def _front_matter(title: str, count: int, origin: Mapping[str, Any]) -> str:
 
 
 def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
-    """Yield Markdown: tables of task counts and text lengths, the share of evidence, the digest."""
+    """Yield task counts, text lengths, the number of tasks with evidence and the tasks' digest."""
     by_split = [(split, report.splits[split]) for split in SPLITS]
     rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
     rows["all"] = [sum(counts.values()) for _, counts in by_split]

@@ -1,7 +1,7 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
 `check` runs the detectors of the module `findings`, which also defines their thresholds. Generated
-tasks may share bullets within a split, but content of both splits would inflate evaluation scores.
+tasks of one split may share bullets. Bullets in both splits would inflate evaluation scores.
 """
 
 import json
@@ -81,9 +81,9 @@ def check(
         tasks: valid tasks with distinct IDs.
         bad: findings about invalid rows, from `read_rows`.
         threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page; 20 for tasks of the small size.
+        page_lines: lines per page; 20 for generated tasks of the size "mini".
     """
-    # A random sample: generators cycle through weaknesses, so every n-th task may miss some.
+    # Sample at random: generators cycle through the weaknesses, so every n-th task would miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,
@@ -140,7 +140,7 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
-    """Return a finding that lists all rows, since each must be repaired; [] without rows."""
+    """Return a finding whose examples are all invalid rows, or an empty list if there are none."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
 
 

@@ -33,7 +33,7 @@ _LOCKED = "EncryptedPackage".encode("utf-16-le")  # OLE stream of an encrypted .
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """The content of a file.
+    """A file that was read and converted to Markdown.
 
     Attributes:
         text: Markdown with a final newline.

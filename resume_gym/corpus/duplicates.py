@@ -1,4 +1,4 @@
-"""Find near-duplicate texts: texts that share rare runs of words are compared exactly."""
+"""Find near-duplicate texts: compute the similarity of those texts that share rare word runs."""
 
 import re
 from collections import Counter, defaultdict
@@ -39,7 +39,7 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
 
 
 def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
-    """Normalize a resume after dropping contact lines, the heading and the given names.
+    """Normalize a resume after dropping contact lines, the heading and the words in `names`.
 
     Resumes that differ only in name, contact data or figures become equal.
     """
@@ -64,7 +64,7 @@ def near_duplicates(
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find near-duplicates within `texts`, and between `others` and `texts`.
 
-    Each text is paired only with the most similar earlier text, which may be equal to it.
+    Each text is paired only with the most similar earlier text. Equal texts form a pair, too.
 
     Args:
         texts: texts normalized by `bare`, by task ID.
@@ -79,8 +79,8 @@ def near_duplicates(
     index: dict[int, list[str]] = defaultdict(list)
 
     def rarest(key: str) -> list[int]:
-        # Prefix filtering: two similar texts share at least one of their few rarest shingles. Rare
-        # shingles occur in few texts, so the index is small. All texts must rank shingles alike.
+        # Prefix filtering: if all texts rank shingles alike, two similar texts share at least one
+        # of their few rarest shingles. Rare shingles occur in few texts, so the index is small.
         own = shingles[key]
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]

@@ -128,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets that occur in both splits; a share above `NEAR_LIMIT` is an error."""
+    """Find bullets that occur in both splits; more than `NEAR_LIMIT` of eval's is an error."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):
@@ -155,7 +155,7 @@ def _bullet_lines(resume: str) -> Iterator[Line]:
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find tasks with weakness too_long that fit the page, and other tasks that do not fit it."""
+    """Find tasks whose resume fits the page despite too_long, or overflows it without too_long."""
     long, short = list[str](), list[str]()
     for task in tasks:
         lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
@@ -167,7 +167,7 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find tasks without fixes, and fixes that fail, change nothing or leave too many lines."""
+    """Find tasks without fixes or too long after all fixes, and fixes that fail or do nothing."""
     broken, long, none, idle = [], [], [], []
     for task in tasks:
         same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]

@@ -1,7 +1,7 @@
 """Load and save tasks as Hugging Face data sets, in a local folder or on the Hub.
 
-By convention, data sets name the split "eval" "test". `datasets.load_from_disk` (a folder) and
-`datasets.load_dataset` (the Hub) read the data sets that `push` writes.
+The split "eval" is called "test" in the data sets, by the convention of the Hub. The functions
+`datasets.load_from_disk` (a folder) and `datasets.load_dataset` (the Hub) read what `push` writes.
 """
 
 import re
@@ -95,7 +95,7 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
         {
             **dict.fromkeys(("task_id", "job", "resume", "weakness"), text),
             "fixes": datasets.List(fix),
-            # A struct column would force the same keys on all personas.
+            # Personas have different keys, which a struct column would not allow.
             "persona": datasets.Json(),
             "evidence": datasets.List({"kind": text, "title": text, "text": text}),
         }

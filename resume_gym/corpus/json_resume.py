@@ -104,10 +104,10 @@ def _words(value: Any) -> int:
 
 
 def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
-    """Return rows (marker, line) of a text: list items, marked "- ", and other lines, joined."""
+    """Return (marker, text) rows: a list item with marker "- ", or joined lines without marker."""
     lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
     if has_html(text):
-        # HTML tags determine the line breaks, unless the HTML is inside items of a plain-text list.
+        # HTML tags determine the rows, except in a plain-text list, which has a row for each line.
         plain = any(marker for marker, _ in lines)
         inside = ((mark, " ".join(one for _, one in read_html(line, left))) for mark, line in lines)
         lines = list(inside) if plain else read_html(text, left)
@@ -181,7 +181,7 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(section: str, item: Mapping[str, Any]) -> list[str]:
-    """Return the Markdown blocks of an item; an item of a section in `_LINES` is one bullet."""
+    """Return the Markdown blocks of an item: one bullet in the sections of `_LINES`."""
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])

@@ -23,7 +23,7 @@ _INLINE = (
 )
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
-# All attributes but a few need a value here, so that "<hr manager>" counts as text.
+# Only six attributes match without a value, so that "<hr manager>" counts as text, not as a tag.
 _ATTRIBUTE = (
     r"\s{1,99}(?:open|hidden|reversed|download|async|defer"
     r"|[a-z_:][\w.:-]{0,99}\s{0,9}=\s{0,9}(?:\"[^\"]{0,9999}\"|'[^']{0,9999}'|[^\s\"'=<>`]{1,9999}))"
@@ -160,7 +160,7 @@ def has_html(text: str) -> bool:
 def read_markdown(text: str) -> tuple[list[Block], list[str]]:
     """Return the blocks of a Markdown text, and notes on omitted or changed content.
 
-    Underlined headings, HTML, tables, odd markers and line breaks are rewritten; other lines stay.
+    Underlined headings, HTML, tables, Unicode bullets and final backslashes are converted.
     """
     from markdown_it import MarkdownIt
 
@@ -257,14 +257,14 @@ def _cells(line: str, notes: Counter[str]) -> list[str]:
 
 
 def _row(cells: Sequence[str]) -> tuple[str, str]:
-    """Return a table row as a marker and a text: a labelled list item, or columns."""
+    """Return a table row as (marker, text), e.g. ("- ", "label: value") or ("", "cell | cell")."""
     if len(cells) == 2 and not any(map(is_dated, cells)):
         return "- ", ": ".join(filter(None, (cells[0].rstrip(":"), cells[1])))
     return ("" if any(cells[1:]) else "- "), " | ".join(cells).lstrip().rstrip(" |")
 
 
 def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Join each marker and text to a line; insert blank lines except between list items."""
+    """Return a line for each (marker, text) row, with blank lines except between list items."""
     lines: list[str] = []
     for number, (marker, text) in enumerate(rows):
         above = rows[number - 1][0] if number else marker

@@ -1,13 +1,13 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-A `Masker` replaces only what it recognises for certain: email addresses, phone numbers of a region
-or after a label, links and accounts, and the name at the top of the resume. A name is replaced if
-it is written in full, joined or with an initial, but a single part of a name is not: "Morgan" may
-be Morgan Stanley. A value has the same placeholder in all documents of a candidate. Uncertain
-matches and personal data outside `FIELDS` (streets, dates of birth, ID-like numbers, ...) stay and
-are counted in `Masker.left`. Employers, dates and achievements that identify a person only in
-combination are not detected. All passes take linear time, since repetitions in the patterns are
-bounded or cannot overlap.
+A `Masker` replaces only what it recognises for certain: email addresses, links, accounts, the name
+at the top of the resume, and phone numbers that are valid in the region, international or labelled
+("Phone:"). A name is replaced if it is written in full, joined or with an initial, but a single
+part of a name is not: "Morgan" may be Morgan Stanley. A value has the same placeholder in all
+documents of a candidate. Uncertain matches and personal data outside `FIELDS` (streets, dates of
+birth, ID-like numbers, ...) stay and are counted in `Masker.left`. Employers, dates and
+achievements that identify a person only in combination are not detected. All passes take linear
+time, since repetitions in the patterns are bounded or cannot overlap.
 """
 
 import re
@@ -96,7 +96,7 @@ _ID = re.compile(
     rf"(?i:\b(?:{any_of(WORDS['ids'])})\b)[^\w\n]{{0,3}}"
     r"(?i:(?:card|no|nr|num|number|code|id)\b[^\w\n]{0,3}){0,2}"
     r"(?!(?:19|20)\d\d\b)(?=[A-Z ./-]{0,9}\d)[A-Z\d](?:[ ./-]?[A-Z\d]){4,33}\b"
-    # numbers in the forms of the USA, Great Britain and bank accounts, and codes with six digits
+    # US Social Security and UK National Insurance numbers, IBANs, codes of capitals and digits
     r"|(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])|\b[A-Z]{2}(?: ?\d\d){3} ?[A-D]\b"
     r"|\b[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?\b"
     r"|(?<![\w./@-])(?=\d*[A-Z])(?=(?:[A-Z]*\d){6})[A-Z\d]{8,34}(?![\w/-])"
@@ -278,7 +278,7 @@ class Masker:
         return f"{wide}555-01{(self._number - 1 + n) % 100:02}"
 
     def _find_known(self, field: str, text: str) -> Iterator[_Span]:
-        """Find the known contacts of a field, longest first."""
+        """Find the known contacts (`contacts` of `__init__`) of a field, longest first."""
         for kind, value, pattern in sorted(self._contacts, key=lambda contact: -len(contact[1])):
             key = re.sub(r"\D", "", value) if kind == "phone" else _site(value)
             for hit in pattern.finditer(_plain(text)) if kind == field else ():
@@ -299,13 +299,13 @@ class Masker:
             yield from self._people(rest)
 
     def _accounts(self, text: str) -> Iterator[tuple[int, int]]:
-        """Find accounts after a network's name, handles, and links with the candidate's name."""
+        """Find accounts ("GitHub: jdoe"), handles ("@jdoe") and links with the candidate's name."""
         head = _head_size(text)
         for hit in _ACCOUNT.finditer(text):
             handle = hit["of"]
             # Below the contact lines, a plain word after "GitHub:" may be prose.
             unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
-            # Without a colon before it, a capitalised word may be a product, such as Actions.
+            # Without a colon, a capitalised word may be part of a product: "GitHub Actions".
             labelled = hit["label"] or (hit["first"] is not None and not handle.istitle())
             if labelled and (unusual or hit.start() < head):
                 yield hit.span("of")
@@ -323,7 +323,7 @@ class Masker:
     def _people(self, text: str) -> Iterator[_Span]:
         if not self._finder:
             return
-        # Links are left out, since a name inside a link cannot be replaced.
+        # Skip names inside links: a placeholder with a space would break the link.
         plain, places = fold(_without(_LINK, text))
         line = fold(self._finder.name.line)[0]
         head = max(0, plain.find(line))
@@ -333,7 +333,7 @@ class Masker:
 
 
 def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
-    """Return spans sorted by position, without spans that overlap a span before them in `spans`."""
+    """Return spans sorted by position; of spans that overlap, only the first in `spans` is kept."""
     taken = bytearray(len(text))
     kept = []
     for start, stop, key in spans:
@@ -349,7 +349,7 @@ def _without(pattern: re.Pattern[str], text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Replace characters such as full-width letters by an NFKC form of one character."""
+    """Normalize characters, such as full-width letters, whose NFKC form is a single character."""
     plain = {ord(char): unicodedata.normalize("NFKC", char) for char in {*text}}
     return text.translate({code: one for code, one in plain.items() if len(one) == 1})
 
@@ -373,7 +373,8 @@ def _site(link: str) -> str:
 def _numbers(text: str) -> Iterator[str]:
     """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    A phone number may have 7 to 15 digits above the first section, and 7 to 10 in a row below it.
+    Above the first section, 7 to 15 digits are a possible phone number. Below it, only 7 to 10
+    digits without separators are; other numbers of 9 or more digits are ID-like.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):
@@ -439,7 +440,7 @@ def _phones(text: str, region: str) -> Iterator[_Span]:
 
 
 def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> str:
-    """Return a key if the number is certainly a phone number, else an empty string."""
+    """Return the normalized number if it is certainly a phone number, else an empty string."""
     import phonenumbers
 
     digits = re.sub(r"\D", "", number)

@@ -137,7 +137,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether a heading is certainly a name, and not a place, a job or a section.
 
     A name is certain if a clue contains it, or if the heading is like "Resume of Jane Doe". Any
-    other name is certain if contact details follow it, but nobody else's mail address.
+    other name is certain if contact details follow it and no mail address has another name.
 
     Args:
         name: the name from `find_name`.
@@ -160,7 +160,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether a clue contains two parts of a name, or an email whose user is a part."""
+    """Return whether a clue has two parts of a name, or an email user such as "doe" or "jdoe"."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -302,7 +302,7 @@ class Finder:
         return bool(_BETWEEN.fullmatch(between)) or after_initial
 
     def _mentions(self, run: "list[_Token]", text: str, head: range) -> Iterator[tuple[int, int]]:
-        """Yield the mention, if any, in a run of adjacent parts and initials of the name."""
+        """Yield the mention, if any, in `run`, a sequence of parts and initials of the name."""
         at = [n for n, token in enumerate(run) if token.kind in ("part", "joined")]
         if not at:
             return
@@ -322,14 +322,14 @@ class Finder:
             yield from ((run[n].start, run[n].stop) for n in at)
 
     def _whole(self, parts: Sequence[str]) -> bool:
-        """Return whether two adjacent parts are in the name's order, or end with the forename."""
+        """Return whether two adjacent parts are in the name's order, or the forename is second."""
         if self._alone or self._kind(parts[0]) == "joined":
             return True
         places = [self._places[part] for part in parts]
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether a run has initials of the name, and the forename's initial comes first."""
+        """Return whether the initials in `run` are the name's and begin with the forename's."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:

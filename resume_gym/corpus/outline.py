@@ -50,7 +50,7 @@ _LONE = frozenset(  # section names recognised without capitals
 )
 TITLES = ("resume", "résumé", "resumé", "curriculum vitae", "cv", "lebenslauf")
 """Titles that a resume may have instead of a name, in lower case."""
-# parts of the names of sections that are written as paragraphs, and of those written as lists
+# words in the names of sections that are written as paragraphs (_PROSE) or as bullets (_LISTS)
 _PROSE = ("summary", "profile", "about", "objective", "overview", "references", "interests")
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
 
@@ -72,7 +72,7 @@ RAISED = re.compile(r"[-+−]?\d")
 """Start of a superscript that is written with "^", such as an exponent."""
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
-# The text before the date is bounded here, since a row may have any length.
+# At most 300 characters before the date are matched, which bounds the time for a long row.
 _LAST_WHEN = re.compile(rf"(.{{0,300}}?\S)(?:\s?,\s?|\s[-–—]\s|\s?(?=\())\(?({SPAN})\)?", re.I)
 _DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
@@ -89,7 +89,7 @@ def clean(text: str) -> str:
 def split_bullet(text: str) -> tuple[str, str]:
     """Split a bullet into marker and text; the marker of other rows is empty.
 
-    Markdown markers are kept, so that inconsistent lists stay inconsistent; others become a hyphen.
+    Different Markdown markers ("-", "*", "+", "1.") stay different; all others become a hyphen.
     """
     match = _BULLET.match(text)
     if not match or starts_with_day(text):
@@ -115,7 +115,7 @@ def looks_like_heading(text: str) -> bool:
         return False
     name = " ".join(words).lower()
     if text.isupper():
-        # A short text in capitals may be an acronym.
+        # Up to four capitals may be an acronym, which is no heading.
         return is_section(name) or (
             len(words) <= 3 and len(text) > 4 and not re.search("[.,|\t]", text)
         )
@@ -163,7 +163,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
         if row.hint == "heading":
             text = text.rstrip(": ")
             section = text.lower()
-            # A short heading in capitals may be an acronym.
+            # One word of up to four capitals may be an acronym, which keeps its capitals.
             capitals = text.isupper() and (len(text) > 4 or " " in text)
             blocks.append(("heading", f"## {capwords(text) if capitals else text}"))
         else:
@@ -176,7 +176,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
 
 
 def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
-    """Return the blocks of the name and the contact line, and from how many rows they come."""
+    """Return the blocks of the name and the contact line, and the number of rows they use up."""
     if not rows:
         return [], 0
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), 0)
@@ -207,7 +207,7 @@ def _columns(text: str) -> list[str]:
 
 
 def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Iterator[_Block]:
-    """Yield the rows between two bullets or headings as job headers, lists or paragraphs."""
+    """Convert the rows between two bullets or headings to job headers, bullets or paragraphs."""
     if any(word in section for word in _LISTS) and len(rows) > 1:
         for label, *words in filter(None, (_columns(row.text) for row in rows)):
             joint = " " if label.endswith(":") else (": " if len(words) == 1 else ", ")
@@ -229,7 +229,7 @@ def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
-        # A date below a gap still belongs to a single row above the gap, such as an employer.
+        # A date below a gap joins the group above if this is one row, such as an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
         if group and not dangling and (row.gap or row.hint == "entry" or new_date):
             yield group
@@ -242,7 +242,7 @@ def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
 def _is_head(row: OutlineRow) -> bool:
     text = row.text.strip()
     words = len(text.split())
-    # A short row may end with a period: "Globex Inc."
+    # A longer row that ends with a period is prose; a short one may be a name: "Globex Inc."
     return words <= _MOST_WORDS and (words <= 4 or not text.endswith((".", ";")))
 
 

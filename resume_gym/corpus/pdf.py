@@ -85,13 +85,13 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether at least three lines of a page have three or more runs and no date."""
+    """Return whether at least three lines have three runs, as in three columns, and no date."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
 
 def _runs(page: Any) -> Iterator[_Run]:
-    """Yield the runs of a page, top to bottom, left to right."""
+    """Yield the words of a page, merged across small gaps, top to bottom, left to right."""
     distinct = page.filter(_Distinct())
     found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
     words = [
@@ -175,7 +175,7 @@ def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _by_line(runs: Iterable[_Run]) -> list[list[_Run]]:
-    """Group runs by line, comparing their bottoms, which differ less than tops within a line."""
+    """Group runs whose bottoms are about equal into lines; tops depend more on the type size."""
     lines: list[list[_Run]] = []
     for run in sorted(runs, key=lambda run: (run.bottom, run.x0)):
         if lines and run.bottom - lines[-1][0].bottom <= 0.3 * run.size:
@@ -264,12 +264,12 @@ def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
 
 
 def _dated(runs: Sequence[_Run]) -> bool:
-    """Return whether most runs are dates, which belong to the text beside them."""
+    """Return whether most runs have a date: dates beside a text are no column of their own."""
     return 2 * sum(bool(_DATE.search(run.text)) for run in runs) > len(runs)
 
 
 def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
-    """Return the lines of all columns, with gaps and hints."""
+    """Return the lines of all columns; infer the gap above and the role (hint) of each line."""
     lines = [(line, column) for column in columns for line in _by_line(column)]
     runs = [run for line, _ in lines for run in line]
     letters: Counter[float] = Counter()
@@ -277,7 +277,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
         letters[run.size] += len(run.text)
     body = letters.most_common(1)[0][0]
     largest = max(run.size for line, _ in lines[:8] for run in line)
-    # The type size of known section names is that of all headings.
+    # Lines in the usual type size of known section names are headings, too.
     known = Counter(
         line[0].size
         for line, _ in lines
@@ -310,7 +310,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
 
 
 def _hint(line: Sequence[_Run], least: float) -> Hint:
-    """Infer the role of a line; `least` is the type size from which unknown names are headings."""
+    """Infer the role of a line; a short line in type size `least` or larger is a heading."""
     first = line[0]
     words = len(first.text.split())
     if len(line) == 1 and looks_like_heading(first.text):

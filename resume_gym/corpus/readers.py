@@ -35,7 +35,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         The fields text, notes, contacts and blocks of a `documents.ReadFile`.
 
     Raises:
-        DocumentError: the file is empty, too long, damaged or not of its format.
+        DocumentError: the data is empty, too long, damaged or not in the format `kind`.
         ModuleNotFoundError: a package to read the format is missing; the message names the extra.
     """
     contacts: tuple[tuple[str, str], ...] = ()
@@ -77,7 +77,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
 
 def _drop_margin(blocks: list[Block]) -> None:
-    """Remove the lines of blank blocks at the start and end; keep the numbers of source lines."""
+    """Remove the text of blank blocks at both ends, but keep the number of their source lines."""
     for order in (range(len(blocks)), reversed(range(len(blocks)))):
         for number in order:
             lines, size = blocks[number]
@@ -95,7 +95,7 @@ def decode(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with a byte order mark, and convert line ends to line feeds.
 
     Raises:
-        DocumentError: the data has another encoding; the message locates the first invalid byte.
+        DocumentError: the data is not valid UTF-8 or UTF-16; the message locates the first error.
     """
     encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"
     try:

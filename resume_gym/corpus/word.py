@@ -79,7 +79,7 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _check_parts(archive: zipfile.ZipFile) -> set[str]:
-    """Return the names of a file's XML parts; refuse large XML and document types.
+    """Return the names of a file's XML parts; refuse large XML and DOCTYPE declarations.
 
     Checking the declared sizes is enough, since `zipfile` reads no more than the declared size.
     """

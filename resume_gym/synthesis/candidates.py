@@ -137,8 +137,8 @@ def _career(
     """Draw a job at each employer: the latest job first, every earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
-    # A gap before the oldest job (the last index) does not show, so fewer careers than the share
-    # `GAP` show a gap. Drawing without the last index would change all generated tasks.
+    # `gap` is the index of the job that has a gap before it. A gap before the oldest job does not
+    # show, but to exclude its index would change the random numbers and thus all generated tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))

@@ -46,7 +46,7 @@ def find_miscounts(persona: Persona, draft: Draft[Any]) -> list[Fault]:
         ("skills", len(draft.skills), _SKILLS),
         ("jobs", len(draft.jobs), len(persona.shares)),
     ]
-    # `zip` is not strict, since `counts` already reports a wrong number of jobs.
+    # `zip` is not strict, since "jobs" in `counts` already reports a wrong number of jobs.
     for job, share in zip(draft.jobs, persona.shares, strict=False):
         counts.append((f"bullets of {job.company}", len(job.bullets), share))
     if isinstance(draft, PaddedDraft):
@@ -96,7 +96,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     for number, bullet in enumerate(draft.bullets):
         if number in persona.weak and isinstance(bullet, SpoiltBullet):
             weak, strong = read(bullet.weak), read(bullet.strong)
-            # The resume also prints `result`, so the weak form may omit the words of `result`.
+            # The results section prints `result`, so the weak form may omit the words of `result`.
             shown = weak.stems | read(getattr(bullet, "result", "")).stems
             for problem in _not_spoilt(persona.weakness, weak, strong, shown):
                 yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a bullet's weak form; `shown` holds all stems that the resume shows."""
+    """Yield the problems of a weak form; `shown` are the stems of the weak form and of `result`."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -121,7 +121,7 @@ def _not_spoilt(
         yield "does not open with a duty, as Responsible for does; helping is another claim."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    # The weak form must be about the work of the strong form and show enough of it for a repair.
+    # The weak form must be about the strong form's work, and keep enough of its stems for a repair.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - shown
@@ -153,7 +153,7 @@ def _facts(draft: Draft[Any]) -> Iterator[Fault]:
 
 
 def _names(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check which texts name companies and the candidate."""
+    """Check that each text names only the companies and the candidate that belong in it."""
     candidate = persona.candidate
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
@@ -238,7 +238,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def _match(task: Task) -> Iterator[Fault]:
-    """Check that the repaired resume has enough of the job's word stems, by weight."""
+    """Check that the repaired resume has a large enough IDF-weighted share of the job's stems."""
     weights = make_reference(task).job_weights
     shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
     share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)

@@ -1,9 +1,9 @@
 """The content bank: functions that load `bank/*.toml` and fill its templates.
 
-A deed (`Deed`) is one piece of work as a set of templates, which `tell` fills. Text slots take the
-words of a vertical (`{users}`). Number slots draw from a range (`{a:380-900}`, with a step
-`{b:1000-9000/500}`) or repeat a number (`{a}`). A template has at most one metric, in square
-brackets.
+A deed (`Deed`) is one piece of work as a set of templates, which `tell` fills. Text slots
+(`{users}`) take the words of an industry (`Vertical`). Number slots draw from a range
+(`{a:380-900}`, with a step `{b:1000-9000/500}`) or repeat a number (`{a}`). A template has at most
+one metric, in square brackets.
 """
 
 import re
@@ -25,7 +25,7 @@ _BANK = Path(__file__).parent / "bank"
 # Groups of a slot: article, dollar sign, name, and the low, high and step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
-# The group is the word after a conjunction or comma, which may be a second verb.
+# Group 1 is the word after a conjunction or comma; the word may be a second verb of the sentence.
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
 
 
@@ -68,7 +68,7 @@ class Deed:
 
     @cached_property
     def is_duty(self) -> bool:
-        """Return whether "Responsible for" with the gerund describes the same work as `told`."""
+        """Return whether "Responsible for" plus `gerund` can replace the verb of `told`."""
         return self.one_verb and self.gerund not in GOALS
 
     @cached_property
@@ -83,7 +83,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A deed with filled slots; `plain` is `told` without the metric, `metric` the metric alone."""
+    """The texts of a `Deed` with filled slots; `plain` is `told` without its metric (`metric`)."""
 
     told: str
     plain: str
@@ -122,7 +122,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A profession, with `titles` by level, `lines` by split and the deeds of both splits."""
+    """A profession: job titles by index of `LEVELS`, texts by split, and deeds of both splits."""
 
     key: str
     title: str
@@ -237,14 +237,14 @@ def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache(maxsize=2)
 def load_frames(split: str) -> Mapping[str, Sequence[str]]:
-    """Load the phrases for texts of every role, by name."""
+    """Load the phrases for all roles from frames.toml, such as `closing`, by name."""
     frames: Mapping[str, Sequence[str]] = _toml(_BANK / "frames.toml")[split]
     return frames
 
 
 @lru_cache(maxsize=1)
 def load_forms() -> Mapping[str, Any]:
-    """Load the forms of resumes in both splits: openers, hedges, orders, entries, headings."""
+    """Load forms.toml: openings of bullets, and the orders, headings and job headers of resumes."""
     return _toml(_BANK / "forms.toml")
 
 
@@ -287,7 +287,7 @@ def _is_past(word: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _past_verbs() -> frozenset[str]:
-    """Return irregular past tenses and the first words of all deeds of roles."""
+    """Return `PAST_TENSES` and the first word, a past-tense verb, of each deed of a role."""
     tables = [_toml(path) for path in (_BANK / "roles").glob("*.toml")]
     rows = (row for table in tables for row in table["deeds"])
     return PAST_TENSES.union(row["told"].split(" ", 1)[0].lower() for row in rows)

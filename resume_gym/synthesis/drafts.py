@@ -80,7 +80,7 @@ class SpoiltBullet(Bullet):
 
 
 class MeasuredBullet(SpoiltBullet):
-    """A bullet in a strong and a weak form, with a line for the results section."""
+    """A bullet in a strong and a weak form; `result` states its metric in the results section."""
 
     result: Line
 
@@ -110,7 +110,7 @@ class Section(_Strict):
 
 
 class Draft(_Strict, Generic[B]):
-    """A model's draft of a task; the planted weakness determines the type of its bullets."""
+    """A model's draft of a task; the bullets have a type `B`, which depends on the weakness."""
 
     about: Sentence
     duties: tuple[Line, ...]
@@ -209,7 +209,7 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
 
 
 def _jobs(persona: Persona, draft: Draft[Any]) -> list[Job]:
-    """Return the candidate's jobs with the bullets of the resume and the fixes of the bullets."""
+    """Return the candidate's jobs with their bullets; each weak bullet has a fix."""
     number = 0
     jobs = []
     for job, written in zip(persona.candidate.jobs, draft.jobs, strict=True):

@@ -14,7 +14,7 @@ from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
-# A record in which "I" can replace the name: its verb is not in the third person ("keeps").
+# Matches a record whose verb also fits "I", since it has no "s" of the third person ("keeps").
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
 _ASIDES = 2  # sentences of small talk in a document
@@ -84,7 +84,8 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # Small talk and other people's work stand apart: below a job, they would seem the candidate's.
+    # Small talk and other people's work are separate blocks, since a job's block is about the
+    # candidate's work.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

@@ -1,8 +1,8 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-The groups of a run draw their levels from a window that ends with the top level. The curriculum is
-adapted from RLVE (Zeng et al. 2025, arXiv:2511.07317), but its window has a constant width and its
-top level can also fall.
+Each group of episodes of one task draws its level from a window that ends with the top level. The
+curriculum is adapted from RLVE (Zeng et al. 2025, arXiv:2511.07317), but its window has a constant
+width and its top level can also fall.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,10 +19,10 @@ COUNT = 60  # tasks per split that `load` yields
 
 
 def climb(results: Iterable[tuple[int, float]]) -> int:
-    """Return the top level that the results of a run's groups, in order, lead to.
+    """Return the top level after a run's groups of episodes so far.
 
     Args:
-        results: level of each group, and its mean reward as a share of the highest reward.
+        results: level and mean reward, as a share of the highest reward, of each group in order.
     """
     top, shares = 1, []
     for level, share in results:

@@ -127,7 +127,7 @@ def find_manifest(
         The manifest; None if there is no corpus.
 
     Raises:
-        TaskError: The corpus was modified, has no manifest or other settings, or is too large.
+        TaskError: The corpus was modified, lacks a manifest, or has other settings or more tasks.
     """
     if not out.exists():
         return None

@@ -1,7 +1,7 @@
 """Tasks written by a language model, with validation and feedback.
 
 `write_tasks` requests tasks concurrently; `write_task` retries a task and sends the faults of an
-answer (`examine`) to the model. The client's store keeps the answers.
+answer (`examine`) to the model. The client stores the answers on disk.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ async def write_tasks(
         width: number of concurrent tasks.
 
     Raises:
-        Unavailable, Misconfigured: The model gives no more answers.
+        Unavailable, Misconfigured: The model is not available.
     """
     seen: set[str] = set()
     waiting: deque[tuple[Persona, asyncio.Task[Outcome]]] = deque()
@@ -49,7 +49,8 @@ async def write_tasks(
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
-        # Concurrent tasks are written without `seen`; rewrite a task with an earlier task's bullet.
+        # Concurrent requests cannot see each other's bullets. Request a task again if it repeats a
+        # bullet of an earlier task.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()
@@ -80,8 +81,8 @@ async def write_task(
 ) -> Outcome:
     """Request a task from a model until an answer is free of faults.
 
-    A second call with a different `seen` first reads the stored answers of the first call, which
-    costs nothing.
+    If the function is called again for a task, with another `seen`, the client first returns the
+    stored answers of the earlier call, which costs nothing.
 
     Args:
         persona: specification of the task.
@@ -98,7 +99,8 @@ async def write_task(
         feedback = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
         try:
             prompt = ask_for(persona, answer, feedback, attempt)
-            # The client stores answers that its parser accepts; `str` accepts all.
+            # The client stores only answers that the parser accepts. `str` as the parser accepts
+            # all answers, so answers with faults are stored, too.
             answer = await client.ask(prompt, str)
             # The check runs in a thread, to not block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)

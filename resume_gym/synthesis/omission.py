@@ -1,4 +1,4 @@
-"""Feature deletion: tasks whose resume lacks a figure or a bullet with a figure.
+"""Omission tasks: a figure, or a bullet with a figure, is deleted from a generated resume.
 
 In every second task, the evidence keeps the figure, and a rubric item rewards a revision that
 restores the figure. The remaining tasks have no evidence of the figure either, and a rubric item

@@ -1,7 +1,7 @@
 """Specifications of model-written tasks: the candidate, the weakness and all counts.
 
-`make_persona` draws all counts, and takes names and companies from the content bank, whose splits
-share none. `place` assigns the tasks of a corpus to the splits.
+`make_persona` draws all counts, and takes names and companies from the content bank, where no name
+or company is in both splits. `place` assigns the tasks of a corpus to the splits.
 """
 
 from collections.abc import Sequence
@@ -97,7 +97,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         candidate=candidate,
         shares=_shares(total, len(candidate.jobs)),
         weak=frozenset(weak),
-        # `total` counts the good bullets; padding makes up WEAK_SHARE of all bullets.
+        # `total` is the number of good bullets; superfluous bullets are WEAK_SHARE of all bullets.
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )

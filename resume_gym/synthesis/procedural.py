@@ -75,7 +75,7 @@ class Size(NamedTuple):
         fixes: number of fixes that need no evidence. After the minimum number of fixes, the resume
             fits the page, since an episode may allow no more edits.
         job_words: number of words of the job description.
-        brief: whether to prefer short bullets, use each verb once, and shorten resume and job.
+        brief: whether to prefer short bullets, use each verb once, and render short documents.
     """
 
     page_lines: int
@@ -139,7 +139,7 @@ class TaskPlan(NamedTuple):
 
     @property
     def hedged(self) -> bool:
-        """Whether one or two bullets truthfully say that the candidate only helped."""
+        """Whether one or two good bullets truthfully open with a hedge, such as "Helped with"."""
         if self.level:
             return self.level >= HEDGED_FROM
         return self.number // len(WEAKNESSES) % HELPED == HELPED - 1
@@ -233,7 +233,8 @@ def is_sound(task: Task, size: Size) -> bool:
         if text.count(fix.old) != 1:
             return False
         text = text.replace(fix.old, fix.new)
-        # An episode may allow only `size.fixes[0]` edits, which must suffice to fit the page.
+        # An episode may allow only `size.fixes[0]` edits. After this number of edits, the resume
+        # must fit the page.
         if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
             return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
@@ -268,7 +269,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
     if untidy:
-        # `disorder` adds two fixes, for a heading and the dates of a job.
+        # `disorder` returns a fix for each broken bullet, one for a heading and one for dates.
         broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
         resume, fixes = disorder(resume, broken, rng)
     return Task(
@@ -340,8 +341,8 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """Return the deeds of a split in order of preference for task `turn` of a role."""
-    # Turns 2n and 2n + 1 read one order from opposite ends, so they have few deeds in common.
+    """Return the deeds of a split, in order of preference, for the task number `turn` of a role."""
+    # Tasks 2n and 2n + 1 read one order from opposite ends, so they have few deeds in common.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
     return order[::-1] if turn % 2 else order
@@ -350,7 +351,10 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 def _write_bullets(
     plan: TaskPlan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done] | None:
-    """Write the bullets of each job and return their deeds; None if a needed hedge fits none."""
+    """Write the bullets of each job and return their deeds.
+
+    Returns None if the plan demands a hedge and no good bullet allows one.
+    """
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))
@@ -360,7 +364,8 @@ def _write_bullets(
     if plan.weakness == "no_metrics":
         metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
-        # A bullet whose metric is hidden needs a weak opening (see `weaken`), hence a single verb.
+        # A bullet whose metric the results section does not show gets a weak opening (`weaken`).
+        # Only a deed with `is_duty` can have one, so the metrics of the other deeds are shown.
         shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
     helped: list[int] = []
     corrected = -1
@@ -412,16 +417,16 @@ def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
 
 
 def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
-    """Insert padding between the good bullets and return the superfluous sections."""
+    """Insert superfluous bullets into the jobs and return superfluous sections for the resume."""
     size = plan.size
     bullets, sections = load_padding(plan.split)
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # A fix deletes one superfluous bullet or section: add enough bullets for the minimum of fixes.
+    # Each superfluous bullet or section has one fix, so their number must reach `size.fixes[0]`.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
-        # A line that names years fits only jobs held in these years.
+        # Insert a superfluous bullet that names years only into a job held in these years.
         years = [int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", text)]
         able = [
             job

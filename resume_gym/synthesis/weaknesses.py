@@ -1,7 +1,7 @@
 """Planted weaknesses of a resume, and the fixes that repair them.
 
-`weaken` applies the four weaknesses of single bullets, `disorder` breaks the layout of the whole
-text. `procedural` and `drafts` add the sixth weakness, superfluous content.
+`weaken` applies the four weaknesses of single bullets, and `disorder` formatting_inconsistent. The
+modules `procedural` and `drafts` apply too_long, by adding superfluous content.
 """
 
 import re
@@ -22,13 +22,13 @@ HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
 
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# Openings that need "was" after "I", and openings that need "my" instead of "I".
+# In the first person, openings of `_VERBLESS` follow "I was", and those of `_OF_MINE` follow "My".
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
 _OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
 
 
 def can_be_spoilt(deed: Deed, weakness: str) -> bool:
-    """Return whether the deed has a true and grammatical form with the weakness."""
+    """Return whether a bullet with the weakness can state the deed truly and grammatically."""
     return deed.is_duty or (
         deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
     )
@@ -44,8 +44,8 @@ def weaken(
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: one of `OPENERS`; empty if the deed allows none.
         record: sentence that states the good form of the bullet as a fact.
-        shown: whether the resume prints the metric elsewhere. A no_metrics bullet whose metric is
-            missing or not printed opens weakly, which an agent can fix without the evidence.
+        shown: whether the resume prints the metric elsewhere. A no_metrics bullet with no metric to
+            restore from the resume gets `opener`, which an agent can fix without the evidence.
     """
     facts = (record,)
     if weakness == "vague_bullets":
@@ -96,7 +96,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes whole lines other than the first line of the text."""
+    """Return the fix that deletes `passage`, whole lines below the first line of a resume."""
     return Fix("\n" + passage, "")
 
 
@@ -124,7 +124,7 @@ def _redate(line: str, rng: Random) -> str:
 
 def _narrow(messy: str, clean: str, document: str) -> Fix:
     """Return a minimal fix of a line, in whole words, whose `old` is unique in the document."""
-    # Unchanged words on either side of a fix let an agent recognize the place in the line.
+    # Keep unchanged words on both sides of the change, so that an agent can recognize its place.
     before, after = messy.split(" "), clean.split(" ")
     head = Prefix.similarity(before, after)
     tail = Postfix.similarity(before[head:], after[head:])

@@ -1,7 +1,7 @@
 """Markdown rendering of the resume and the job description, in a long and a short form.
 
-`draw_wording` draws texts from the content bank, and `draw_look` draws a layout. The bullets are
-those of the candidate's jobs.
+`draw_wording` draws texts from the content bank, and `draw_look` draws a layout. The bullets of the
+resume are stored in the candidate's jobs (`Job.bullets`).
 """
 
 import re
@@ -168,7 +168,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job, then the explanation of the gap before it, since the latest job is first."""
+    """Render a job, and below it the explanation of a gap before it: the latest job is on top."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
     blocks.append(_list(job))
@@ -196,7 +196,8 @@ def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    # The job asks for no more years of experience than the resume shows, but may ask for two.
+    # The job asks for at most as many years of experience as the resume shows, or for at most two
+    # years if the resume shows fewer than two.
     shown = (NOW - candidate.jobs[-1].start) // 12
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])
@@ -204,7 +205,7 @@ def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rando
 
 
 def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:
-    """Draw `count` phrases in random order; half of them share the most words with the deeds."""
+    """Draw `count` phrases: half at random, half those that share the most words with `deeds`."""
     words = _long_words(deeds)
     mixed = rng.sample(phrases, len(phrases))
     near = sorted(mixed, key=lambda phrase: -len(words & _long_words(phrase)))

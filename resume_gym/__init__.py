@@ -8,7 +8,7 @@ import sys
 
 from resume_gym.import_path import leave_current_folder
 
-# With `python -m resume_gym`, the imports below must not find files of the current folder
+# `python -m resume_gym` would let files of the current folder shadow the imports below
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("resume_gym", "-mresume_gym"):
     leave_current_folder()
 

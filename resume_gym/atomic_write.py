@@ -16,8 +16,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path whose file replaces `path` atomically when the block ends.
 
     Args:
-        path: file to replace. If the block fails, this file stays as it was, and the temporary
-            file is deleted.
+        path: file to replace. If the block raises an exception, `path` keeps its previous content
+            and the temporary file is deleted.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     unfinished.unlink(missing_ok=True)  # a link at this path would redirect the writes

@@ -25,7 +25,7 @@ _FINE_DIFF_LINES = 200
 
 
 class Document(NamedTuple):
-    """A text with its measured layout; an edit measures only the lines that it touches.
+    """A text with its number of wrapped lines and the length of its longest line.
 
     Attributes:
         text: source text; lines end in a line feed.
@@ -139,13 +139,13 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Find `wanted` in `text` after replacing each match of `blanks` by the character `shown`.
+    """Replace each match of `blanks` in `text` by `shown`; return the spans of `wanted`, in `text`.
 
-    Plain string search takes linear time. A regular expression over all lines would restart its
-    search at each line: quadratic time in a text with many similar lines.
+    `str.find` searches the result in linear time. A regular expression for `wanted` would restart
+    its search at each line, and take quadratic time in a text with many similar lines.
     """
     parts: list[str] = []
-    # offsets of the pieces between blanks: `loose` in the rewritten text, `exact` in the original
+    # start of each piece between blanks: `loose` after their replacement, `exact` in `text`
     loose, place, exact, end = [0], 0, [0], 0
     for hit in blanks.finditer(text):
         parts += (text[end : hit.start()], shown)
@@ -159,8 +159,8 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # Map the last character of a match, not its end, which may lie in rewritten blanks: `wanted`
-    # starts and ends with characters that were not rewritten.
+    # Map the last character of a match, not its end, which may be a replaced blank. The first and
+    # last characters of `wanted` are not blank, so each has an exact offset in `text`.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
@@ -197,9 +197,9 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first difference between `old` and a text that equals it except in typography.
+    """Describe the first typographic difference between `old` and the match of `old` in `text`.
 
-    The description is empty if `text` has no such match, or only ASCII characters.
+    The description is empty if `text` is ASCII, or has no match even if typography is ignored.
     """
     if text.isascii() or not (wanted := untyped(old)[0].strip()):
         return ""
@@ -226,7 +226,7 @@ def _named(text: str) -> str:
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
     """Strip whitespace around `old` that a fuzzy match ignores, and the same whitespace from `new`.
 
-    `old` and `new` are returned unchanged if `old` is blank or occurs exactly in `text`.
+    If `old` is blank, or `text` contains `old` exactly, both strings are returned unchanged.
     """
     core = old.strip()
     if not core or old in text:
@@ -284,10 +284,10 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Yield regions of whole lines that the spans touch: start, end, and the spans inside.
+    """Yield the start, the end and the spans of each region of adjacent lines with spans.
 
-    Adjacent lines form one region. A region ends after a newline or at the end of the text, so
-    that the heights of regions add up.
+    A region has only whole lines: it ends after a newline or at the end of the text. So the change
+    of the text's wrapped lines is the sum of the changes in its regions.
     """
     first = last = 0
     inside: list[tuple[int, int]] = []
@@ -321,8 +321,8 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
         after: lines of the hunk in the new text.
     """
     most = min(len(before), len(after))
-    # The empty string after a final newline is no line, but the start of the next one: a common
-    # prefix that included this string would report an insertion one line too late.
+    # If both lists end in "", the part after a final newline, keep it out of the common prefix:
+    # otherwise an insertion would be reported one line too late.
     below = before[-1] == after[-1] == ""
     head = 0
     while head < most - below and before[head] == after[head]:
@@ -339,7 +339,7 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Format a 1-based line range as `diff -u` does: an empty range names the line before it."""
+    """Format a 1-based line range like `diff -u`, where an empty range names the previous line."""
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"

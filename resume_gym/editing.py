@@ -1,7 +1,7 @@
 """Editing episodes as a pure state machine, without Gymnasium, I/O or a judge.
 
-`EditSession` implements what all editing domains share: the turn budget, the page, rewards of tool
-calls, grading, forks and records. A subclass adds the task, the tools and the weights of the
+`EditSession` implements what all editing domains share: the turn budget, the page limit, rewards of
+tool calls, grading, copies and records. A subclass adds the task, the tools and the weights of the
 verdicts: `session.Session` does so for resumes. docs/domains.md explains how to add a domain.
 """
 
@@ -86,7 +86,7 @@ class Rules:
             raise ValueError(f"layout_amplitude: {told}")
 
     def layout_potential(self, doc: Document) -> float:
-        """Return minus `layout_amplitude` for each line over the page."""
+        """Return the negative of `layout_amplitude` times the number of lines beyond the page."""
         return -self.layout_amplitude * max(0, doc.lines - self.page_lines)
 
 
@@ -96,8 +96,8 @@ _DEFAULT_RULES = Rules()
 class Step(NamedTuple):
     """The result of one action.
 
-    The `reward` of a step is the sum of its `ledger`. If the session's `needs_verdict` is true
-    after the step, reward and ledger lack the content terms, which `EditSession.grade` returns.
+    The `reward` of a step is the sum of its `ledger`. While the session's `needs_verdict` is true,
+    both lack the verdict's reward terms, which `EditSession.grade` returns.
     """
 
     observation: str
@@ -108,7 +108,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """The changing part of an episode, as an immutable tuple."""
+    """The immutable state of an episode; each step of a session replaces its state."""
 
     document: Document
     turns: int = 0
@@ -123,7 +123,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The result of a tool that shows text; the first `paid` one earns the review reward."""
+    """A text that a tool shows; the first one of an episode with `paid` earns the review reward."""
 
     text: str
     paid: bool = True
@@ -146,8 +146,8 @@ _COUNTS: dict[str, Any] = {
 class EditSession(ABC, Generic[TaskT, VerdictT]):
     """One episode on one task of a domain.
 
-    A subclass sets the class attributes below except `terms` (`verdict_limit` and `tool_rewards`
-    have defaults), and defines `original`, `brief`, `act` and `unchanged`.
+    A subclass defines `original`, `brief`, `act` and `unchanged`, and sets the class attributes
+    below. `terms` is computed, and `verdict_limit` and `tool_rewards` have defaults.
 
     Attributes:
         noun: noun for the edited document, such as "resume"; the document's key in `info`.
@@ -200,7 +200,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
         for name, weight in cls.verdict_weights.items():
-            # multiples of 0.25 sum exactly; `info` divides terms by their weights
+            # sums of multiples of 0.25 are exact; a weight of 0 would make `info` divide by zero
             if weight <= 0 or weight % 0.25:
                 told = f"expected a positive multiple of 0.25, got {weight}"
                 raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
@@ -234,7 +234,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @abstractmethod
     def unchanged(self) -> Ledger:
-        """Return the content terms of an episode that changed nothing; no judge grades it."""
+        """Return the reward terms for the content of an unedited document; no judge grades it."""
 
     def feedback(self, text: str) -> str:
         """Return one line of remarks on a draft, which must not reveal how a judge would grade."""
@@ -242,7 +242,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The weight of each content term, including terms that only this task has."""
+        """The reward weight of each field of the verdict, and of terms that only this task has."""
         return self.verdict_weights
 
     @classmethod
@@ -330,8 +330,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
-        `reward_*` are the terms of the last step, including the verdict's terms. `verdict_*` are
-        the content terms divided by their weights. Content terms are 0 before the grading.
+        `reward_*` are the last step's reward terms, the verdict's included. `verdict_*` are the
+        verdict's terms divided by their weights. The verdict's terms are 0 before the grading.
         """
         state = self.state
         info = dict(self._empty_info)
@@ -354,7 +354,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return info
 
     def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
-        # an unedited episode has no verdict; the ledger of its last step has the content terms
+        # without edits there is no verdict: the last ledger has the terms of `unchanged`
         content = self._content(verdict) if verdict else ledger
         if self.weights.keys() <= content.keys():
             info["graded"] = True
@@ -483,7 +483,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
         Raises:
             RuntimeError: The episode is still running, or it changed nothing and needs no verdict.
-            ValueError: The verdict is no `verdict_type`, or has a value that JSON cannot hold.
+            ValueError: The verdict is not a `verdict_type`, or has a value beyond `verdict_limit`
+                or one that JSON cannot hold.
         """
         state = self.state
         if not state.done:
@@ -537,7 +538,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Repeat the actions of a record in a new session.
 
         Raises:
-            ValueError: The record is of another task, or its replay has another text or reward.
+            ValueError: The record belongs to a different task, or the replay's text or reward
+                differs from the record's.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
@@ -554,12 +556,12 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
 @lru_cache(maxsize=4096)
 def measure(text: str, width: int) -> Document:
-    """Measure a text. The cache saves time, since many episodes start from the same document."""
+    """Measure a text; the result is cached, since many episodes start from the same document."""
     return document.make_document(text, width)
 
 
 def layout(doc: Document, rules: Rules) -> str:
-    """Format the layout line that replies and prompts show."""
+    """Format the line of an observation that states the document's lines and longest line."""
     return f"lines: {doc.lines}/{rules.page_lines} | longest line: {doc.longest_line}"
 
 

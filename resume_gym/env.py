@@ -62,7 +62,7 @@ class EditEnv(gym.Env[str, str]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
         if not isinstance(judge, str | Mapping | None):
-            # an argument that is a judge object would break pickling and vector environments
+            # a judge object might not be picklable, as asynchronous vector environments require
             raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
         self.rules = rules
         self.observation_space = UnicodeText(MAX_OBSERVATION)
@@ -161,7 +161,7 @@ class EditEnv(gym.Env[str, str]):
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
-        """Make the judge of a specification; a subclass may adapt the judge to its verdicts.
+        """Create the judge of a specification; a subclass may convert the verdicts to another type.
 
         Raises:
             ValueError: The judge does not exist, or its verdicts have the wrong type.
@@ -183,7 +183,7 @@ class EditEnv(gym.Env[str, str]):
         tasks = self.tasks
         _ = self.judge  # report an invalid judge before an episode is played
         if task_id is None:
-            # `random` takes a third of the time of `integers`: noticeable in short episodes
+            # `random` is three times as fast as `integers`, which is noticeable in short episodes
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
@@ -301,15 +301,17 @@ class ResumeEditEnv(EditEnv):
     No judge grades an unchanged resume: the episode gets -1 for hallucination and -0.25 for the
     field of the planted weakness. The reward of an episode of ten turns lies in [-7, +8].
 
-    ## Episode End `submit` and running out of turns both terminate the episode, since the turn
-    budget is part of the state. The environment never truncates an episode. A `TimeLimit` below
-    `max_turns` would drop the terminal rewards, so the first reset warns of such a wrapper.
+    ## Episode End
+    `submit` and running out of turns both terminate the episode, since the turn budget is part of
+    the state. The environment never truncates an episode. A `TimeLimit` below `max_turns` would
+    drop the terminal rewards, so the first reset warns of such a wrapper.
 
-    ## Information `info` has the same keys at every step: `task_id`, `resume`, `turns_left`,
-    `edits`, `failed_edits`, `lines` (after wrapping), `longest_line` (characters), `submitted`,
-    `error` (one of `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once
-    graded), `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the verdict's
-    fields: -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
+    ## Information
+    `info` has the same keys at every step: `task_id`, `resume`, `turns_left`, `edits`,
+    `failed_edits`, `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one
+    of `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
+    `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the verdict's fields:
+    -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
 
     ## Arguments
     All arguments are JSON values.
@@ -365,10 +367,10 @@ class ResumeEditEnv(EditEnv):
 
 
 class ResumeEditNetEnv(ResumeEditEnv):
-    """`ResumeEdit-v0` with rewards per line.
+    """`ResumeEdit-v0` with a reward for each changed line of the resume.
 
-    The rewards of `ResumeEdit-v0` hardly grow with the number of improvements. In this environment,
-    the judge grades each line of the final document that differs from the original:
+    `ResumeEdit-v0` rewards many improvements hardly more than one. In `ResumeEditNet-v0`, the judge
+    grades each line of the final document that differs from the original:
 
     | line | reward |
     |---|---|
@@ -377,16 +379,16 @@ class ResumeEditNetEnv(ResumeEditEnv):
     | worse, or with an unsupported claim | -1 |
     | any, in a text that the judge rejects as a whole | -2 for the text, nothing for its lines |
 
-    Deleted and added lines are judged by their content; moved lines do not count. An edit loses
-    0.25 for each line that it adds over the page, and gains 0.25 for each such line that it
-    removes. `submit` earns 0.25. A failed call costs 0.25, a missing submit 0.5. Edits and reviews
-    earn no other reward. An unchanged page that is submitted earns 0.25, even if the agent made
-    edits and reverted them.
+    Deleted and added lines are judged by their content; moved lines do not count. An edit costs
+    0.25 for each line that it adds beyond the end of the page, and earns 0.25 for each line beyond
+    the end that it removes. `submit` earns 0.25. A failed call costs 0.25, a missing submit 0.5.
+    Reviews earn nothing, and edits nothing else. A submitted resume that equals the original earns
+    0.25, even if the agent made edits and reverted them.
 
     The judge must give verdicts by line, as the rubric judge does. The other arguments are those of
-    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged page, and
-    about 100 for a full repair. `ResumeEditNetMini-v0` is the same environment with short
-    documents.
+    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged resume, and
+    about 100 if all the planted weakness is repaired. `ResumeEditNetMini-v0` is the same
+    environment with short documents.
     """
 
     session_type = NetSession
@@ -405,8 +407,8 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
     Args:
         env: id of an editing environment, or module:id.
-        options: arguments of the environment; None means the default of the argument, but both
-            splits for `split`.
+        options: arguments of the environment; None selects the default of an argument, except that
+            it selects both splits for `split`.
 
     Raises:
         TaskError: The environment or the judge does not exist, an argument is invalid, or the

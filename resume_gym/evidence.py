@@ -1,9 +1,9 @@
-"""`ResumeEditEvidence-v0`: a fourth tool searches documents about the candidate.
+"""`ResumeEditEvidence-v0`: `ResumeEdit-v0` with a tool that searches the candidate's documents.
 
 The documents restate the resume in other words and with the true figures. The documents also
-contain lines about other people's work and figures that a later line corrects. The judge knows the
-documents in every environment; in `ResumeEditEvidence-v0`, the agent can search the documents, too.
-A search costs a turn.
+contain lines about other people's work and figures that a later line corrects. The judge receives
+the task's documents in every environment; the agent can search them only in
+`ResumeEditEvidence-v0`. A search costs a turn.
 """
 
 import re
@@ -33,7 +33,7 @@ class Passage(NamedTuple):
 
     Attributes:
         name: kind of the document and number of the passage, such as "portfolio 3".
-        heading: heading above the passage; empty if there is none.
+        heading: second-level heading above the passage; empty if there is none.
         text: a sentence or a list item.
     """
 

@@ -11,7 +11,7 @@ import sys
 def leave_current_folder() -> None:
     """Remove the current folder from the import path, where `python -m` puts it first.
 
-    The folder stays if this package was imported from it.
+    If this package was imported from the current folder, the folder stays on the path.
     """
     try:
         path = os.getcwd()

@@ -25,7 +25,7 @@ _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
 def strict_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """Parse JSON, numbers by `number`; raise ValueError for repeated keys, NaN and infinities."""
+    """Parse JSON, converting numbers by `number`; reject repeated keys, NaN and infinities."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
@@ -89,10 +89,10 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that each figure is a finite number, or has the form in `_FORMS`.
+    """Check that each figure is a finite number, or the container of them that `_FORMS` states.
 
     Raises:
-        ValueError: A figure has another form; the message names the figure, after the prefix.
+        ValueError: A figure fails the check; the message starts with `prefix` and its name.
     """
     for name, value in figures.items():
         form = _FORMS.get(name)
@@ -107,7 +107,7 @@ def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
 
 
 def check_step(step: Any, earlier: Container[int]) -> int:
-    """Return the step of a row as an integer.
+    """Return the training step of a row of metrics as an integer.
 
     Raises:
         ValueError: The step is not an integer from 0 to 999999999, or an earlier row has the same
@@ -131,12 +131,12 @@ def check_regular(file: Path) -> None:
 
 
 def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[bytes]:
-    r"""Yield the lines of a file from a byte offset, with "\n" except for an incomplete last line.
+    r"""Yield the lines of a file from a byte offset, each with its "\n" if it has one.
 
     Args:
         file: file to read.
         start: byte offset of the first line.
-        whole: whether to skip an incomplete last line.
+        whole: whether to skip a last line without "\n", which may be incomplete.
 
     Raises:
         TaskError: The file is not regular, or a line is longer than `MOST_BYTES`.

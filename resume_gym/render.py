@@ -63,7 +63,7 @@ def _status(session: EditSession[Any, Any]) -> str:
 
 
 def last_reply(session: EditSession[Any, Any]) -> list[str]:
-    """Return the lines of the last reply; after a tool that shows text, only the last two lines."""
+    """Return the lines of the last reply, without the text that a tool such as `review` showed."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]

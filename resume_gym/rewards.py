@@ -1,4 +1,4 @@
-"""Reward tables as data, and pure functions over them.
+"""Tables of rewards, verdicts of judges, and pure functions that compute reward terms.
 
 Every reward in this module is a multiple of 0.25, so that floating-point sums are exact.
 """
@@ -125,12 +125,12 @@ class LineVerdict:
 def verdict_ledger(
     verdict: object, weights: Mapping[str, float] = VERDICT_WEIGHTS
 ) -> dict[str, float]:
-    """Return the content terms of a verdict: each weighted field times its weight."""
+    """Return the reward terms of a verdict: each field that has a weight, times the weight."""
     return {name: weight * getattr(verdict, name) for name, weight in weights.items()}
 
 
 def unedited_ledger(weakness: str) -> dict[str, float]:
-    """Return the content terms of an episode that changed nothing; no judge grades it."""
+    """Return the reward terms for the content of an unedited resume, which no judge grades."""
     ledger = dict.fromkeys(VERDICT_FIELDS, 0.0)
     ledger["hallucination"] = -VERDICT_WEIGHTS["hallucination"]
     metric = WEAKNESS_METRIC[weakness]

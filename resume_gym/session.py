@@ -51,7 +51,7 @@ class Session(EditSession[Task, Verdict]):
 
         Raises:
             TaskError: The job or the resume is longer than the rules allow, or the task has a
-                rubric and verdicts are by line.
+                rubric, which a session with rewards per line cannot use.
         """
         if task.rubric and self.verdict_type is not Verdict:
             raise TaskError(f"{task.task_id}: expected no rubric with rewards per line")
@@ -118,7 +118,7 @@ class Session(EditSession[Task, Verdict]):
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; for resumes, rules grade the rubric items that need no model."""
+        """See `EditSession.grade`; this method grades rubric items that need no model, by rules."""
         if self.task.rubric and isinstance(verdict, Verdict):
             from resume_gym.text.items import grade_items  # slow, so not imported at the top
 
@@ -157,7 +157,7 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return FailedCall("ambiguous", more, name)
-        # check the size first, since the replacement could build a text of any size
+        # check the size before building the text, which could be too large for the memory
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"
@@ -166,7 +166,7 @@ class Session(EditSession[Task, Verdict]):
 
 
 class NetSession(Session):
-    """One episode on one resume, with rewards per line of the final document.
+    """One episode on one resume, with a reward for each changed line of the final document.
 
     Apart from failed calls and a missing submit, only the final document determines the return.
     """
@@ -179,12 +179,12 @@ class NetSession(Session):
     tool_rewards = rewards.LINE_TOOL_REWARDS
 
     def unchanged(self) -> Ledger:
-        """Return no terms: an unchanged page earns nothing for its content."""
+        """Return no terms: an unchanged resume earns nothing for its content."""
         return {}
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; an unchanged page scores 50, a full repair about 100."""
+        """See `EditSession.bounds`; an unchanged resume scores 50, a repaired one about 100."""
         alone = self.tool_rewards["submit"]
         repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
         gain = self.verdict_weights["improved"] * max(1, repairs)

@@ -17,8 +17,8 @@ class Loader(NamedTuple):
 
     Attributes:
         pattern: regular expression that matches every source of this kind as a whole.
-        entry: MODULE:FUNCTION, imported at the first use. The loader takes source and split, and
-            returns the tasks of the split in order, possibly with tasks of the other split.
+        entry: MODULE:FUNCTION, imported at the first use. The function takes a source and a split,
+            and returns tasks in order; `load_tasks` drops those of the other split.
     """
 
     pattern: str

@@ -2,8 +2,8 @@
 
 `gymnasium.spaces.Text` requires a list of the allowed characters; a `Text` of all of Unicode takes
 seconds to build and a minute to batch. `UnicodeText` contains any text up to a length. This module
-registers functions that pass such texts through the shared memory of vector environments, and the
-empty text with which wrappers pad.
+registers with Gymnasium the functions that pass such texts through the shared memory of vector
+environments, and the empty text with which wrappers pad observations.
 """
 
 import multiprocessing
@@ -94,7 +94,7 @@ class _SharedTexts(Sequence[str]):
 
 @create_shared_memory.register(UnicodeText)
 def _create_shared_memory(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
-    # UTF-8 takes at most 4 bytes a character; a slot size divisible by 4 keeps lengths aligned
+    # UTF-8 takes at most 4 bytes a character; slots of 4n bytes keep each uint32 length aligned
     return ctx.Array("B", n * (_HEADER + 4 * space.max_length))
 
 

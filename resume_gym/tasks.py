@@ -194,7 +194,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 def _objects(
     name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a list with their places, "NAME[0]"; raise TaskError for wrong keys."""
+    """Yield the objects of a list, each after its place: "fixes[0]". Wrong keys raise TaskError."""
     if not isinstance(rows, list):
         raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):

@@ -52,7 +52,7 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
     Args:
         name: name of the tool.
         description: description of the tool for the agent.
-        properties: JSON schema of each argument: "string", or "integer" for a positive integer.
+        properties: JSON schema by argument; type "string", or "integer" for a positive integer.
         required: names of the required arguments.
     """
     parameters = {"type": "object", "properties": properties, "required": required}
@@ -72,7 +72,7 @@ class Toolbox:
 
     def __init__(self, *schemas: Mapping[str, Any]) -> None:
         self.schemas: tuple[Mapping[str, Any], ...] = schemas
-        # by tool: the kind of each argument, and the names of the required arguments
+        # for each tool: the type of each argument, and the names of the required arguments
         self._arguments: dict[str, tuple[dict[str, str], set[str]]] = {}
         for tool in schemas:
             name, parameters = tool["function"]["name"], tool["function"]["parameters"]
@@ -100,7 +100,7 @@ class Toolbox:
         if not opened:
             told = "none after </think>, one before" if _OPEN in thought else "none"
             return FailedCall("no_call", f"expected one {_OPEN}...{_CLOSE}, found {told}")
-        # Decode a JSON value first: arguments may contain the closing tag.
+        # Decode the JSON before looking for the closing tag, which arguments may contain.
         body = rest.lstrip()
         try:
             call, end = decode(body)
@@ -148,7 +148,7 @@ _TAG = re.compile(rf"{_OPEN}\s*|</think>")
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a text after its thought; the tag `<think>` may be missing if the prompt has it.
+    """Split a text after the `</think>` of its thought; the prompt may already hold `<think>`.
 
     A `</think>` inside a string of a call does not end the thought.
 
@@ -268,7 +268,7 @@ def _kind(value: Any) -> str:
 
 
 def paired(text: str) -> str:
-    """Replace each surrogate pair by its character, as a round trip through JSON does."""
+    """Replace each surrogate pair by the character that it encodes, as JSON parsers do."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Trust in modules that users and files name: `--env module:ID`, a judge "module:name".
+"""Trust in modules that options and files name, as in `--env module:ID`.
 
 A module that the command line names is trusted. A file, such as the configuration of a run, may
 come from a stranger: a module that only a file names is imported only with `FLAG`, or if the run
@@ -50,14 +50,14 @@ def is_local(url: Any) -> bool:
 
 
 def refusal(file: Path, does: str, name: str) -> str:
-    """Return the error for an untrusted file; `does` is a predicate such as "names a server"."""
+    """Return the message for an untrusted file; `does` is what it does, as in "names a server"."""
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
-    Call `remember` only for a folder that had no settings: existing ones may be a stranger's.
+    A folder that already had settings must not be remembered: a stranger may have written them.
     """
     file = folder / STARTED
     with suppress(OSError):  # without the mark, users need `FLAG`
@@ -75,7 +75,7 @@ def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
-    # the key has a random id and the settings: a later run at this path may be a stranger's
+    # with a random id and the settings, the key excludes a stranger's run put at this path later
     identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
     key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

@@ -34,7 +34,7 @@ def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
 
     Args:
         needs: start of the message: the action that needs the packages, as in "training needs".
-        extra: extra of resume-gym whose packages are named like their modules, except for hyphens.
+        extra: extra of resume-gym; packages are named like modules, with hyphens for underscores.
     """
     try:
         required = requires("resume-gym") or []

@@ -8,12 +8,13 @@ ART trains on the reward of the episode. A trajectory's `metrics` also hold the 
 (`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). A trajectory's
 log is a session record.
 
-Actions are sampled text: with `tool_choice="none"` the vLLM server of ART shows the tools to the
-model but leaves calls in the text. ART would render a parsed call a second time after its sampled
-tokens. A call that a server parses anyway is written back into the text; endpoints that parse all
-calls (OpenAI's) fail. `LocalBackend` needs models with the `_internal_config`
-`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART renders tools unlike the
-sampled prompts.
+An action is the text that the model sampled: with `tool_choice="none"`, the vLLM server of ART
+shows the tools to the model but leaves calls in the text. If the server parsed a call, ART would
+render the call a second time, after its sampled tokens. If a server parses a call nevertheless, the
+adapter writes the call back into the text. Endpoints that parse every call, such as OpenAI's,
+cannot be used. `LocalBackend` needs models with the `_internal_config`
+`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART formats tools for training
+unlike the server did for sampling.
 
 Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
@@ -66,14 +67,14 @@ class Episodes:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
         Up to `max_exceptions` episodes (a fraction of all episodes, if below 1) may fail; failed
-        episodes are in `exceptions` of their group and excluded from means. One more failure is
-        raised.
+        episodes are in `exceptions` of their group and excluded from means. If more fail, an
+        exception is raised.
         """
         groups = []
         for task_id in task_ids:
             members = [self.rollout(model, task_id, **request) for _ in range(size)]
             groups.append(art.TrajectoryGroup(members, metadata={"scenario_id": task_id}))
-        # ART's progress bar has room for one metric
+        # show one metric in ART's progress bar, which has no room for more
         limits = {"max_exceptions": max_exceptions, "max_metrics": 1}
         return list(await art.gather_trajectory_groups(groups, **limits))
 

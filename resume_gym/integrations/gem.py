@@ -8,7 +8,7 @@
 
 When an episode ends, GEM's vector environments reset the environment in the same step and drop the
 output of the last turn, so the info of such a reset holds "final_obs" and "final_info" of the
-previous episode. Register other environments with `gem.register("mine:My-v0", GemEnv,
+previous episode. Register environments of other packages with `gem.register("mine:My-v0", GemEnv,
 gym_id="My-v0")`. Tested with gem-llm 0.1.0.
 """
 
@@ -45,7 +45,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         task_id: task of every episode; None draws a task for each episode.
     """
 
-    # Attributes are private: GEM's wrappers copy public attributes and never update the copies
+    # Attributes are private, since GEM's wrappers copy public ones once and never update the copies
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Return a copy with some arguments changed; `same_state` also copies the episode."""
+        """Return a new environment with `kwargs` changed; `same_state` also copies the episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()

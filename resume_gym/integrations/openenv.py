@@ -2,12 +2,12 @@
 
     uvicorn --factory resume_gym.integrations.openenv:make_app  # image: examples/packages/openenv
 
-The module `openenv_client` has the client. The members of a group reset with the same `task_id`;
-the first member may omit the id and read it from its observation. When the judge fails, `step`
-raises an error at the client; the next `step` of the connection ignores its action and only asks
-the judge again. Waiting for the judge blocks no other episode. OpenEnv's HTTP routes `/reset` and
-`/step` create an environment per request and cannot play episodes; OpenEnv's task API is
-unsupported. Tested with openenv 0.10.0.
+The module `openenv_client` has the client. To play a group of episodes on one task, pass the same
+`task_id` to each `reset`; the first may omit `task_id` and take it from its observation. When the
+judge fails, `step` raises an error at the client; the next `step` of the connection ignores its
+action and only asks the judge again. Waiting for the judge blocks no other episode. OpenEnv's HTTP
+routes `/reset` and `/step` create an environment per request and cannot play episodes; OpenEnv's
+task API is unsupported. Tested with openenv 0.10.0.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class ResumeGymEnvironment(
         return ResumeGymObservation(text=session.prompt, tools=session.tools, **start)
 
     async def reset_async(self, *args: Any, **kwargs: Any) -> ResumeGymObservation:
-        """See `reset`; runs in the event loop, since all connections share a random generator."""
+        """Call `reset` in the event loop, not in a thread: connections share a random generator."""
         return self.reset(*args, **kwargs)
 
     def step(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:

@@ -5,9 +5,9 @@
     env = make_vec_env(MenuEnv, n_envs=8, env_kwargs=mini, monitor_kwargs=monitor)
     PPO("MlpPolicy", env).learn(10_000)
 
-Besides PPO, DQN, bandits and MaskablePPO work. Agents can make only the edits on the menu. The
-automatic resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets the task of the
-next `env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
+DQN, bandits and MaskablePPO work, too. Agents can make only the edits on the menu. The automatic
+resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets the task of the next
+`env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,9 +52,9 @@ def careful_menu(session: Session) -> list[str]:
 class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
     """A text environment in which the agent chooses each action from a menu.
 
-    Observations [5 + 5 * places] hold 5 features of the session and 5 of each place of the menu, in
-    [-1, 1]. Choosing an empty place is an action without a tool call. An episode's last info has
-    the "ledger".
+    Observations [5 + 5 * places] hold 5 features of the session and 5 of the action in each place
+    of the menu, in [-1, 1]. Choosing an empty place has the penalty of a text without a tool call.
+    An episode's last info has the totals of the reward terms as "ledger".
 
     Args:
         env_id, kwargs: arguments of `gymnasium.make` for the text environment.
@@ -62,7 +62,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         places: number of places on the menu; unused places are empty.
 
     Raises:
-        ValueError: `careful_menu` lacks a tool of the environment, such as `search`.
+        ValueError: `menu` is `careful_menu`, but the tools are not those of `ResumeEdit-v0`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         return np.array([text != "" for text in self._texts])
 
     def _observe(self) -> NDArray[np.float32]:
-        """Fill the menu for the next turn; describe each action by its effect on a fork."""
+        """Fill the menu for the next turn; observe each action's effect on a forked session."""
         session, places = self.text_env.session, len(self._texts)
         texts = [] if session.done else list(self._menu(session))[:places]
         self._texts = texts + [""] * (places - len(texts))

@@ -6,9 +6,9 @@
 
 Set `environment.env_class=ResumeEdit-v0`, `generator.max_turns` above 1, and
 `generator.max_input_length` to the number of tokens of a whole chat. Columns of the dataset are
-prompt, env_class, task_id and data_source. `generator.batched` is not supported; neither are
-`generator.step_wise_trajectories` and `generator.chat_template`, with which SkyRL keeps only the
-reward of the last turn. Tested with skyrl-gym 0.4.0 and skyrl 0.3.0.
+prompt, env_class, task_id and data_source. The options `generator.batched`,
+`generator.step_wise_trajectories` and `generator.chat_template` are not supported; with the last
+two, SkyRL keeps only the reward of the last turn. Tested with skyrl-gym 0.4.0 and skyrl 0.3.0.
 """
 
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self.task_id = extras["task_id"]
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Return the session's first messages, since the dataset's prompt may be outdated."""
+        """Return the session's first messages; `prompt` may come from an outdated dataset."""
         return self.session.messages, self.session.info()
 
     def step(self, action: str) -> dict[str, Any]:

@@ -7,14 +7,14 @@
                 rollout_func=game.rollout).train()  # or environment_factory=game.environment
 
 An episode that exceeds `max_completion_length`, tool replies included, is truncated, and each
-remaining turn has the penalty of an empty action. `rollout` needs a model that writes Hermes tool
-calls, and plays episodes exactly as the environment does. TRL's tool loop needs a tokenizer with a
-`response_template`, and hides failures from the environment: a message without a call ends the
-episode, TRL itself answers calls that fit no tool, and each of several calls in a message is a
-turn. `Game.reward` replays the conversation, so messages without a call and calls that fit no tool
-have the usual penalties; but after a call that fits no tool, the agent does not learn that it lost
-a turn. In the tool loop, TRL's `log_completions` fails if no call of a batch has arguments. Tested
-with TRL 1.16.0 in one process, with generation by transformers.
+remaining turn has the penalty of an empty action. `Game.rollout` needs a model that writes Hermes
+tool calls, and plays episodes exactly as `env.step` does. TRL's tool loop needs a tokenizer with a
+`response_template`, and differs from `env.step`: a message without a call ends the episode, TRL
+itself replies to invalid calls, and each of several calls in a message takes a turn. `Game.reward`
+replays the conversation in a session, so messages without a call and invalid calls have the usual
+penalties; but TRL's reply to an invalid call does not tell the agent that the call took a turn. In
+the tool loop, TRL's `log_completions` fails if no call of a batch has arguments. Tested with TRL
+1.16.0 in one process, with generation by transformers.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ from datasets import Dataset
 from resume_gym import TOOLS, tool_call
 from resume_gym.tools import with_calls
 
-# TRL ends a tool loop early only if a reply exceeds the completion length, and drops that reply
+# The reply that ends an episode: TRL ends a tool loop early only at a reply longer than the
+# completion length, which TRL then drops
 _NO_ROOM = "over " * 65_536
 
 
@@ -121,7 +122,7 @@ class Game:
         prompt_ids = [chat.encode(text, add_special_tokens=False) for text in prompt_ids]
         running = list(range(len(prompts)))
         while running:
-            # A private method of TRL, since no public method samples with the user's backend
+            # Call a private method, since no public method of TRL samples with the user's backend
             context = [prompt_ids[i] + ids[i] for i in running]
             turns, logps = trainer._generate_single_turn(context, None, {}, 1)
             playing, running = running, []
@@ -175,7 +176,7 @@ class Game:
         return [session.reward for session, _ in played]
 
     def _play(self, task_id: str, actions: Sequence[str]) -> tuple[Any, list[float]]:
-        """Replay actions, then send empty ones to the end; return the session and turn rewards."""
+        """Play the actions, then empty ones until the end; return the session and turn rewards."""
         session, texts, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
         while not session.done:
             rewards.append(session.step(next(texts)).reward)
@@ -183,8 +184,8 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """Return the tokens between two turns; the end token of a cut-off turn comes first."""
-    # The tokens come from a dummy chat: rendering the real chat could change its sampled tokens
+    """Return the tokens of a tool's reply, after the end token that a cut-off turn lacks."""
+    # Tokenize a dummy chat: tokenizing the real chat again could change the sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in turns]
     text, turn = chat.apply_chat_template(messages, **options), f"answer{chat.eos_token}"

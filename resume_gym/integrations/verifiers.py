@@ -4,14 +4,14 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
     vf-eval resume-edit --env.taskset.gym-kwargs '{"split": "eval"}' --no-push --no-rich \
         --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
 
-The members of a group share a task. A trace holds each reward term as a reward, numbers of the
-episode as metrics, and in `info` the turn rewards and the session record. The harness requests
-completions with the tool schemas from this process, without a sandbox or `uv`. The
-harnesses of verifiers itself pass no tool schemas to the model.
+The members of a group share a task. The trace of an episode holds each reward term as a reward, the
+numbers in the session's info as metrics, and in `info` the turn rewards and the session record.
+`ChatHarness` requests completions from this process, without a sandbox or `uv`, and passes the tool
+schemas to the model, which the harnesses of verifiers do not.
 
 An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
 trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers parses
-calls and drops malformed calls; turns without a call have the same penalty. Tested with 0.4.0.
+calls and drops malformed ones: their turns have no call, at the same penalty. Tested with 0.4.0.
 """
 
 import ssl
@@ -68,7 +68,7 @@ class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, urls: Any, data: Any
     ) -> Any:
-        """Request a completion, which the library's proxy records."""
+        """Request a completion from `endpoint`, a proxy that records it in the trace."""
         system, prompt = self.resolve_prompt(data)
         turns = [vf.UserMessage(content=prompt)] if isinstance(prompt, str) else prompt
         turns = [vf.SystemMessage(content=system), *turns]
@@ -121,7 +121,7 @@ def text(message: Any) -> str:
 
 
 def replies(message: Any, observation: str) -> list[dict[str, str]]:
-    """Return the observation as the reply to each parsed call; without calls, as a user message."""
+    """Return the observation as a tool message per parsed call, or else as a user message."""
     calls = message.tool_calls or ()
     messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
     return messages or [{"role": "user", "content": observation}]

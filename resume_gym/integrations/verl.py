@@ -60,7 +60,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """An agent loop that plays the episode of a dataset row from `write_dataset`."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        """Play and grade an episode; turns beyond the response length are empty actions.
+        """Play and grade an episode; turns after the response length is used up are empty actions.
 
         Raises:
             ValueError: the prompt is too long; verl would cut off its beginning.
@@ -87,7 +87,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
             # Keep the extra fields of the first turn, but the policy version of the latest turn
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
-            # Tokens beyond the response length are not trained on, so they must not earn a reward
+            # Cut off tokens beyond the response length: untrained tokens must not earn a reward
             spoken = turn.token_ids[: room - len(mask)]
             ids, mask = ids + spoken, mask + [1] * len(spoken)
             logprobs = logprobs + (turn.log_probs or [0.0] * len(spoken))[: len(spoken)]
@@ -107,7 +107,8 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         ledger = {**dict.fromkeys(session.terms_of(env.tasks), 0.0), **session.ledger}
         info = {f"reward_{name}": value for name, value in ledger.items()}
         info |= {"silent_turns": float(len(rewards) - sampled_turns), "text": session.text}
-        # The last token must be sampled: verl rewards it, and trains critics on sampled tokens only
+        # Drop tool replies after the last sampled token: verl gives the reward to the last token,
+        # and trains critics on sampled tokens only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
         return AgentLoopOutput(
             prompt_ids=prompt,

@@ -139,11 +139,11 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
     the agent is not asked for an action after an episode's end; a failed judge raises an exception.
 
     Args:
-        play: plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
-            judge of the given specification; only the model is replaced by the script. The function
-            raises an exception if the agent is asked for more actions than the script has.
+        play: function of a script and a judge specification. It plays the script with the library's
+            own rollout code, in which the script replaces only the model, and raises an exception
+            if the library asks for more actions than the script has.
         calls_only: whether the library parses calls itself and passes only turns with exactly one
-            call to the environment. If it does, the scripts with malformed calls are skipped.
+            call to the environment. If true, the scripts with malformed calls are skipped.
 
     Raises:
         AssertionError: A contract is broken.

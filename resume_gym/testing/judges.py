@@ -51,7 +51,8 @@ def check_judge(
         deterministic: whether the judge promises equal verdicts on equal texts.
 
     Raises:
-        AssertionError: A contract is broken, or an ordinary revision gets no verdict.
+        AssertionError: A contract is broken, or the judge gives no verdict on a repaired or
+            unedited resume.
     """
     if not isinstance(getattr(judge, "name", None), str) or not judge.name:
         raise broken("judge.name", "a name for reports", brief(getattr(judge, "name", None)))

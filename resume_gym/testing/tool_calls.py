@@ -1,4 +1,4 @@
-"""Checks of tool schemas, and the calls that `check_env` makes: edits, malformed and random."""
+"""Checks of tool schemas; edits, malformed calls and random calls that `check_env` makes."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def check_tools(tools: Sequence[Schema]) -> None:
 def find_edit(session: AnySession) -> str:
     """Find, by trial, an action that edits the document of a new session.
 
-    The arguments of the tried calls are lines and words of the document, and words of the schema.
+    The calls are random; `random_call` describes their arguments.
 
     Raises:
         AssertionError: None of the tried calls edits the document.
@@ -60,7 +60,7 @@ def find_edit(session: AnySession) -> str:
 
 
 def random_call(rng: Random, tool: Schema, text: str) -> str:
-    """Return a call whose arguments are texts of the document or the schema, or odd texts."""
+    """Return a call with random arguments: parts of `text`, words of the schema, or odd strings."""
     name, parameters = tool["function"]["name"], tool["function"]["parameters"]
     properties = parameters["properties"]
     hints = [word for schema in properties.values() for word in _words(schema)]
@@ -98,13 +98,13 @@ def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
 
 
 def script(session: AnySession, edit: str) -> list[str]:
-    """Return the actions of an episode: a text without a call, a review, the edit, and submit."""
+    """Return an episode's actions: one without a call, one that shows text, `edit`, and submit."""
     shows = [
         tool["function"]["name"]
         for tool in session.tools
         if not tool["function"]["parameters"]["required"]
     ]
     shows = [name for name in shows if name not in {*session.editors, "submit"}]
-    # three turns, the minimum that rules allow, leave no turn to show the document
+    # with three turns, the minimum of `Rules`, there is no turn for the tool that shows text
     before = [NO_CALL, *map(tool_call, shows[:1])][: session.rules.max_turns - 2]
     return [*before, edit, SUBMIT]

@@ -26,7 +26,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
             show_progress=False,
         ),
     )
-    # the environment reads these tags in decoded text, so the tags are not special tokens
+    # the tool-call tags are ordinary tokens, so that decoded text contains them
     tokenizer.add_tokens(list(SPECIAL[3:]))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -38,7 +38,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """Return a nano model with random weights; every engine supports its head size, 64."""
+    """Return a nano model with random weights; all sampling engines support a head size of 64."""
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
@@ -56,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             pad_token_id=0,
         )
     )
-    # layers begin as the identity: with default weights, their output would hide the embeddings
+    # zero weights make each layer the identity; random layers would drown out the embeddings
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)

@@ -10,7 +10,7 @@ from learners.errors import ConfigError
 from learners.training.flops import GPUS
 from resume_gym.user_errors import number_of
 
-# the first count is optional and lazy, so that a single count is the number of GPUs
+# counts of machines and GPUs; the first is lazy, so that a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
 _MACHINE = re.compile(
     rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(GPUS)}){_FORM})", re.I
@@ -47,7 +47,7 @@ class Machine(NamedTuple):
         A GPU may also have the full name that the device reports, such as "NVIDIA H100 80GB HBM3".
 
         Raises:
-            ConfigError: the text does not have one of these forms, or the GPU is unknown.
+            ConfigError: the text cannot be parsed, or names a GPU that is not in `GPUS`.
         """
         if text == "here":
             return cls.here()

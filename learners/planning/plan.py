@@ -87,7 +87,7 @@ class Times(NamedTuple):
 
 
 class RunPlan:
-    """Resources of a configuration on a machine.
+    """Processes, memory and time that a training run needs on a machine.
 
     Args:
         config: settings of the run.
@@ -101,7 +101,7 @@ class RunPlan:
             writes a checkpoint.
 
     Raises:
-        ConfigError: the run does not fit, or the model or judge is not supported.
+        ConfigError: the run does not fit on the machine, or the model or judge is not supported.
         FileNotFoundError: the model does not exist.
         TaskError: the tasks cannot be loaded.
     """
@@ -113,7 +113,7 @@ class RunPlan:
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
         self.counted = models.is_here(config.model)
-        # the nano policy's chat template renders the same text as Qwen3's
+        # nano's chat template stands in for missing files; it renders the same text as Qwen3's
         with without_keys():
             self._work = make_workload(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
@@ -166,7 +166,7 @@ class RunPlan:
         read = ids if self.counted else map(work.chat.read, ids)
         prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
         prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-        # the members of a group nearly always share their first turn, a call of `review`
+        # in a group, nearly all first turns are the same call of `review`, which is a shared prefix
         first, rest = config.max_tokens, response - config.max_tokens
         columns = [True] * response, *([0.0] * response,) * 2
         samples = [
@@ -177,10 +177,10 @@ class RunPlan:
         rows = pack(samples, config.row_tokens, self._world)
         cost = partial(train_flops, sizes, frozen=config.lora_rank > 0)
         busiest = max(sum(map(cost, share)) for share in distribute(rows, self._world, cost))
-        # only the bf16 peak of GPUs is known
+        # `GPUS` lists only bf16 peaks, so the time of a step in fp32 is unknown
         timed = self.machine.gpus and config.precision == "bfloat16"
         gpu = find_gpu(self.machine.gpus[first_trainer(config)][0]) if timed else None
-        # real episodes are shorter, so that more of them may fill a row up to the limit of `pack`
+        # real episodes are shorter, so `pack` may put more of them into a row, up to its limit
         rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
         limit = max(group, -(-config.groups * group // self._world))
         return StepCost(
@@ -263,7 +263,7 @@ class RunPlan:
         if served:
             less = "; more engine_gpus take less each"
             _fits("an engine's weights", served.weights, served.device, " of a GPU", less)
-            # vLLM does not start unless one sequence of the model's full length fits
+            # vLLM starts only if its KV cache has room for one sequence of the model's full length
             needed = max(self.step.rollout, self.context)
             if served.tokens < needed:
                 limits = f"room for {needed:,} tokens, got {served.tokens:,}"
@@ -277,7 +277,7 @@ def engines(config: Config) -> int:
 
 
 def first_trainer(config: Config) -> int:
-    """Return the index of the first GPU of a machine that trains."""
+    """Return the index of a machine's first training GPU; the GPUs before it run vLLM servers."""
     return 0 if config.colocated else engines(config)
 
 

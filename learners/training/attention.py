@@ -1,11 +1,12 @@
 """Attention with shared prefixes for training and decoding, registered in transformers.
 
-Training: a packed row holds a prefix tree of each group. A node's position ids continue from those
-of its parent, and its tokens attend to its ancestors and to itself. The results equal those of
-separate sequences, but each common prefix is computed once; see `packed_attention`.
+Training: the rollouts of a group form a prefix tree within a packed row. A node's position ids
+continue from those of its parent, and its tokens attend to its ancestors and to itself. The results
+equal those of separate sequences, but each common prefix is computed once; see `packed_attention`.
 
-Decoding: conversations with the same prompt share the prompt's KV cache. Each row has a separate
-cache for later tokens. A decoding step reads a prompt's keys once for all rows with this prompt.
+Decoding: each conversation is a row of the batch. Conversations with the same prompt share the
+prompt's KV cache, and each has a separate cache for the tokens after the prompt. A decoding step
+reads a prompt's keys once for all rows with this prompt.
 
 The implementation is registered without a mask function, so that transformers builds no mask:
 transformers would take position resets for the starts of separate sequences, and hide the prompts.
@@ -45,8 +46,8 @@ class Shared(NamedTuple):
 
     @classmethod
     def of(cls, caches: Sequence[Tensor]) -> "Shared":
-        """Stack the rows' prompt caches, [layers, 2, key heads, tokens, size], each object once."""
-        # compared by identity: rows that were prefilled together hold the same object
+        """Stack the rows' prompt caches [layers, 2, key heads, tokens, size] without duplicates."""
+        # compared by identity: rows that were prefilled together hold the same cache object
         index: dict[int, int] = {}
         unique: list[Tensor] = []
         for cache in caches:
@@ -54,7 +55,7 @@ class Shared(NamedTuple):
                 unique.append(cache)
         lengths = torch.tensor([cache.shape[3] for cache in unique])
         layers, _, heads, _, size = unique[0].shape
-        # the dimension of keys and values comes first, so that both are contiguous for products
+        # the first dimension separates keys from values, so that both are contiguous for products
         stacked = unique[0].new_zeros(2, layers, len(unique), heads, int(lengths.max()), size)
         for i, cache in enumerate(unique):
             stacked[:, :, i, :, : cache.shape[3]] = cache.transpose(0, 1)
@@ -81,7 +82,7 @@ def _members(prompt_of: Tensor, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
         place.append(len(rows[prompt]))
         rows[prompt].append(row)
     longest = max(map(len, rows))
-    # padded with row 0, a valid row; `by_row` drops the results of the padding
+    # row 0 pads the lists to the same length; `by_row` drops the results of the padding
     members = torch.tensor([indices + [0] * (longest - len(indices)) for indices in rows])
     return prompt_of, members, torch.tensor(place)
 
@@ -115,7 +116,7 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or both or none of `nodes` and `slot_mask`.
+        ValueError: `attention_mask` is given, or `nodes` and `slot_mask` are both None or given.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
@@ -130,8 +131,8 @@ def attention(
         if q == 1:
             prompt = prompt_keys, prompt_values, shared
             return _decode(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
-        # With several tokens per row, as for tool replies, each row gets a copy of its prompt. This
-        # happens once a turn, so code that merges two softmaxes without a copy would not pay off.
+        # With several tokens per row, such as a tool reply, each row gets a copy of its prompt's
+        # cache. Merging two softmaxes would avoid the copy, but the copy happens only once a turn.
         key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
         value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
         visible = shared.visible()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
@@ -162,12 +163,12 @@ def _decode(
     query = query.view(rows, key_heads, -1, size)
 
     def by_prompt(states: Tensor) -> Tensor:
-        """Gather [rows, key heads, group, x] as [prompts, key heads, n * group, x]."""
+        """Join [rows, key heads, group, x] by prompt to [prompts, key heads, n * group, x]."""
         gathered = states[shared.members].transpose(1, 2)
         return gathered.reshape(prompts, key_heads, -1, states.shape[-1])
 
     def by_row(states: Tensor) -> Tensor:
-        """Invert `by_prompt`, and drop the padding of `members`."""
+        """Undo `by_prompt`: return [rows, key heads, group, x] without the padding of `members`."""
         grouped = states.view(prompts, key_heads, shared.members.shape[1], -1, states.shape[-1])
         return grouped[shared.prompt_of, :, shared.place]
 

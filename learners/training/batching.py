@@ -152,7 +152,7 @@ def distribute(
     shares: list[list[PackedRow]] = [[] for _ in range(ranks)]
     costs = [0.0] * ranks
     for row in rows:
-        # ranks with `most` rows get no more, even if their total cost is the lowest
+        # a rank that has `most` rows gets no other row, even if its total cost is the lowest
         free = (rank for rank in range(ranks) if len(shares[rank]) < most)
         rank = min(free, key=lambda rank: (costs[rank], len(shares[rank])))
         shares[rank].append(row)
@@ -173,7 +173,7 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into (tokens of the prefix tree, part); a tree has at most `limit` tokens."""
+    """Split a group into (number of tokens, part): each at most `limit` tokens, or one rollout."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours
@@ -194,7 +194,7 @@ def _ids(sample: Sample) -> list[int]:
 
 
 def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
-    """Return the length of the longest common prefix, which is at least `start`."""
+    """Return the length of the common prefix of two sequences, known to be at least `start`."""
     low, high = start, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -234,7 +234,8 @@ class _Layout(NamedTuple):
         tokens: token ids so far.
         positions: position ids so far.
         nodes: nodes so far, each before its descendants.
-        columns: `predicts`, `targets`, `logprobs` and `advantages` of each rollout so far.
+        columns: for each rollout so far, its part of `predicts`, `targets`, `logprobs` and
+            `advantages` in `PackedRow`.
     """
 
     tokens: list[int]
@@ -245,19 +246,19 @@ class _Layout(NamedTuple):
     def add(
         self, members: list[tuple[list[int], Sample]], depth: int, path: tuple[Tensor, ...]
     ) -> None:
-        """Append a node with the members' common prefix after `depth`, and its descendants.
+        """Append a subtree of rollouts whose first `depth` tokens are equal and already in the row.
 
         Args:
-            members: token ids and rollouts, in lexicographic order.
-            depth: number of tokens in the node's ancestors.
-            path: indices in the row of the tokens of each ancestor.
+            members: (token ids, rollout) pairs, in lexicographic order of the token ids.
+            depth: number of tokens in the subtree's ancestors.
+            path: for each ancestor, the indices of its tokens in the row.
         """
         (ids, _), (last, _) = members[0], members[-1]
         stop = _common(ids, last, depth)
         start, number = len(self.tokens), len(self.nodes)
         self.nodes.append(Node(start, start + stop - depth, 0))
         self.tokens.extend(ids[depth:stop])
-        # the same positions as in a separate sequence, since rotary embeddings depend on distances
+        # positions within the rollout, since rotary embeddings depend on distances in a sequence
         self.positions.extend(range(depth, stop))
         path = *path, torch.arange(start, len(self.tokens))
         for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):
@@ -270,7 +271,7 @@ class _Layout(NamedTuple):
 
 
 def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
-    """Return the loss entries of a rollout, given the indices in the row of all its tokens."""
+    """Return a rollout's part of `_Layout.columns`; `places` are its tokens' indices in the row."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
         # logits at a token predict the rollout's next token, wherever in the row that token is

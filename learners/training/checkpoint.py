@@ -2,8 +2,8 @@
 
 `checkpoints/step-000010/` is written under a temporary name in the same folder, synced to disk and
 renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
-the step, the SHA-256 of each file and a checksum shows whether a checkpoint is damaged. A manifest
-does not show who wrote a checkpoint, so checkpoints are loaded with `only_data`.
+the step, the SHA-256 of each file and a checksum shows whether a checkpoint is damaged. Anybody can
+write a valid manifest, so `only_data` keeps a loaded checkpoint from executing code.
 """
 
 import hashlib
@@ -58,12 +58,13 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish the checkpoint from `begin`; of older checkpoints, keep the previous and best ones.
+    """Publish the checkpoint from `begin`; remove older ones, except the previous and the best.
 
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: also keep checkpoints of this many last steps, and the newest one before them.
+        keep_steps: also keep the checkpoints of the last `keep_steps` steps and the newest before
+            these steps; 0 keeps no others.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -143,8 +144,8 @@ def _digests(folder: Path) -> dict[str, str]:
 def only_data() -> Iterator[None]:
     """Make every `torch.load` accept only data, even with `weights_only=False` in a library.
 
-    Unpickling other objects can execute any code. PyTorch gives the environment variable precedence
-    over the argument `weights_only`.
+    Unpickling objects other than tensors and plain values can execute any code. The environment
+    variable TORCH_FORCE_WEIGHTS_ONLY_LOAD takes precedence over the argument `weights_only`.
     """
     before = os.environ.get(_ONLY_DATA)
     os.environ[_ONLY_DATA] = "1"
@@ -166,7 +167,7 @@ def best(folder: Path) -> Path | None:
 def mark_best(folder: Path, step: int) -> bool:
     """Mark a step's checkpoint as the best, to keep it; return whether that checkpoint exists.
 
-    The checkpoint may be unfinished: with `async_save`, `finish` runs only before the next save.
+    An unfinished checkpoint counts: with `async_save`, `finish` runs only before the next save.
     """
     name = f"step-{step:06d}"
     exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()
@@ -192,7 +193,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    # rename first: an interrupted removal must not leave a partial folder
+    # rename the folder first: an interrupted removal must not leave a partial checkpoint or model
     old = folder.with_name(f"{UNFINISHED}old-{folder.name}")
     shutil.rmtree(old, ignore_errors=True)
     shutil.rmtree(folder.rename(old))
@@ -232,7 +233,7 @@ def open_to_append(path: Path) -> int:
     """Open a file to read and append, and return its descriptor; create it if missing.
 
     Raises:
-        ConfigError: the path is no regular file, or a link, which may lead out of the run folder.
+        ConfigError: the path is a link, which may lead out of the run folder, or no regular file.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     # checked before opening, since a device may react to being opened
@@ -243,6 +244,6 @@ def open_to_append(path: Path) -> int:
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:
     """Return all checkpoints, oldest first."""
-    # compared as numbers, since names with a seventh digit do not sort by step
+    # sort by number: as a name, step-1000000 would precede step-999999
     matches = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
     return sorted((int(match[1]), path) for match, path in matches if match and path.is_dir())

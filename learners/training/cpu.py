@@ -26,7 +26,7 @@ def prepare_cpu(threads: int = 0) -> None:
 
     By default, glibc maps and unmaps each large tensor, and page faults take a third of the time of
     a training step. oneDNN, which computes in bfloat16, caches 1024 compiled kernels by default.
-    Packed rows rarely have the same length twice, so such a cache takes gigabytes.
+    Packed rows rarely have the same length twice, so the cache would fill up and take gigabytes.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     torch.set_num_threads(threads or os.cpu_count() or 1)

@@ -35,7 +35,7 @@ class GPU(NamedTuple):
     memory: int
 
 
-# name, TFLOP/s, GB/s and GB; the first matching name counts, so variants precede base models
+# name, TFLOP/s, GB/s and GB; `find_gpu` takes the first match, so variants precede base models
 GPUS = {
     name: GPU(teraflops * 1e12, bandwidth * 1e9, memory * 10**9)
     for name, teraflops, bandwidth, memory in (
@@ -56,7 +56,7 @@ GPUS = {
         ("RTX 3090", 71.0, 936, 24),
     )
 }
-# MIG slices, and slower chips that are sold under the name of a faster chip
+# `find_gpu` rejects MIG slices, and slower chips that are sold under the name of a faster chip
 _SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
 
@@ -205,7 +205,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Return the memory of a trainer; a rough estimate unless keyword arguments have defaults.
+    """Estimate a trainer's memory, only roughly if a keyword argument differs from its default.
 
     Args:
         sizes: dimensions of the model.
@@ -237,10 +237,10 @@ def training_bytes(
 
 
 def _layer_elements(sizes: Sizes) -> int:
-    """Return the number of values that a layer stores for each token.
+    """Return the number of values that a layer stores per token for the backward pass.
 
-    A norm computes in fp32, and stores its input in fp32, counted as two bf16 values, and the
-    normalised input. The matrix product after a norm stores the norm's output.
+    A norm stores its input in fp32, which counts as two bf16 values, and the normalised input. The
+    matrix product after a norm stores the norm's output.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size
     norms = 2 * (2 + 1 + 1) * sizes.width + (2 + 1) * (query + key) * sizes.qk_norm

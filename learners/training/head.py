@@ -101,7 +101,7 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the dtype of inputs of matrix products: fp32 on CPUs, else autocast's, if enabled."""
+    """Return the input dtype of matrix products: fp32 on CPUs, else autocast's or the weight's."""
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

@@ -128,7 +128,7 @@ def read_config(name: str) -> PretrainedConfig:
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained` without the prompt in which it offers to run code of the folder.
+    """Call `from_pretrained` with `trust_remote_code=False`, so that it does not ask the user.
 
     Raises:
         ConfigError: the files cannot be read, or need code of the folder or a missing package.
@@ -238,7 +238,7 @@ def smollm2() -> Path:
     read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
     if hasattr(read.config, "quantization_config"):
         del read.config.quantization_config
-    # the weights are dequantised, but transformers refuses to save the loaded model
+    # transformers refuses to save a model that was loaded from GGUF: move the weights to a new one
     model = type(read)(read.config)
     model.load_state_dict(read.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)

@@ -14,9 +14,10 @@ Another group has one member, D:
                     C  # # . \ .      #  unmasked block: a node's descendants attend to all of it
                     D  . . . . \      .  hidden, and not computed
 
-There are two implementations. CPUs, and CUDA in half precision, use blocks of a flash kernel. All
-other cases use a loop over PyTorch's SDPA, which is also the reference in tests. A candidate for a
-third implementation is in `benchmarks/flex.py`. There is no dropout, and rows have no padding.
+There are two implementations. CPUs use blocks of a flash kernel, and so does CUDA in half precision
+if the kernel supports the head size. All other cases use a loop over PyTorch's SDPA, which is also
+the reference in tests. A candidate for a third implementation is in `benchmarks/flex.py`. There is
+no dropout, and rows have no padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ def packed_attention(
     Returns:
         Outputs [1, heads, t, size].
     """
-    # under autocast, norms and rotary embeddings return fp32; only values are in half precision
+    # under autocast, only values are in half precision: norms and rotary embeddings return fp32
     query, key = query.to(value.dtype), key.to(value.dtype)
     return _implementation(value)(query, key, value, scaling, nodes)
 
@@ -85,7 +86,7 @@ def repeat_heads(states: Tensor, heads: int) -> Tensor:
 
 
 class _Block(NamedTuple):
-    """Queries and keys of one call of a kernel.
+    """Some queries and some keys of a packed row, between which one kernel call attends.
 
     Attributes:
         rows: positions of the queries in the packed row.
@@ -118,9 +119,9 @@ def _in_blocks(
 class _Blocks(torch.autograd.Function):
     """Attention in blocks: causally from each node to itself, and from its descendants to the node.
 
-    Partial outputs are merged by the log-sum-exp of their scores. The backward kernel needs only
-    the merged output and log-sum-exp, so gradients use the same blocks. Scores between tokens of
-    different members are not computed, and prefixes are not copied.
+    Partial outputs are merged by the log-sum-exp of their scores. The backward pass calls a kernel
+    for each of the same blocks, with the merged output and log-sum-exp. Scores between different
+    branches of a tree are not computed, and prefixes are not copied.
     """
 
     @staticmethod
@@ -147,7 +148,7 @@ class _Blocks(torch.autograd.Function):
                 continue
             # each part of the softmax has the weight exp(part's log-sum-exp - total log-sum-exp)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
-            # cast to the dtype of outputs, so that one kernel reads and writes each output once
+            # with weights in the dtype of outputs, `lerp` is one kernel that reads each output once
             share = (part_lse - total).exp().to(out.dtype)[..., None]
             out[:, :, rows] = torch.lerp(out[:, :, rows], part, share)
             lse[:, :, rows] = total
@@ -160,7 +161,7 @@ class _Blocks(torch.autograd.Function):
         *states, lse = ctx.saved_tensors
         states, dtype = [*states, grad], grad.dtype
         if not ctx.cuda:
-            # in bf16, the CPU kernel takes 1.2 to 9 times as long as in fp32, most for short nodes
+            # in fp32: in bf16, the CPU kernel takes 1.2 to 9 times as long, most for short nodes
             states = [one.to(torch.promote_types(dtype, torch.float32)) for one in states]
         query, key, value, out, grad = states
         grads = [torch.zeros_like(one) for one in (query, key, value)]
@@ -186,8 +187,9 @@ def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Bloc
 
     Args:
         nodes: nodes of the prefix trees, which together cover the row.
-        device: the CUDA device; None for CPUs. CUDA's kernel takes many segments, so one block
-            contains all nodes with themselves, and each depth of the trees gets one more block.
+        device: the CUDA device; None for CPUs. CUDA's kernel takes many pairs of segments per call,
+            so one block pairs all nodes with themselves, and each depth of the trees adds one block
+            that pairs descendants with their ancestor at this depth.
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
@@ -223,13 +225,13 @@ def _segments(
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
         queried, seen = (_places(spans, device) for spans in (rows, columns))
         bounds = torch.tensor(starts, dtype=torch.int32, device=device)
-        # With a maximum length of one query and grouped heads, the kernel returns log-sum-exps in
-        # another order. A maximum length of two avoids this order.
+        # With grouped heads and at most one query per segment, the kernel would not return
+        # log-sum-exps as [heads, queries]. A maximum length of two keeps this layout.
         return _Block(queried, seen, causal, (*bounds, max(2, *queries), max(keys)))
 
 
 def _places(spans: list[slice], device: torch.device) -> slice | Tensor:
-    """Return the positions of spans, as one slice, which copies nothing, if they are adjacent."""
+    """Return the positions in spans: a slice, which needs no copy, if the spans are adjacent."""
     if all(one.stop == other.start for one, other in pairwise(spans)):
         return slice(spans[0].start, spans[-1].stop)
     return torch.cat([torch.arange(one.start, one.stop) for one in spans]).to(device)
@@ -262,15 +264,15 @@ def _in_a_loop(
     """Attend with one call of SDPA per node; the reference implementation."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    # `split`, since the gradient of each slice would be a tensor as long as the row
+    # not slices, since the gradient of each slice would be a tensor as long as the row
     sizes = [stop - start for start, stop, _ in nodes]
     queries, keys, values = (states.split(sizes, dim=2) for states in (query, key, value))
     parts = []
     for number, node in enumerate(nodes):
         seen = [i for i in range(number) if nodes[i].end > node.start] + [number]
         q, k, v = queries[number], *(torch.cat([x[i] for i in seen], 2) for x in (keys, values))
-        # `is_causal` would align the first query with the first key, which is an ancestor's. Masks
-        # are not cached, since 64 masks of long rollouts take gigabytes.
+        # `is_causal` would align the node's first query with the first key, which is an ancestor's.
+        # Masks are not cached, since those of 64 nodes in long rollouts take gigabytes.
         mask = q.new_full((q.shape[2], k.shape[2]), -torch.inf).triu(k.shape[2] - q.shape[2] + 1)
         parts.append(scaled_dot_product_attention(q, k, v, mask, scale=scaling))
     return torch.cat(parts, dim=2)

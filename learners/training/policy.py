@@ -67,7 +67,7 @@ class Policy(nn.Module):
             tokens, positions = batch.tokens[None], batch.positions[None]
             hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]
             head = self.model.get_output_embeddings()
-            # the head runs only where a loss token is predicted
+            # apply the head only to hidden states that predict a loss token
             return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]
 
 
@@ -82,7 +82,7 @@ def compile_parts(model: PreTrainedModel) -> None:
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):
-            # one compiled function per class, since `module.compile()` would compile every layer
+            # one compiled function per class; `module.compile()` would compile each one separately
             if kind not in compiled:
                 compiled[kind] = torch.compile(kind.forward, dynamic=True)
             module.forward = MethodType(compiled[kind], module)

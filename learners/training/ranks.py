@@ -117,8 +117,8 @@ def die_with_parent(parent: int | None = None) -> None:
 def start(reserved: int = 0) -> None:
     """Select the device and join the process group, if a launcher has started this process.
 
-    Unless the user has configured PyTorch's allocator, the segments of its memory are expandable.
-    The allocator reads this setting when the selection of a device initialises CUDA.
+    Unless the user has configured PyTorch's CUDA allocator, apply `ALLOCATOR` first: the allocator
+    reads its configuration when CUDA is initialised by the selection of a device.
 
     Args:
         reserved: number of GPUs of each machine, from the first, that are reserved for engines.
@@ -133,7 +133,7 @@ def start(reserved: int = 0) -> None:
     if not launched():
         return
     die_with_parent()
-    # Python cannot handle Ctrl-C within a collective: exit immediately, and the launcher reports it
+    # Python cannot handle Ctrl-C within a collective, so Ctrl-C kills the process immediately
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
@@ -161,8 +161,8 @@ def end(status: int = 0) -> None:
 def wait_for_end() -> None:
     """Wait until the launcher ends this process, after another rank has failed.
 
-    When a process exits, the launcher ends the other processes and reports the failure. In case all
-    ranks still run or no launcher exists, return after `_ORPHANED_S`; with one rank, return now.
+    When a process exits, the launcher ends the other processes and reports the failure. Return
+    after `_ORPHANED_S` if this process is still alive, or at once if there is only one rank.
     """
     if world() > 1:
         time.sleep(_ORPHANED_S)
@@ -188,7 +188,7 @@ def broadcast(value: _T) -> _T:
 
 @cache
 def background() -> dist.ProcessGroup | None:
-    """Return a process group for background work; all ranks have to make the first call."""
+    """Return the process group for background work; the first call is collective on all ranks."""
     return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 

@@ -97,7 +97,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # loading a strange file can raise anything; CheckpointException is not an Exception
+        # an untrusted file can raise any error; CheckpointException does not derive from Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -116,7 +116,7 @@ class Trainer:
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
-        """Return |trainer's - sampler's log-probability| [n] of the samples' loss tokens."""
+        """Return |log p(trainer) - log p(sampler)| [n] of each loss token of the samples."""
         tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
@@ -141,7 +141,7 @@ class Trainer:
         """Save a checkpoint; `wait_for_checkpoint` waits for a write in the background.
 
         Raises:
-            CheckpointError: the checkpoint could not be written; the previous checkpoint exists.
+            CheckpointError: the checkpoint could not be written; earlier checkpoints still exist.
         """
         self.wait_for_checkpoint()
         try:
@@ -158,7 +158,7 @@ class Trainer:
             self.wait_for_checkpoint()
 
     def save_unsaved(self, step: int) -> None:
-        """Save a checkpoint of this step, unless one as new exists; wait until it is complete."""
+        """Save a checkpoint and wait for it, unless one of this or a later step exists."""
         self.wait_for_checkpoint()
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if step > (last[0] if last else 0):
@@ -169,7 +169,7 @@ class Trainer:
         """Wait until the last checkpoint is complete.
 
         Raises:
-            CheckpointError: the checkpoint could not be written; the previous checkpoint exists.
+            CheckpointError: the checkpoint could not be written; earlier checkpoints still exist.
         """
         if self._pending is None:
             return

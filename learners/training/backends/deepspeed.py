@@ -35,9 +35,9 @@ class DeepSpeedBackend(LocalBackend):
     def prepare(self) -> Policy:
         """Load and shard the model; every process loads the whole model first."""
         logger.setLevel(logging.WARNING)
-        # DeepSpeed uses deprecated names of torch.distributed
+        # hide warnings about deprecated names of torch.distributed, which DeepSpeed uses
         warnings.filterwarnings("ignore", "`torch.distributed", FutureWarning)
-        # otherwise DeepSpeed compiles a collective for shared memory, which takes minutes
+        # DeepSpeed would compile a collective for shared memory at startup, which takes minutes
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         policy = self._make_policy(models.load(self._settings.model), "float32")
         optimizer = make_optimizer(policy.parameters(), self._settings)
@@ -57,7 +57,7 @@ class DeepSpeedBackend(LocalBackend):
                 "stage3_param_persistence_threshold": 0,  # DeepSpeed would not shard small weights
                 **{name: {"device": "cpu"} for name in offload},
             },
-            # allow PyTorch's AdamW, which every backend uses
+            # let DeepSpeed accept PyTorch's AdamW, which every backend uses
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,
             "bf16": {"enabled": self._settings.precision == "bfloat16"},

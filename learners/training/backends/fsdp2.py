@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# a stand-in for PyTorch's function, which has mutable attributes; all layouts here are strided
+# replaces PyTorch's function, whose attributes a pickle could modify; all layouts are strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -82,7 +82,7 @@ class FSDP2Backend(LocalBackend):
             mp_policy=mixed,
             offload_policy=pinned if settings.offload else OffloadPolicy(),
         )
-        # each layer is one unit: FSDP gathers a layer's weights while the previous layer computes
+        # each layer is one FSDP unit: its weights are gathered while the previous layer computes
         for layer in model.get_decoder().layers:
             shard(layer)
         shard(self._policy)  # the remaining weights: embedding, final norm and head
@@ -100,7 +100,7 @@ class FSDP2Backend(LocalBackend):
         try:
             return super().train_step(batches, loss)
         finally:
-            # a skipped batch has no backward pass, after which FSDP would reshard the root module
+            # FSDP reshards the root module after a backward pass, but a skipped batch has none
             self._policy.reshard()  # type: ignore[operator]
 
     def _backward(self, part: Tensor, last: bool) -> None:
@@ -127,18 +127,18 @@ class FSDP2Backend(LocalBackend):
     def _state(self) -> StateDict:
         if not self._optimizer.state:  # before the first step, or after steps that were skipped
             get_state_dict(self._policy, self._optimizer)
-            # `get_state_dict` created the state by a step with zero gradients: reset the step count
+            # `get_state_dict` created this state by a step with zero gradients: reset its count
             for state in self._optimizer.state.values():
                 state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 
     def save(self, folder: Path) -> "Future[object] | None":
-        """Write a checkpoint with all ranks' shards; with `async_save`, a thread writes copies."""
+        """Write the shards of all ranks; with `async_save`, a thread writes copies of them."""
         if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None
-        # a separate Gloo group: NCCL collectives would interleave with those of the next step
+        # a separate Gloo group: NCCL would interleave this save's collectives with the next step's
         group = ranks.background()
         return async_save(self._state(), checkpoint_id=folder, process_group=group)  # type: ignore[return-value]
 
@@ -156,7 +156,7 @@ class FSDP2Backend(LocalBackend):
 
 
 class MetadataReader(FileSystemReader):
-    """Reader of distributed checkpoints that accepts only data in `.metadata`, a pickle."""
+    """Reader of distributed checkpoints that unpickles nothing but metadata from `.metadata`."""
 
     def read_metadata(self, *args: object, **kwargs: object) -> metadata.Metadata:
         """Return the metadata; called by PyTorch.
@@ -179,7 +179,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # opcodes of the C class cannot be
         raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
 
     def _build(self) -> None:
-        # on a class or a function, BUILD would change attributes for the whole process
+        # BUILD sets attributes; those of a class or a function would change for the whole process
         target = self.stack[-2]  # type: ignore[attr-defined]
         if type(target) not in _RECORDS:
             raise pickle.UnpicklingError(f"BUILD of {target!r}")

@@ -116,13 +116,13 @@ class LocalBackend:
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # ratios are sums over unmasked tokens only, so divide by the share of unmasked tokens
+        # ratios were summed over unmasked tokens, but divided by the number of all tokens
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {
             **means,
             "ratio": mean,
-            # E[(r - 1)^2] - (E[r] - 1)^2, which rounding can make negative
+            # variance of the ratio r: E[(r - 1)^2] - (E[r] - 1)^2; rounding can make it negative
             "ratio_std": math.sqrt(max(0.0, square - (mean - 1) ** 2)),
             "gradient_norm": norm,
             "skipped": float(skipped),

@@ -42,7 +42,7 @@ OFFLINE = ("rubric", "critique")
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-# Options of a judge whose values never specify another judge, even if the values have a colon.
+# Options that `named_modules` skips, since a colon in their values never means "module:name".
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
 T = TypeVar("T")
@@ -95,7 +95,8 @@ _OF_MODELS: Mapping[type[ModelError], type[JudgeError]] = {
 def judge_error(error: ModelError) -> JudgeError:
     """Convert a model's error to the corresponding judge error, by default `JudgeError`."""
     matches = (mine for kind, mine in _OF_MODELS.items() if isinstance(error, kind))
-    # Without a default, `next` could raise StopIteration: a RuntimeError in a coroutine.
+    # Without its default, `next` would raise StopIteration for an error of no type in `_OF_MODELS`,
+    # and a coroutine would turn StopIteration into a RuntimeError.
     return next(matches, JudgeError)(str(error))
 
 
@@ -113,7 +114,7 @@ def _grades_items(judge: Any) -> bool:
 
 
 class ByLine:
-    """Wrapper of a judge for sessions whose reward counts lines: `judge` returns a `LineVerdict`.
+    """Wrapper whose method `judge` returns a judge's `LineVerdict`, for a reward that counts lines.
 
     Args:
         judge: a judge with the method `judge_lines(task, revised)`, which returns a `LineVerdict`.
@@ -204,8 +205,8 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             tasks = [group.create_task(one) for one in work]
     except ExceptionGroup as several:
         failures = several.exceptions
-    # The failure is raised after the `except` block, so that its traceback omits the group. A
-    # failure that is no `JudgeError` is a bug and takes precedence over the others.
+    # The failure is raised after the `except` block, so that its traceback omits the exception
+    # group. A failure that is no `JudgeError` is a bug and takes precedence over judge errors.
     if failures:
         raise min(failures, key=lambda one: isinstance(one, JudgeError))
     return [task.result() for task in tasks]
@@ -264,7 +265,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
 
 
 def _parsed(spec: Any) -> Any:
-    """Parse a judge's specification if it is JSON, with a brace first; else return it unchanged."""
+    """Parse a specification that begins with a brace as JSON; return any other unchanged."""
     if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
         return spec
     try:

@@ -1,8 +1,8 @@
 """Critique: short natural-language feedback on a draft, for the agent that writes it.
 
 The feedback quotes lines of the draft and states their defects as a reader would. The feedback
-reveals neither the grading criteria, the planted weakness nor the text of a fix, and no figure that
-the draft lacks.
+never reveals the grading criteria, the weakness that was planted in the resume, the text of a fix,
+or a figure that the draft lacks.
 """
 
 import re
@@ -74,7 +74,7 @@ def remarks(task: Task, revised: str) -> list[str]:
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # The quotation of a finding may be normalized, and then differs from the raw line.
+        # A finding may quote normalized text that the raw line lacks: then only the line is quoted.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -95,7 +95,7 @@ def _places(
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A bullet that states none of the facts behind its fix hides its achievement.
+        # A bullet hides its achievement if it lacks most words of every fact behind its fix.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
         # Hedges such as "Helped with" are weak, but may be true, so no remark is made on them.
@@ -114,7 +114,7 @@ def _share(line: Line, facts: Sequence[Content]) -> float:
 
 
 def _quote(raw: str) -> str:
-    """Return a shortened quotation of a line: the longest part between its own quotation marks."""
+    """Quote a line, shortened; if quotation marks divide the line, quote only its longest part."""
     text = max(_MARKER.sub("", raw).split('"'), key=len).strip()
     if len(text) > _QUOTE:
         text = text[: _QUOTE - 3].rsplit(" ", 1)[0] + "..."

@@ -61,17 +61,18 @@ class ModelJudge(AsyncJudge):
     - Vetoes by rules come before any question to the model and are final.
     - A graded field is better or worse only if the model says so in both orders of the texts. With
       `orders=1`, the model sees a single order, which saves a third of the requests. A hash of the
-      texts chooses a single order; consecutive draws alternate it, so that votes use both.
+      texts chooses the order of the first sample, and each further sample reverses the order, so
+      that the judge `votes` uses both.
     - The field hallucination is -1 if the claim check lists a claim, quoted verbatim from the
-      revision. The claim check is requested once: it compares no pair of texts in an order, and two
-      checks would add up their false alarms. The judge `votes` makes the claim check more reliable.
-    - If the revision has an unsupported claim, the field preference is never better. If such a
-      claim is of kind "figure" or "moved", the field quantification is never better either.
+      revision. A verdict requests one claim check: its prompt has no two texts to swap, and the
+      false alarms of two checks would add up. The judge `votes` takes the median of several checks.
+    - If the revision has an unsupported claim, the field preference is never better. An unsupported
+      claim of kind "figure" or "moved" also keeps the field quantification from being better.
 
     Args:
         asks: the client of the model.
         orders: number of orders in which a verdict shows the texts, 1 or 2.
-        draw: number of the judge's first sample; answers of different samples are independent.
+        draw: offset added to all sample numbers, to get answers independent of other offsets.
 
     Raises:
         ValueError: an option is out of range.

@@ -1,7 +1,7 @@
 """Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
 If all revisions of a group get the same verdict, their advantages are zero. Comparisons rank even
-revisions with equal verdicts, and those that rank above the original are improvements.
+revisions with equal verdicts; a revision that ranks clearly above the original is an improvement.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Ranking(NamedTuple):
     """Result of `Pairwise.rank`.
 
     Attributes:
-        ids: ids of the ranked texts, in the order of the call; equal texts share one id.
+        ids: ids of the texts passed to `rank`, in the same order; equal texts share one id.
         original: id of the original resume.
         strengths: Bradley-Terry strength by id, in log-odds relative to the original: a text
             stronger by x is preferred with odds of e^x to 1. Contestants that no chain of
@@ -83,16 +83,16 @@ class Pairwise(GroupJudge):
     unsupported claim is never better.
 
     A model judge sends two requests per match, one for each order of the texts, and three per
-    verdict. Two of the three requests per verdict also belong to the match with the original and
-    are sent once.
+    verdict: a claim check and both orders of revision and original. The match of a revision with
+    the original shares the latter two requests.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
     gets an error. A vetoed revision keeps the veto's verdict and is not ranked.
 
     Args:
         judge: the inner judge, which also compares unless `compares` is given.
-        rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More than
-            (n + 1) / 2 rounds compare all pairs.
+        rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. With
+            more than (n + 1) / 2 rounds, all pairs of revisions are compared instead.
         margin: minimum odds at which a revision is better or worse than the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the

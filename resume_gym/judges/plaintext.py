@@ -64,7 +64,7 @@ def make_code(texts: Sequence[str]) -> str:
 
 
 def fence(name: str, text: str, code: str) -> str:
-    """Neutralize a document for a prompt, prefix its lines and put the code around it."""
+    """Neutralize a document, prefix its lines, and enclose it in tags of its name and the code."""
     lines = _GAP.sub("\n\n\n", neutral(text)).strip("\n").split("\n")
     body = "\n".join(f"{_MARK}{line}".rstrip() for line in lines)
     return f"<{name} {code}>\n{body}\n</{name} {code}>"

@@ -49,7 +49,7 @@ class Tiers(GroupJudge):
         seed: random seed of the selection of groups for audits.
         tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
             group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
-            If the local judges decide on a group, a member that the first refuses gets an error.
+            If the local judges decide, a member that the first local judge refuses gets the error.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -83,8 +83,8 @@ class Tiers(GroupJudge):
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*groups), strict=True))
-        # If a local judge is missing, the group fails: a retry with this judge could use another
-        # tier.
+        # The group fails if a local judge is unavailable: a retry that has this judge's
+        # verdicts could take the other tier.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)

@@ -161,7 +161,7 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
-    # This cheap test comes first: comparing prefixes avoids folding the whole original.
+    # Unless several new lines begin as lines of the original, the original need not be folded.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return
@@ -258,7 +258,7 @@ def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=256)
 def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the n-grams, sentences and words of `_job` that do not occur in `truth`."""
+    """Return the n-grams, sentences and words of a job description that `truth` lacks."""
     rows, sentences, words = _job(job)
     true_words = _words(truth)
     known = " ".join(true_words)

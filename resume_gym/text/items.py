@@ -1,9 +1,9 @@
 """Grades of a task's rubric items, most of them by rules.
 
 An item of negative weight holds if the revision contains the item and the original does not. An
-item of positive weight also needs support: evidence or a fact for a skill or figure, a line below
-it for a section. No item of positive weight holds if the revision has an unsupported claim or
-copies the text of the item.
+item of positive weight also needs support: a skill or figure needs evidence or a fact, and a
+section needs a true line below its heading. No item of positive weight holds if the revision has an
+unsupported claim or copies the text of the item.
 """
 
 import re
@@ -117,7 +117,7 @@ def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
-    # units are indices of original lines; the inserted ones belong to new or moved lines
+    # lines that must be inserted to get from the original order to `units` are new or moved
     edits = LCSseq.editops(range(len(reference.lines)), units)
     put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):

@@ -280,12 +280,12 @@ def figure_token(number: Number) -> str:
 
 
 def is_figure(token: str) -> bool:
-    """Return whether a token or key is a figure, as `figure_token` writes it."""
+    """Return whether an element of `Content.tokens` or `Content.keys` is a figure: "#4week"."""
     return token[0] == _FIGURE
 
 
 def is_rate(token: str) -> bool:
-    """Return whether a token or key is a rate such as "weekly", written "~week"."""
+    """Return whether an element of `Content.tokens` or `Content.keys` is a rate: "~week"."""
     return token[0] == _RATE
 
 
@@ -355,7 +355,7 @@ def is_name_like(text: str, head: bool) -> bool:
 
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
-    """Parse the number of a token; `end` is the end offset of the previous number."""
+    """Parse a number; in a range, also update the previous number, which ends at offset `end`."""
     scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
     currency = (token["cur"] or "").strip(" .")
     unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")

@@ -105,7 +105,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """For each short line outside lists, the run of short lines that begins with that line."""
+        """For each short line outside lists, this line and the short lines directly after it."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -180,10 +180,10 @@ class Reference:
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
         """Return the true statements, besides the unit itself, that may support its new content.
 
-        The statements are the unit's fixes and facts, evidence and other lines that restate the
-        unit, and evidence that matches the new content but no unit; for text such as a summary,
-        also bullets and entries that match the new content. Each statement must support a change on
-        its own.
+        These are the fixes and facts of the unit, the evidence and the other lines that restate the
+        unit, and the evidence that matches the new content but no unit. For a unit of kind "text",
+        such as a summary, bullets and entries that match the new content are added. A change must
+        be supported by a single statement.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -226,9 +226,10 @@ class Reference:
         """The units that can be deleted without loss.
 
         Spare units are those that a fix deletes, vague bullets and idle sections. A bullet is vague
-        if it has fillers or a weak opening, at most as many stems of the job or the skills, and no
-        figure, name or fix. A section is idle if it is padding by name or has no core heading,
-        figure or name, and if it shares fewer than three stems with the job and no fix changes it.
+        if it has a filler or a weak opening, no more stems of the job description or the skills
+        than it has of these, and no figure, name or fix. A section is idle if no fix changes it, if
+        it shares fewer than three stems with the job description, and if its heading is one of
+        padding ("Hobbies") or it has no standard heading ("Experience"), figure or name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)

@@ -35,7 +35,7 @@ VAGUE = frozenset(
 
 
 class Head(NamedTuple):
-    """The opening of a line.
+    """How a line opens, and where its main verb is.
 
     Attributes:
         kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
@@ -72,8 +72,8 @@ def head(content: Content) -> Head:
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
-    # After a function word, the -ing form may be distant: "helped with the timely booking". Without
-    # a function word, it must be next: in "helped build a booking system", "booking" is no verb.
+    # After a function word, the verb may be a distant -ing form: "helped with the timely booking".
+    # Otherwise it must be the next word: in "helped build a booking system", "booking" is no verb.
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -113,7 +113,7 @@ def fillers(body: str) -> int:
 
 @lru_cache(maxsize=8192)
 def core(content: Content) -> frozenset[str]:
-    """Return the keys of a line's content, without fillers, weak opening and function words."""
+    """Return a line's `telling` keys except those of fillers, vague words and a weak opening."""
     body = content.body.lower()
     bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
     start = head(bare).at if is_weak(bare) else 0

@@ -87,7 +87,7 @@ def share(flags: Iterable[bool]) -> Share:
 
 
 def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """Return Cohen's kappa with quadratic weights of (label, verdict) pairs; None if undefined.
+    """Return the quadratically weighted kappa of (label, verdict) pairs; None if undefined.
 
     Kappa is undefined without pairs, or if all labels and verdicts are equal.
 

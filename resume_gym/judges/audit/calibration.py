@@ -56,7 +56,7 @@ async def calibrate(
     """Run a judge on all pairs and report its statistics.
 
     Args:
-        judge: the judge. If it supports draws, each repeat uses a different draw.
+        judge: the judge. If the judge samples its verdicts, each repeat uses another sample.
         pairs: the labelled pairs.
         repeats: number of verdicts per pair.
         swap: whether to measure position bias, too.
@@ -142,7 +142,8 @@ async def _swapped(
     """Return the share of grades with position bias, and the failures by error type.
 
     A judge that shows texts in both orders, such as `ModelJudge`, has a method `flips` that returns
-    the fields on which the orders disagree. For other judges `compare` is called in both orders.
+    the fields on which the orders disagree. A judge without `flips` is asked to `compare` in both
+    orders.
     """
 
     async def flips(pair: LabelledPair) -> list[bool]:
@@ -164,7 +165,7 @@ def _report(
     usage: Usage | None,
 ) -> Agreement:
     """Compute the statistics of `asked`, which holds one result per pair for each repeat."""
-    # Only the first repeat: repeats of a pair are not independent samples.
+    # Only the first repeat is compared with the labels: verdicts on one pair are not independent.
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}

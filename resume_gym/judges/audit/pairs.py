@@ -47,7 +47,7 @@ class LabelledPair:
 
 
 def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPair, ...]:
-    """Load the labelled pairs of a JSONL file, or only those of one half.
+    """Load the labelled pairs of a JSONL file, or only those of one half ("dev" or "test").
 
     The first line describes the data. The other lines hold either a task (`task`, `half` and
     `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit consists of a text
@@ -113,7 +113,7 @@ def values(verdict: Verdict) -> dict[str, int]:
 
 
 def spread(pairs: Sequence[LabelledPair], limit: int | None) -> Sequence[LabelledPair]:
-    """Select `limit` pairs (None: all pairs), balanced over kinds, in file order."""
+    """Select `limit` pairs (None: all pairs), about equally many of each kind, in file order."""
     if limit is None or limit >= len(pairs):
         return pairs
     order = list(pairs)

@@ -31,7 +31,7 @@ _ASPECTS = GRADED_FIELDS[:-1]
 
 
 def _grade(change: float) -> int:
-    """Return the grade of a signed change: -1, 0 or 1."""
+    """Return the sign of a change, or 0 if the magnitude of the change is below 1."""
     return (change >= 1) - (change <= -1)
 
 
@@ -39,8 +39,8 @@ class RubricJudge:
     """Rule-based judge that uses the word lists of `lexicon.toml`.
 
     Args:
-        fixes: whether the judge knows the fixes of a task and their facts. Without them, only
-            documents and other lines of the resume can support a gain.
+        fixes: whether the judge knows the edits that repair the task's resume, and the facts behind
+            them. If not, only evidence and other lines of the resume can support an improvement.
 
     Raises:
         ValueError: `fixes` is not a boolean.
@@ -130,7 +130,7 @@ def _measured(reference: Reference, text: str) -> Signals:
 
 
 def _compare(before: Signals, after: Signals) -> dict[str, float]:
-    """Return the signed change of each graded field; the grade is 0 if its magnitude is below 1."""
+    """Return the change of each graded field between two texts; `_grade` turns it into a grade."""
     old, new = _totals(before), _totals(after)
     changes = {field: new[field] - old[field] for field in _ASPECTS}
     return {**changes, "preference": preference(after) - preference(before)}
@@ -139,13 +139,13 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """Return, for each aspect, the number of changes that improve it minus those that worsen it.
 
-    With more than `SEVERAL` needless changes per better one, no total is positive.
+    If more than `SEVERAL` changes per better change are not better, positive totals become 0.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
         for field in _ASPECTS
     }
-    # Otherwise random edits would be rewarded for the few improvements made by chance.
+    # Without this limit, random edits would be rewarded for improvements made by chance.
     better = sum(change.outcome > 0 for change in signals.changes)
     if signals.needless > better * SEVERAL:
         totals = {field: min(0.0, total) for field, total in totals.items()}
@@ -170,7 +170,7 @@ def preference(signals: Signals) -> float:
 
 
 def _confidence(change: float) -> float:
-    """Return a confidence that grows with the distance of a change from 1, where grades begin."""
+    """Return a confidence that grows with the distance of `abs(change)` from the threshold 1."""
     size = abs(change)
     return round(0.5 + 0.45 * (1 - size if size < 1 else 1 - 1 / (1 + size)), 3)
 
@@ -221,7 +221,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Return the reason of the first change with this outcome."""
+    """Explain `outcome` by the worst unsupported claim, else by the first change that has it."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

@@ -79,7 +79,7 @@ def accuse(
         gone = frozenset()  # the old verb is kept further on, so the new verb is an addition
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    # Each lost word excuses one new word, and each added filler excuses two.
+    # A lost word allows for one unsupported word in its place, and an added filler for two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Yield a claim for a figure that is unknown, has moved, or has changed its direction."""
+    """Yield a claim for a figure that is unknown, in new context, or after another preposition."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
@@ -110,7 +110,7 @@ def _number(
     places = [_beside(content, number) for content in holders]
     places += [(_beside(statements[0], figure)[0], "") for figure in wrong]  # replaced figures
     theirs = {preposition for _, preposition in places if preposition}
-    # With a single word around the figure, a mismatch proves nothing.
+    # A single content word beside the figure is too little to show that the figure has moved.
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
@@ -121,7 +121,7 @@ def _number(
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
-    """Yield the evidence that mentions a wrong figure, as in "read 9 in place of 11"."""
+    """Yield the evidence that may correct a wrong figure, such as 11: "read 9 in place of 11"."""
     for statement in reference.evidence:
         if any(backs(statement, figure) for figure in wrong):
             yield statement
@@ -174,7 +174,7 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
 
 
 def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str, str]]:
-    """Yield the protected words that no statement supports, with their kinds."""
+    """Yield each unsupported word of a protected kind (negation, rank, rate, ...) and its kind."""
     tokens = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
     gone = keys - set(new.keys)
@@ -184,7 +184,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
         if token in _NEGATIONS:
-            # The negation of a figure is not counted: "in 2 days, not 5".
+            # "not 5" in "in 2 days, not 5" rejects a figure and does not count as a negation.
             negations -= not _has_figure(new, n + 1, n + 2)
             kinds = {"negation": negations < 0}
         elif token in tokens or key in keys:
@@ -216,7 +216,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # Middle of an exchange: a word that was before it is now after it, and vice versa.
+    # Find words around which two others have changed places, one moved back and one forward.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)

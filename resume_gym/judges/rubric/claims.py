@@ -1,6 +1,6 @@
 """Detect unsupported names, titles, tools and skills, unsupported new lines, and dropped hedges.
 
-`licences` detects the other claims of rewritten lines. The job description supports no claim.
+`accusations` detects all other claims in rewritten lines. The job description supports no claim.
 """
 
 import re
@@ -64,7 +64,7 @@ class UnsupportedClaim(NamedTuple):
 def find_claims(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
 ) -> list[UnsupportedClaim]:
-    """Return the unsupported claims of a text, except those that `licences` finds in rewrites.
+    """Return the unsupported claims of a text, except those of `accuse` and `dropped_hedges`.
 
     Args:
         lines: the text.
@@ -198,7 +198,7 @@ def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
         if not any(n.backs(number) for s in known for n in s.numbers):
             reason = f'Nothing supports the figure "{number.quote}" in "{cut(content.body)}".'
             yield Claim("number", number.quote, reason, 0.95)
-    # Figures and rates are not words; figures are checked above.
+    # Only content words are compared here: figures are checked above, and rates are ignored.
     meaning = {
         key
         for token, key in zip(content.tokens, content.keys, strict=True)
@@ -246,15 +246,15 @@ def _did(text: Content, verb: str, deed: str) -> bool:
 
     Args:
         text: the original line, or another true text.
-        verb: key of the verb that the new line opens with.
-        deed: key of the verb after the hedge if `text` is the original line, else empty.
+        verb: stem of the verb that the rewritten line claims.
+        deed: stem of the original line's verb after its hedge if `text` is that line, else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
         if key != deed and stands(verb, {key}):
-            # "by joining every page", "joined every page"; "joining" alone may be others' work
+            # in the original, "joining" counts only after "by": otherwise it may be others' work
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
             if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):
                 return True

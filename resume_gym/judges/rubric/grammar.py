@@ -62,13 +62,13 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Find truncated words, alone or joined with the end of a later word: "ema", "untilbody"."""
+    """Find truncated words ("ema"), also joined with the end of a later word ("untilbody")."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
     beside = {*pairwise(new.words)}
     return any(
-        # "reminder emails" -> "reminder ema", but not "nightly" -> "every night"
+        # a truncated word keeps a neighbour ("reminder ema"), unlike "nightly" -> "every night"
         any(
             lost.startswith(word)
             and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
@@ -88,7 +88,7 @@ def _cut_words(old: Content, new: Content) -> bool:
 
 
 def _without_object(old: Content, new: Content) -> bool:
-    """Find a verb that has lost its object: "Shortened builds with caching", "Shortened with"."""
+    """Find a verb that has lost its object: "Shortened builds with" becomes "Shortened with"."""
     at = head(new).at
     verb, after = (*new.tokens[at : at + 2], "", "")[:2]
     opening = old.tokens[: head(old).at + 2]

@@ -35,8 +35,8 @@ class Rewrite:
         source: the statement that supports the changes; None if no statement adds support.
         verb: class of the opening verb: "kept", "licensed", "weak", or "swapped" (unsupported).
         fresh: unsupported words in order; includes the opening verb only if `retold`.
-        lost: share of core words lost, in [0, 1]: of the source if the line follows a fix, a fact
-            or evidence, else of the original.
+        lost: share of core words lost, in [0, 1]: of the source if the line follows a fix or
+            evidence, else of the original.
         order: share of adjacent known words that are adjacent in a statement too, in [0, 1].
         retold: whether the line restates a sentence of the evidence.
         nearer: progress from the original towards a fix or the evidence, in [-1, 1].
@@ -83,7 +83,7 @@ def rewrite(
         old: the original line.
         new: the rewritten line.
         sources: statements that may support a change (`Reference.sources`).
-        fixed: the fixes and facts of the original line.
+        fixed: the original line after each of its fixes; empty if no fix changes the line.
         reference: the true statements and the job.
     """
     # Each source is tried alone; on a tie the least loss of meaning decides.
@@ -95,17 +95,17 @@ def rewrite(
     # The test of `fixed` comes first, since `reference.evidence` is computed lazily.
     documents = [s for s in sources if s not in fixed and s in reference.evidence]
     retold = [s for s in statements[1:] if s in documents and _retells(old, new, s)]
-    # In a line that restates evidence, the verb counts like any other word.
+    # If the line restates evidence, an unsupported opening verb counts as one unsupported word.
     if verb in ("weak", "swapped") and retold:
         opening = head(new)
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
-    # A line that follows a fix, a fact or evidence may drop what this source drops.
+    # The loss of a line that follows a fix or evidence is measured against this source.
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Evidence prescribes no wording, so a line that restates it makes progress of `QUARTER`.
+    # Evidence prescribes no wording to approach: restating it counts as progress of `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -130,7 +130,7 @@ class _Reading(NamedTuple):
 
 
 def _unexplained(reading: _Reading) -> int:
-    # An unsupported verb counts twice, since it says what was done.
+    # An unsupported opening verb counts as two words, since it says what was done.
     return len(reading.fresh) + reading.figures + 2 * (reading.verb == "swapped")
 
 

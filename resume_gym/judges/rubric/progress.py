@@ -13,7 +13,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
-    """Return a table from the stem of each word to the stems of the words linked to it."""
+    """Map the stem of each word on the left of a pair to the stems of the words on its right."""
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:
         others = frozenset(map(stem, right))
@@ -35,7 +35,7 @@ _RINGS = links((ring, ring) for ring in _rings())
 
 
 def stands(key: str, keys: AbstractSet[str]) -> bool:
-    """Return whether a set of keys contains a key or one of its synonyms."""
+    """Return whether a set of `Content.keys` contains a key or one of its synonyms."""
     return key in keys or not _RINGS.get(key, _NONE).isdisjoint(keys)
 
 
@@ -49,15 +49,16 @@ def missing(content: Content, other: Content) -> list[Number]:
 
 
 def lost(statement: Content, new: Content) -> float:
-    """Return the share of a statement's core words that a line lacks; synonyms count as present."""
+    """Return the share of a statement's `core` that a line lacks; synonyms count as present."""
     core_keys, keys = core(statement), frozenset(new.keys)
     return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
 
 def order_kept(statements: Sequence[Content], new: Content) -> float:
-    """Return the share of pairs of adjacent known words that are adjacent in a statement too.
+    """Return the share of a line's adjacent known words that are adjacent in a statement, too.
 
-    Moving whole phrases keeps the share high; shuffling words lowers it. Short lines return 1.
+    Words are known if they carry content and occur in a statement. Moving whole phrases keeps the
+    share high; shuffling words lowers it. Short lines return 1.
     """
     pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
     near = {pair for content in statements for pair in pairwise(content.telling)}
@@ -65,7 +66,7 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 
 
 def progress(old: Content, new: Content, fix: Content) -> float:
-    """Return the gain in F1 towards a fix or, if larger, the share of its edits made minus 0.5."""
+    """Return a line's gain in F1 towards a fix or, if larger, its share of the edits minus 0.5."""
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
     share_made = min(1 - lost(fix, new), dropped) - HALF  # an addition alone does not count

@@ -1,8 +1,8 @@
 """Classify every change between an original and a revision as better, the same or worse.
 
 A change is better only if it is harmless and a supported improvement: it removes a weak opening,
-filler, formatting fault or padding, adds a true figure, or states a hidden point plainly. Other
-harmless changes are the same. `measure` is the entry point.
+filler, formatting fault or padding, adds a true figure, or states a hidden point plainly. Any other
+harmless change counts as the same. `measure` is the entry point.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ class Signals:
         findings: unsupported claims.
         doubts: claims that the rules cannot decide, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
-        outcomes: outcome of each changed, deleted or added line. A line that equals the result of
-            a fix is better, whatever its outcome in `changes`.
+        outcomes: outcome of each changed, deleted or added line. The outcome of a line that equals
+            the result of a fix is always 1 here, even if its outcome in `changes` is not.
     """
 
     changes: tuple[Change, ...]
@@ -96,7 +96,7 @@ def measure(text: str, reference: Reference) -> Signals:
     # a run of deleted lines is one change, as bad as its worst line
     gone = [min(run, key=lambda change: change.outcome) for run in runs]
     changes = [*filter(None, lined), *gone, *(blank := list(_blank_lines(page)))]
-    # Sorted best first, so that the worst change of each key remains.
+    # Changes are sorted from best to worst: of changes with equal keys, the worst remains.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
     mended = [line.raw in reference.mended for line in lines]
@@ -120,7 +120,7 @@ def excess(text: str) -> str:
 
 
 class _Page(NamedTuple):
-    """A revision, the original lines of its lines (`origins`), and the formatting of both texts."""
+    """A revision, its alignment with the original (`origins`), and the formatting of both texts."""
 
     lines: tuple[Line, ...]
     origins: tuple[tuple[int, ...], ...]
@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count the formatting faults of an original line, by the habits that give fewer."""
+        """Count an original line's format faults by `before` or `after`, whichever gives fewer."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -171,8 +171,8 @@ def _line_change(
     old = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     rewording = rewrite(old, line.content, fixed, fixed, reference)
-    # Fixes and facts are tried first, since they are certain to be about this line. Evidence and
-    # other lines only look related. They are tried if fixes and facts do not support every word.
+    # The fixes are tried alone first, since they are certain to be about this line. If they do not
+    # support every word, evidence and other lines, which only look related, are tried, too.
     if not rewording.plain:
         sources = [source for unit in units for source in reference.sources(unit, line.content)]
         rewording = rewrite(old, line.content, sources, fixed, reference)
@@ -194,7 +194,7 @@ def _line_change(
 
 
 def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Return the first rule of each field."""
+    """Map each field to the first of its rules."""
     found: dict[str, str] = {}
     for field, rule in rules:
         found.setdefault(field, rule)
@@ -204,8 +204,8 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
     """Return the original lines that a line replaces.
 
-    If a line only adds the figures of other lines to its main original line, only the main line
-    counts: moving a figure from a line of results to its achievement does not merge lines.
+    If a line adds the figures of other original lines to a main original line and little else,
+    only the main line counts: a figure may move to its achievement without merging both lines.
     """
     if len(units) < 2:
         return units
@@ -236,7 +236,7 @@ def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
         or sum(not reference.knows(word) for word in added) > QUARTER * len(added)
     ):
         return None
-    # neutral: otherwise, a policy would paste bullets into the summary
+    # if this change were better, a policy would paste bullets into the summary
     return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
 
@@ -307,7 +307,7 @@ def _harms(
 
 
 def _shortened(old: Content, new: Content) -> bool:
-    """Return whether a line is its original without some fillers or phrases with content words."""
+    """Return whether a line only omits fillers or phrases with content words of its original."""
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
     changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
     return all(
@@ -343,7 +343,7 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[t
 
 
 def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Claim]:
-    """Yield a doubt about an unsupported opening verb, unless the line has a claim anyway."""
+    """Yield a claim of low confidence for an unsupported verb if the line has no other claim."""
     if rewording.verb == "swapped" and not rewording.claims and not is_weak(new):
         quote = new.tokens[head(new).at]
         if stem(quote) in map(stem, old.tokens):  # "Various bug fixes" -> "Fixed bugs"
@@ -353,8 +353,8 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
 
 
 def _difference(old: Content, new: Content) -> object:
-    """Return the key of a change: the removed and added words if few, else the new line."""
-    # So the same swap in ten lines is one change, and ten rewritten lines are ten changes.
+    """Return a key that identifies a change: the exchanged words if few, else the new line."""
+    # By these keys, the same swap in ten lines is one change, but ten rewritten lines are ten.
     removed, added = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
@@ -385,7 +385,7 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
 
 
 def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
-    """Classify a deleted line: 1 padding; 0 vague, a heading or stated elsewhere; -1 content."""
+    """Grade a deleted line: 1 if padding; 0 if vague, a heading or stated elsewhere; else -1."""
     reference, line = page.reference, page.reference.lines[unit]
     # Lines that have lost their heading seem to belong to the section or job before them.
     orphans = unit + 1 in restated and reference.lines[unit + 1].kind != "heading"

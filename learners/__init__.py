@@ -2,6 +2,6 @@
 
 import logging
 
-# transformers imports torchao if torchao is installed, and torchao warns of missing kernels
+# transformers imports torchao, if installed: hide torchao's warnings about missing kernels
 for _name in ("torchao", "torch.utils._pytree"):
     logging.getLogger(_name).setLevel(logging.ERROR)

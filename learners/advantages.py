@@ -66,14 +66,16 @@ def by_turn(
 ) -> tuple[list[list[float]], dict[str, float]]:
     """Return the advantage of each turn, which credits a tool call with its own consequences.
 
-    An advantage is a weighted sum over the blocks of reward terms in `BLOCKS`. For the block
-    "tools", the tool terms from a turn to the end of the episode are summed, minus the mean of this
-    sum over the members of the group that reached this turn. The terms of each other block are
-    summed over the episode, minus the mean over the group. Each block is divided by its scale, a
-    running root mean square over sampled tokens. The advantage of an edit call also includes the
-    call's own reward minus the mean reward of the group's edit calls. Finally, the weighted sum is
-    rescaled to the root mean square of the unscaled sum of blocks, so that scales and weights do
-    not change the magnitude of updates.
+    The reward terms are divided into the blocks `BLOCKS`. For the block "tools", the return of a
+    turn is the sum of the tool rewards from this turn to the end of the episode, and the baseline
+    is the mean return of the group's rollouts that reached this turn. For each other block, the
+    return is the sum over the episode, and the baseline is the group's mean. The advantage of a
+    turn is the weighted sum, over the blocks, of return minus baseline, divided by the block's
+    scale: the running root mean square of this difference over all sampled tokens, at least
+    `LEAST_SCALE`. The advantage of an edit call also includes the call's own reward minus the mean
+    reward of the group's edit calls, in units of a valid edit's reward. Finally, one factor for the
+    batch gives the advantages the root mean square that they would have without scales and weights,
+    which therefore do not change the magnitude of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].
@@ -97,7 +99,7 @@ def by_turn(
     def mean_square(values: Tensor) -> float:
         return float((weights * values.square()).sum() / weights.sum())
 
-    # only the tool rewards of earlier turns: the return of a turn includes its own call's reward
+    # tool rewards of the turns before each turn, which the turn's return must leave out
     earned = torch.cat([one.cumsum(0) - one for one in rewards[:, 0].split(turns.tolist())])
     place = torch.cat([torch.arange(n) for n in turns.tolist()])
     reached = groups[owner] * int(turns.max()) + place

@@ -25,7 +25,7 @@ from resume_gym.user_errors import missing_of
 if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
-        # report this before the imports below, which would fail with a traceback
+        # report missing packages here: the imports below would fail with a traceback
         print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
     from learners.config import load
@@ -89,8 +89,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # A = r - mean(r), with a rollout's reward r and the mean over the rollouts of one task. The
         # mean is the baseline, so there is no critic. AIPO does not divide A by the standard
         # deviation, since the division would favour groups whose rewards hardly differ. With
-        # `--credit turn`, r of a tool call is the sum of the tool rewards from the call's turn on
-        # and of the episode's other rewards.
+        # `--credit turn`, the r of a turn leaves out the tool rewards of earlier turns, and
+        # `by_turn` scales the parts of r.
         advantages, trainer.state = credit(config, batch, trainer.state)
         # loss = -1/N sum over N tokens of stopgrad(p/q A) log p; p is a token's probability under
         # the trained policy, and q under the sampler. Tokens whose ratio p/q leaves [1/8, 8] are
@@ -128,7 +128,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
 def credit(
     config: Config, batch: Batch, scales: Mapping[str, float]
 ) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and the updated scales for `by_turn`."""
+    """Return the advantages of each rollout's turns, and the scales for the next `by_turn`."""
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred

@@ -51,13 +51,13 @@ _EXAMPLES = (
     "train --config qwen3_14b_4xh200 --dry-run",
 )
 
-# marks fields for which TOML lists and strings become tuples and paths; other fields are strict
+# a field with this mark converts TOML lists to tuples, and strings to paths; others convert none
 _CONVERTED = Field(strict=False)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a run; `--help` prints these descriptions.
+    """Settings of a run; `--help` prints the descriptions of the attributes.
 
     Attributes:
         name: name of the run, whose folder is RUNS/NAME; the same name resumes the run.
@@ -253,7 +253,7 @@ class Config:
 _IMPORTS = "names a module to import"
 _VLLM, _FSDP2 = ("engine", ("vllm",)), ("backend", ("fsdp2",))
 _SHARDED = ("backend", ("fsdp2", "deepspeed"))
-# settings that have an effect only with these values of another setting
+# setting: (another setting, values of the other setting with which the first has an effect)
 _ONLY_WITH: Mapping[str, tuple[str, Sequence[str]]] = {
     **dict.fromkeys(("engine_urls", "engine_procs", "engine_gpus", "colocated"), _VLLM),
     **dict.fromkeys(("trainer_procs", "offload"), _SHARDED),
@@ -267,7 +267,7 @@ _TYPES: Mapping[str, Any] = {
 _SCHEMA = create_model(
     "ConfigSchema", __config__=ConfigDict(strict=True, allow_inf_nan=False), **_TYPES
 )
-# clearer texts than pydantic's own messages, by pydantic's error type
+# by pydantic's error type: the expected value, in clearer words than pydantic's own message
 _EXPECTED = {
     "bool_type": "true or false",
     "greater_than": "more than {gt:g}",
@@ -279,7 +279,7 @@ _EXPECTED = {
 
 
 def message_of(error: ValidationError) -> str:
-    """Return the first error of a validation as one line of text."""
+    """Format the first error of a pydantic `ValidationError` as one line of text."""
     first = error.errors()[0]
     expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
     context = first.get("ctx", {})
@@ -377,7 +377,7 @@ def parse(
 
 
 def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
-    """Add a flag for each field of a dataclass; flags missing on the command line get no value.
+    """Add a flag for each field of a dataclass; parsing returns only the flags that were given.
 
     Args:
         parser: parser to which the flags are added.
@@ -411,9 +411,9 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if a settings file, but no flag, names a module, key or remote server.
+    """Raise a ConfigError if a module, key or remote server is named in the file but in no flag.
 
-    Settings files of presets and of runs that were started on this machine are trusted.
+    Presets, and the settings files of runs that were started on this machine, are not checked.
     """
     if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
         return
@@ -434,9 +434,10 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 
 
 def dry_run(argv: Sequence[str]) -> str | None:
-    """Return the machine that `--dry-run` names, "here" for this one, or None without the flag.
+    """Return the value of `--dry-run`: a machine's name, "here", or None if the flag is not given.
 
-    `--dry-run` without a value means the machine of a preset that needs GPUs, otherwise "here".
+    "here" is this machine. If the flag has no value, a preset that needs GPUs determines the
+    machine; with other settings, the result is "here".
     """
     given = _first(argv)
     return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run

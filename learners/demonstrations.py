@@ -1,9 +1,10 @@
 """Demonstrations for imitation: the turns of a scripted editor as training samples.
 
-The scripted editor first applies the fixes of the task that add no figures, from top to bottom, and
-then the edits of the careful agent. `Habits` add faults to the editor, which reinforcement learning
-corrects later. `renamed` replaces some words of most resumes, so that a policy cannot memorise the
-resumes.
+A task lists fixes, the edits that repair its planted weakness. The scripted editor first applies
+the fixes that add no figures, from top to bottom, and then makes the edits of the scripted agent
+`careful`. With other habits than `EXPERT`, the editor makes errors that a policy learns, and that
+reinforcement learning corrects later. `renamed` replaces some words of most resumes, so that a
+policy cannot memorise the resumes.
 """
 
 import re
@@ -27,7 +28,7 @@ from resume_gym.text.verbs import FRAMES
 
 
 class Habits(NamedTuple):
-    """Probabilities of an editor's actions.
+    """Probabilities with which the scripted editor reviews, makes errors and submits.
 
     Attributes:
         review: probability of calling `review` in the first turn.
@@ -77,7 +78,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
 
 
 def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return the topmost applicable fix of the task, else an edit of the careful agent, or None."""
+    """Return (old, new) of the topmost applicable fix, else of an edit by `careful`, else None."""
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
@@ -86,12 +87,12 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
-        # from fixes that add a figure of another line, small models learn to invent figures
+        # no fix that adds a figure: from such fixes, small models learn to invent figures
         and not _figures(fix.new) - _figures(fix.old)
         and _is_in_order(fix.old, fix.new)
     ]
     if ready:
-        # the topmost fix: if the order were random, repeating an edit would hardly raise the loss
+        # a fixed order: from a random order, a policy would hardly learn not to repeat an edit
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
@@ -102,9 +103,10 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
 
 
 def _is_in_order(old: str, new: str) -> bool:
-    """Return whether the words of `new` after the first occur in `old` in this order.
+    """Return whether `old` contains the words of `new`, except the first, in the same order.
 
-    Small models can omit words and change the forms of verbs, but they garble rearranged sentences.
+    Verb forms in -ed and -ing count as equal. Small models can omit words and change the forms of
+    verbs, but they garble rearranged sentences.
     """
     before, after = ([stem(word) for word in _WORD.findall(text.lower())] for text in (old, new))
     left = iter(before)
@@ -116,7 +118,7 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Shorten an edit's quote to the words that change, plus neighbours until it is unique.
+    """Shorten an edit to the changed words, plus adjacent words until the resume has `old` once.
 
     A quote includes the space before its first word, if the resume has one there, as tokens of
     byte-level BPE do. The quote then has the same tokens as the resume, so a model can copy them.
@@ -177,10 +179,10 @@ _STEMS = sorted(
 
 
 def shorter(task: Task, rng: Random) -> Task:
-    """Return a task with a shorter job posting, and with few lines besides those of its fixes.
+    """Return a task with a shorter job posting, and without many lines that no fix changes.
 
-    Most tokens of a resume have nothing to do with its edits, so short resumes show more edits for
-    the same computation. A resume whose weakness is its length is returned unchanged.
+    Most tokens of a resume belong to lines without edits, so short resumes give more edits for the
+    same computation. A resume whose weakness is its length is returned unchanged.
     """
     if task.weakness == "too_long":
         return task
@@ -204,18 +206,18 @@ def _words() -> list[str]:
 
 
 def renamed(task: Task, rng: Random) -> Task:
-    """Return a task with words replaced consistently in resume, job, fixes and evidence.
+    """Return a task with replaced words; equal words of all its texts get equal replacements.
 
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
     other words by words of other resumes or by invented words. Half of the tasks with the weakness
-    "too_long" keep all words, since the words show which lines are superfluous. Fixes stay correct:
-    a word that only a fix's `old` or only its `new` contains is kept, except the first word of
-    `old`. The -ed form and the -ing form of a verb count as one word.
+    "too_long" keep all words, since the words show which lines are superfluous. So that fixes stay
+    correct, a word that a fix replaces or adds is kept, except the first word of its `old`. The -ed
+    form and the -ing form of a verb count as one word.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
-        # the first word of `old` may change, since a policy would memorise first words of quotes
+        # not kept: the first word of `old`, which policies would memorise as the start of quotes
         first = {_key(word) for word in _WORD.findall(fix.old)[:1]}
         kept |= {word for word, _ in (old ^ new) - first} if fix.new else set()
     share = rng.random()
@@ -275,10 +277,11 @@ def demonstrations(
     """Yield training samples of an editor's turns, one list for each episode.
 
     In each state of an episode, several turns are drawn from the editor, and the first one is
-    played. Additional draws cost little, because all draws share the tokens before the turn, and
-    four of five tokens of an episode come from the environment. All samples have the same group
-    number, since all episodes begin with the same instructions. `Sample.advantages` contains the
-    token weights of `likelihood`: a turn's weight is the number of times that the turn was drawn.
+    played, or with the probability `SLIPS` a faulty call in its place. Additional draws cost
+    little, because all draws share the tokens before the turn, and four of five tokens of an
+    episode come from the environment. All samples have the same group number, so that training
+    computes their common instructions once. `Sample.advantages` contains the token weights for the
+    loss `likelihood`: a token's weight is the number of draws that returned its turn.
 
     Args:
         chat: encodes conversations with the sessions' tools.
@@ -288,7 +291,7 @@ def demonstrations(
         seed: seed of the editor's random numbers.
         replies: weight of the tokens of the environment's replies, as a share of `each`. The reply
             to `review` repeats the resume, so its tokens train copying from the prompt.
-        hint: returns a text for a session, which is appended to each observation.
+        hint: function that returns a text for a session, to append to each observation.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -336,7 +339,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 
 
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return a tool call with an error: an earlier call, a truncated call, or a wrong word."""
+    """Return an earlier call of the episode, or the call `text` truncated or with a wrong word."""
     kind = rng.randrange(3)
     if kind == 0 and before:
         return rng.choice(before)

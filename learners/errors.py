@@ -1,4 +1,4 @@
-"""Errors of several packages of learners, and the exit status of a run that is ended early."""
+"""Exceptions that several packages of `learners` raise, and the exit status of a stopped run."""
 
 STOPPED = 3
 """Exit status of a run that an alarm or a budget has ended."""

@@ -1,7 +1,7 @@
-"""Goals and budgets of a run: conditions on named figures that end the run.
+"""Goals and budgets of a run: conditions on named metrics that end the run.
 
-A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
-so a run that a goal or budget has ended ends again when it is restarted and reads the same metrics.
+A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure:
+a run that a goal or budget has ended reads the same metrics when it is restarted, and ends again.
 """
 
 import operator
@@ -26,14 +26,14 @@ _CONDITION = re.compile(r"([a-z]\w*(?:\.\w+)*) *([<>]=?) *([+-]?[\d_]*\.?\d+(?:e
 
 
 class Condition(NamedTuple):
-    """A comparison of a named figure with a number."""
+    """A comparison of a named metric with a number."""
 
     name: str
     sign: str
     limit: float
 
     def holds(self, figures: Mapping[str, float]) -> bool:
-        """Return whether the condition holds; without its figure, the condition does not hold."""
+        """Return whether the condition holds; False if `figures` lacks the condition's metric."""
         return self.name in figures and _SIGNS[self.sign](figures[self.name], self.limit)
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def conditions(text: str, what: str) -> tuple[Condition, ...]:
 
 
 def check_names(wanted: Sequence[Condition], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError that lists the known figures if a condition names an unknown figure."""
+    """Raise a ConfigError that lists the known metrics if a condition names an unknown metric."""
     for name in (one.name for one in wanted if one.name not in known):
         near = did_you_mean(name, known)
         raise ConfigError(f"{what}: expected one of {', '.join(known)}; got {name!r}{near}")
@@ -81,7 +81,7 @@ def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return how much a run has used of each quantity that a budget can limit.
 
     Args:
-        rows: metrics of the steps; token counts of rollouts are per step, other metrics are totals.
+        rows: metrics of the steps; token counts are per step, hours and judge costs are totals.
     """
     sampled = (row.get("sampled_tokens", 0) + row.get("replaced_tokens", 0) for row in rows)
     last = rows[-1] if rows else {}
@@ -93,7 +93,7 @@ def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def figures(evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of an evaluation by their names in goals, such as `eval.reward`."""
+    """Return the metrics of an evaluation by their names in goals, such as `eval.reward`."""
     verdict = {f"verdict_{name}": value for name, value in evaluation.get("verdict", {}).items()}
     named = {**evaluation, **verdict}
     return {f"eval.{name}": v for name, v in named.items() if isinstance(v, int | float)}

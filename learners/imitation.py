@@ -99,7 +99,7 @@ _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 @dataclass(frozen=True)
 class Dose:
-    """Amount and form of the demonstrations.
+    """Settings of imitation: training time, and how demonstrations are made and used.
 
     Attributes:
         minutes: training time in minutes, without evaluations.
@@ -126,11 +126,11 @@ class Dose:
 
 
 class Phase(NamedTuple):
-    """Phase of imitation: what is demonstrated in a part of the training time.
+    """Part of the training time of imitation, with one kind of samples.
 
     Attributes:
         title: name of the phase.
-        habits: habits of the editor; None for drills instead of demonstrations.
+        habits: habits of the editor; None for `drills`, which train copying, instead of an editor.
         short: whether the demonstrations of the phase have short resumes.
         until: share of the training time at which the phase ends.
     """
@@ -170,7 +170,7 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
-                # the mean weight of a row's tokens is 1, so that the loss is per token
+                # scaled to a mean weight of 1, so that tokens of all rows count equally in the loss
                 weights = packed.advantages / packed.advantages.mean()
                 yield pickle.dumps(replace(packed, advantages=weights))
             row = []
@@ -349,7 +349,7 @@ def run(dose: Dose, config: Config) -> None:
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until, number)
         key = phase.title, dose.minutes
-        # an evaluation is also due after a phase without any step, and if it was interrupted
+        # `<=` includes a phase that had no time for a step, and an evaluation that was interrupted
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")

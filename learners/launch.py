@@ -173,10 +173,10 @@ def _servers(judge: Judge | None) -> list[str]:
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that evaluations have the goal's figures, and that a dollar budget's judge has a price.
+    """Check that the goal's metrics exist, and that a judge with a dollar budget has a list price.
 
     Raises:
-        ConfigError: a figure or the price is missing.
+        ConfigError: the goal has an unknown metric, or the judge has no list price.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
     if work.judge:  # without a judge, a session opens a separate environment, which is slow
@@ -197,7 +197,7 @@ def _make_rollouts(
     servers: Sequence[Server],
     urls: Sequence[str],
 ) -> RolloutSource:
-    # vLLM holds weights in the precision of the run, the transformers engine holds them in fp32
+    # dtype of the engine's weights: vLLM uses the run's precision, the transformers engine fp32
     dtype = getattr(torch, config.precision if config.engine == "vllm" else "float32")
     make = partial(
         RolloutSource, trainer, config.temperature, config.precision, dtype, config.colocated

@@ -69,8 +69,8 @@ def aipo(row: LossInput) -> LossOutput:
     ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
     rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
     [0.1, 10]. "masked_rollout" counts the tokens of masked rollouts. "masked_low" and "masked_high"
-    count tokens of other rollouts whose ratio is below or above [0.125, 8]. Source: LlamaRL (arXiv
-    2505.24034), in the form of PRIME-RL 0.4, which masks tokens where the paper clips the ratio.
+    count tokens of other rollouts whose ratio is below or above [0.125, 8]. Source: PRIME-RL 0.4,
+    which masks tokens whose ratio LlamaRL (arXiv 2505.24034) would clip.
     """
     log_ratio = _log_ratio(row).detach()
     ratio = log_ratio.exp()
@@ -92,7 +92,7 @@ def ipo(row: LossInput) -> LossOutput:
 
     The loss is (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
     (log ratio)^2) / total.tokens. A token is masked if its probability rose or fell by more than
-    0.2 since it was sampled. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
+    0.2 since it was sampled. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).
     """
     keep = _shift(row).abs() <= PROBABILITY_SHIFT
     return _penalised(row, keep)
@@ -102,7 +102,7 @@ def dppo_kl(row: LossInput) -> LossOutput:
     """Return the loss of `ipo`, but mask only tokens that would move further from the sampler.
 
     A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
-    more than 0.2 and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
+    more than 0.2 and A < 0. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).
     """
     keep = _shift(row) * row.advantages.sign() <= PROBABILITY_SHIFT
     return _penalised(row, keep)
@@ -204,7 +204,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
 def _watched(
     log_ratio: Tensor, keep: Tensor, counted: Mapping[str, Tensor] | None = None
 ) -> dict[str, float]:
-    """Return the metrics of `LossOutput`, and the number of tokens in each mask of `counted`."""
+    """Return the metrics of a loss, and the number of tokens in each mask of `counted`."""
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {
         "masked": (~keep).sum(),

@@ -99,7 +99,7 @@ class Engine(Protocol):
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return one completion from each server, to compare log-probabilities with the trainer.
 
-        An engine in the trainer's process returns an empty list; training compares all its tokens.
+        An in-process engine returns an empty list: each training step compares all its tokens.
         """
         ...
 

@@ -55,7 +55,7 @@ class Control:
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
         except requests.RequestException as error:
-            # report the error now: the sender and other servers would wait in NCCL for this server
+            # fail now: the sender and the other servers would wait in NCCL for the failed server
             with contextlib.suppress(InvalidStateError):  # another call failed first
                 self.failure.set_exception(error)
             self._on_failure()

@@ -67,7 +67,7 @@ class NCCLSender:
         )
 
     def send(self, control: Control, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Send all weights, as (name, full tensor), to the servers of this update's client."""
+        """Send all weights, as (name, full tensor), to the servers that `control` calls."""
         self._source.tensors = tensors
         self._sender.client = control
         # vLLM copies the weights on its own stream, which does not wait for the optimizer step

@@ -33,9 +33,10 @@ GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
 _STEADY_S = 600.0
 """Uptime in seconds after which the count of restarts is reset."""
 _END_S = 5.0
-# seconds between process checks, between health checks, and of failed checks before a restart
+# seconds between checks of the process, between health checks, and without a passed health check
+# until a restart
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# not `python -m`, with which each process of vLLM would spend seconds on importing the server
+# not `python -m`, which makes each child process of vLLM import the server module, for seconds
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -130,7 +131,7 @@ class Server:
             self._process = self._spawn()
 
     def _unhealthy(self) -> bool:
-        """Return whether a server that once answered has failed its checks for `_UNHEALTHY_S`."""
+        """Return whether health checks have failed for `_UNHEALTHY_S` seconds, after one passed."""
         now = time.monotonic()
         if now - self._checked < _CHECK_S:
             return False
@@ -243,7 +244,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
 
 
 def transfer(colocated: bool) -> str:
-    """Return the name of the weight transfer backend; NCCL needs GPUs that no trainer shares."""
+    """Return the weight transfer backend: "nccl" if the servers have GPUs without trainers."""
     return "nccl" if torch.cuda.is_available() and not colocated else SHARED_MEMORY
 
 
@@ -305,13 +306,13 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' key from the environment; if it has none, set a random key."""
+    """Return the servers' API key from the variable `KEY`, which is set if it is empty."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 
 
 def headers() -> Mapping[str, str]:
-    """Return the HTTP headers of requests to servers: the key, if the environment has one."""
+    """Return the HTTP headers of requests to servers: the API key, if the variable `KEY` is set."""
     key = os.environ.get(KEY)
     return {"Authorization": f"Bearer {key}"} if key else {}
 

@@ -69,7 +69,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return length and offset of the keys visible to a query of this length."""
+        """Return the number of keys that the mask of new queries covers, and their offset, 0."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -86,7 +86,7 @@ class _Ragged:
     Args:
         caches: KV cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
         prompts: KV cache of each row's prompt, in the same layout; rows that share a prompt pass
-            the same object. None to prefill the prompts themselves.
+            the same object. None while the prompts are being prefilled.
     """
 
     def __init__(self, caches: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
@@ -155,9 +155,9 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
         Ids [n] of the sampled tokens.
     """
     # Not torch.multinomial: its random numbers depend on the batch, but here each row has its own.
-    # Sums are in fp64, since fp32 sums over a large vocabulary would distort the last tokens.
+    # Sums are in fp64: rounding of fp32 sums would distort the probabilities of the last tokens.
     sums = logprobs.exp().cumsum(1, dtype=torch.float64)
-    # normalised, so that the last value is exactly 1 and exceeds every number despite rounding
+    # normalised, so that the last sum is 1 despite rounding, and every random number is below it
     return torch.searchsorted(sums / sums[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
@@ -219,7 +219,7 @@ class TransformersEngine:
         return await future
 
     def _collect(self, before: int) -> None:
-        """Sample all waiting requests, as soon as a pass of the event loop adds no request."""
+        """Sample all waiting requests, once an iteration of the event loop adds no request."""
         if len(self._waiting) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
             return
@@ -252,7 +252,7 @@ class TransformersEngine:
         return []
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return an empty list: training compares every token that this engine samples."""
+        """Return an empty list: each training step compares all tokens of this engine."""
         return []
 
     def sleep(self) -> None:
@@ -276,7 +276,7 @@ class TransformersEngine:
             ValueError: a request's token ids do not extend those of its conversation's last turn.
         """
         device = self._policy.model.device
-        # device of new tensors; none on CPUs, since a default device slows down every PyTorch call
+        # new tensors are on the GPU; for a CPU, a default device would only slow down PyTorch calls
         default = nullcontext() if device.type == "cpu" else device
         with default, self._policy.autocast():
             for key, ids, _ in requests:
@@ -287,7 +287,7 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Cache all tokens of each conversation but the last; equal conversations are fed once."""
+        """Cache all tokens but the last of each conversation; equal conversations run only once."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
@@ -298,7 +298,7 @@ class TransformersEngine:
             self._parked.update(dict.fromkeys(keys, parked))
             if new := list(fed[len(parked.ids) :]):
                 missing.append((new, parked, keys))
-        # new conversations in separate batches, and similar lengths together, to limit padding
+        # to limit padding, a batch has only new or only continued conversations, of similar lengths
         missing.sort(key=lambda one: (bool(one[1].ids), len(one[0])))
         for _, alike in groupby(missing, lambda one: bool(one[1].ids)):
             rest = list(alike)
@@ -308,7 +308,7 @@ class TransformersEngine:
                 self._extend(batch)
 
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
-        """Feed new tokens to parked conversations, and park each result under all of its keys."""
+        """Feed new tokens, and park each row's cache for all conversations with these tokens."""
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None
         cache = _Ragged([one.own for one in parked], shared)
@@ -316,9 +316,9 @@ class TransformersEngine:
         users = Counter(id(one.shared) for one in self._parked.values())
         for row, (tokens, before, keys) in enumerate(batch):
             own, prefix = cache.park(row), before.shared
-            # All keys get the same prefix object: `Shared` finds equal prefixes by identity. Adding
-            # the new part to the prefix stores it once instead of per key, but needs a copy of the
-            # prefix if other conversations still use the old prefix.
+            # `Shared` finds common prefixes by identity, so all `keys` get the same prefix object.
+            # If the new tokens join the prefix, they are stored once, not once per key, but a
+            # prefix that other conversations still use must be copied.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory
@@ -337,7 +337,7 @@ class TransformersEngine:
 
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
         longest = max(request.sampling.max_tokens for request in requests)
-        # drawn before the first step, so a token's random number does not depend on other requests
+        # drawn for all decoding steps now, so that random numbers do not depend on other requests
         numbers = [noise(request.sampling.seed, longest) for request in requests]
         completions = [Completion([], [], []) for _ in requests]
         rows = list(range(len(requests)))  # index of the request that each cache row continues

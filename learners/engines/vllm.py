@@ -141,7 +141,7 @@ class VLLMEngine:
             self._conversations[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return one completion from each server; call this in a new event loop, see `leave`."""
+        """Return one completion from each server, and close the HTTP session of this event loop."""
         keys = range(-len(self.urls), 0)
         try:  # each key is assigned to the least busy server, so each server gets one key
             return await asyncio.gather(*(self.generate(key, ids, sampling) for key in keys))
@@ -197,12 +197,12 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
-        """Yield the weights in the servers' dtype; `close` gathers and discards remaining weights.
+        """Yield the weights in the servers' dtype; closing this generator gathers the rest, unsent.
 
         All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
         waiting for the next tensor.
         """
-        # `source` starts the gathering, so this generator calls it when the first tensor is needed
+        # not called before the first tensor is needed, since `source` makes all ranks gather
         weights = iter(source())
         try:
             for name, tensor in weights:
@@ -217,7 +217,7 @@ class VLLMEngine:
         if None in versions:
             raise requests.ConnectionError("a server does not answer")
         control = Control(self.urls, version, self._timeout_s, self._leave_group)
-        # a server that has just started does not belong to the current NCCL group
+        # a restarted server is not in the NCCL group, so all servers must form a new group
         if _UNTRAINED in versions:
             self._leave_group()
         if self._nccl is None:
@@ -263,7 +263,7 @@ class VLLMEngine:
         self._insist("wake_up")
 
     def _insist(self, path: str) -> None:
-        """Send a POST request to all servers, with retries; both endpoints can be called twice."""
+        """POST to all servers until all succeed; repeating `sleep` or `wake_up` has no effect."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -326,7 +326,7 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
     if choice["finish_reason"] not in ("stop", "length") or not ids:
         raise _NotReadyError(f"it ended with {choice['finish_reason']!r}")
     versions: list[int] = []
-    # a completion that was paused for a weight update has several spans of versions
+    # a completion that a weight update paused has one span of tokens for each weight version
     for span in choice["weight_versions"] or ():
         if span["version"] == _UNTRAINED and not as_read:
             raise _NotReadyError("it has not been given its weights yet")

@@ -1,4 +1,4 @@
-"""vLLM plugin: parent-death signals, a weight transfer backend without NCCL, and access by key.
+"""vLLM plugin: parent-death signals, a weight transfer backend without NCCL, and access by API key.
 
 vLLM calls `register` of every installed plugin in all its processes. This plugin has no effect in
 servers that no run has started.
@@ -39,7 +39,7 @@ def register() -> None:
 
 
 class KeyRequired:
-    """ASGI middleware: all routes but /health need the key from `KEY`, as a bearer token.
+    """ASGI middleware: all routes but /health need the API key, a bearer token, from `KEY`.
 
     vLLM's own check of the key covers completions, but not the routes that pause a server, load
     weights from any path, or call any method of a server's workers.

@@ -50,9 +50,9 @@ class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
             self.model.load_weights(named)  # type: ignore[operator]
 
     def finish_weight_update(self) -> None:
-        """Return the layers to their state for inference."""
+        """Finish the update: convert the loaded layers to their form for inference."""
         finalize_layerwise_reload(self.model, self.model_config)
-        # vLLM does not update the packed copy of the weight that a tied head uses on CPUs
+        # on CPUs, a tied head uses a packed copy of the embedding, which vLLM does not update
         for module in self.model.modules():
             if isinstance(module, VocabParallelEmbedding) and hasattr(module, "cpu_linear"):
                 module.quant_method.process_weights_after_loading(module)

@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of a step's tasks; unless there are too few tasks, only spare groups repeat a task.
+    """Sampler of a step's tasks, which differ if there are enough; spare groups may repeat tasks.
 
     Attributes:
         seed: random seed of the run.

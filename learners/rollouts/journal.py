@@ -1,4 +1,4 @@
-"""Entries of the run's journal about episodes that are dropped or that wait for something."""
+"""Journal entries about episodes that failed, or that wait long for the engine or a judge."""
 
 import asyncio
 import time

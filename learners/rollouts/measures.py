@@ -135,7 +135,7 @@ def hacking(rollouts: Sequence[Rollout], hacks: Collection[str]) -> list[bool]:
 
 
 def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
-    """Count the words that an agent wrote in valid calls; words in quotes of `old` do not count."""
+    """Count the words in an agent's valid calls, except `review` and the argument `old`."""
     return _written(_calls(toolbox, actions))
 
 
@@ -236,7 +236,7 @@ def _openers(played: Iterable[_Edited]) -> Counter[str]:
 
 
 def _phrase_counts(played: Iterable[_Edited]) -> Counter[tuple[str, ...]]:
-    """Count the tasks for which each phrase is new."""
+    """Count for each phrase the tasks with an episode that added the phrase."""
     by_group: dict[int, set[tuple[str, ...]]] = {}
     for one in played:
         by_group.setdefault(one.group, set()).update(_new_phrases(one))

@@ -49,7 +49,7 @@ OPTIONS = (
 )
 """Fields of `Config` that control sampling, and that `FoundModel.of` accepts as options."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
-# settings of a run that apply to its model; all other settings have their defaults
+# settings of a run that also apply when its model is played; others have their defaults
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
 _MAX_TOKENS = 512  # maximum tokens of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
@@ -77,9 +77,9 @@ class FoundModel:
         """Resolve a model without loading it.
 
         Args:
-            options: `model`, and optionally `prompting` and fields listed in `OPTIONS`, which
-                default to the configuration of the model's run. `model` is "nano", "smollm2", a
-                folder in Hugging Face format, a model of the Hub, which is downloaded, the folder
+            options: `model`, and optionally `prompting` and fields listed in `OPTIONS`; a missing
+                field has its value in the run that trained the model. `model` is "nano", "smollm2",
+                a folder in Hugging Face format, a model of the Hub, which is downloaded, the folder
                 of a run, or a checkpoint, which needs the transformers engine.
 
         Raises:
@@ -126,7 +126,7 @@ class FoundModel:
 
 
 def _found(name: str) -> tuple[Config, Path | None]:
-    """Return the configuration of a model name or folder, and the weights file of a checkpoint."""
+    """Return the configuration of a model, and its weights file if `name` is a checkpoint."""
     if name in models.NAMES:  # the path of a folder with this name needs the prefix "./"
         return _of_name(name), None
     path = Path(name)
@@ -152,7 +152,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the start of each tensor: whole files would take minutes; some tensors may be frozen."""
+    """Hash the start of all tensors: whole files take minutes, and training may freeze tensors."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -204,7 +204,8 @@ class ModelPlayer:
         try:
             if config.engine_urls:
                 engine = VLLMEngine(config.engine_urls, *named)
-                # external servers may hold other weights; the hash is the version of these weights
+                # external servers may hold other weights: load the model's, whose hash is the
+                # version
                 version = int(str(model.record["weights"])[:12], 16)
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
@@ -249,7 +250,7 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play after a demonstration; write the start and the end of each call for the model."""
+        """Play with a demonstration in the prompt, and write the start and end of each call."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)

@@ -81,7 +81,7 @@ class Orchestrator:
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._judge: Any = work.judge  # None if no session needs a verdict
-        # async judges are slow and may fail, so rollouts are stored before they are graded
+        # for async judges, which are slow and may fail, rollouts are also stored before grading
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
         self._words: Mapping[str, int] | None = None
@@ -90,7 +90,7 @@ class Orchestrator:
     async def batch(self, step: int) -> Batch:
         """Play and grade the episodes of a step, except those already stored.
 
-        With a repeatable engine, the whole step is played again if any episode is missing.
+        If any episode is missing, a repeatable engine plays all: its results depend on the batch.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play groups at `places` of `drawn`; return groups with enough rollouts, and errors."""
+        """Play some of the drawn tasks; return groups with enough graded rollouts, and errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])
@@ -172,8 +172,8 @@ class Orchestrator:
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
 
-        Trajectory files store the episodes as the evaluation after this step. Episodes of an
-        unfinished evaluation are deleted, since other weights may have sampled them.
+        The episodes are stored in the trajectory file of the evaluation after `step`. Episodes of
+        an unfinished evaluation are deleted, since other weights may have sampled them.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -197,7 +197,7 @@ class Orchestrator:
     def _open(
         self, tasks: Sequence[Any], members: int, first: int = 0
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Return an unplayed group of rollouts for each task, and the errors of failed tasks."""
+        """Return an unplayed group of rollouts for each task; errors if a session cannot open."""
         rollouts: list[Rollout] = []
         failures: list[Exception] = []
         for group, task in enumerate(tasks, first):
@@ -232,7 +232,7 @@ class Orchestrator:
         return graded, [rollout.error for rollout in rollouts if rollout.error is not None]
 
     async def _play(self, rollout: Rollout, seed: tuple[int, ...], progress: "_Progress") -> None:
-        """Play and store an episode, and grade the episodes that can be judged afterwards."""
+        """Play and store an episode, then grade the episodes that `progress.end` returns."""
         session, key = rollout.session, next(self._keys)
         try:
             try:
@@ -284,7 +284,7 @@ class Orchestrator:
 
 
 class _Progress:
-    """Progress of a set of episodes, which are judged group by group or one by one.
+    """Counter of unfinished episodes, which tells when an episode or a group can be judged.
 
     Attributes:
         store: function that stores a finished rollout, called again after the rollout's verdict.
@@ -301,19 +301,19 @@ class _Progress:
         self._playing = {group: len(members) for group, members in self._members.items()}
 
     def end(self, rollout: Rollout) -> list[Rollout]:
-        """Count an episode as ended, or failed; return the episodes that can now be judged."""
+        """Count an episode as ended or failed; return the episodes that can be judged now."""
         self._playing[rollout.group] -= 1
         if not self._grouped:
             return [rollout] if rollout.session.needs_verdict else []
         members = self._members[rollout.group]
         if self._playing[rollout.group] or not any(r.session.needs_verdict for r in members):
             return []
-        # also members that an interrupted run has judged: a verdict depends on the whole group
+        # a verdict depends on the whole group, so members that have a verdict are judged again, too
         return [r for r in members if r.session.needs_verdict or r.session.verdict]
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
-    """Return an error like the first failure, with the number of failures in its message."""
+    """Return an error of the first failure's type, whose message counts all failures."""
     first = failures[0]
     message = f"{len(failures)} of {number_of(episodes, 'episode')} failed, the first with: {first}"
     error = type(first)(message)

@@ -92,7 +92,7 @@ class RolloutSource:
         Raises:
             EngineError: the engine returned no tokens.
             JudgeError, EpisodeError: every group has too few graded episodes.
-            RunStopped: no episode is left.
+            RunStopped: all episodes show hacks in `dropped`.
         """
         batch: Batch = self._from_rank_0(lambda: self._lead.sampler.batch(step).without(dropped))
         return batch
@@ -105,7 +105,7 @@ class RolloutSource:
 
         Returns:
             Mean absolute difference in log-probability between engine and trainer on a few sampled
-            tokens; 0 for an in-process engine, whose tokens every training step compares.
+            tokens; 0 for an in-process engine: each training step compares all its tokens.
 
         Raises:
             EngineError: the engine did not load the weights, or the difference is too large.

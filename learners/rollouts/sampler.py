@@ -73,7 +73,7 @@ class BackgroundSampler:
 
     Args:
         build: creates the orchestrator in the separate process.
-        steps: number of steps of the run; steps before the first published version are done.
+        steps: number of steps of the run, including steps that earlier processes have completed.
         max_staleness: maximum age of the sampling weights, in optimizer steps.
         note: called with sentences for the run's journal.
     """
@@ -111,7 +111,7 @@ class BackgroundSampler:
         return ended
 
     def published(self, version: int) -> None:
-        """Let the rollout process start all steps for which this version is new enough."""
+        """Tell the rollout process the engine's weight version, so that it may start more steps."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
@@ -184,7 +184,7 @@ class _Service:
         self._out.put_nowait(("note", sentence))
 
     async def serve(self) -> None:
-        """Serve until the trainer sends "stop"; send the first error to the trainer to raise."""
+        """Serve until the trainer sends "stop"; send the first error to the trainer, and end."""
         loop = asyncio.get_running_loop()
         background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:

@@ -1,8 +1,8 @@
 """Sessions for any Gymnasium environment whose actions and observations are strings.
 
-Editing domains (`resume_gym.editing`) have separate sessions, which a judge grades and which can be
-forked cheaply. In a `TextSession`, the task is a seed, a fork replays the actions, and the reward
-is the sum of the step rewards.
+Editing environments have sessions of `resume_gym.editing` instead, which a judge grades and which
+can be copied cheaply. In a `TextSession`, the task is a seed, a fork replays the actions, and the
+reward is the sum of the step rewards.
 """
 
 import math
@@ -114,7 +114,7 @@ class TextSession:
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """The reward as one term of the last turn, since step rewards have no names."""
+        """Reward terms of each turn: all are empty but the last, which has the episode's reward."""
         return [*({} for _ in self.actions[1:]), {"reward": self.reward}]
 
     def step(self, text: str) -> Heard:

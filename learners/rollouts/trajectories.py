@@ -53,7 +53,7 @@ class Trajectories:
         line = seal(record).encode() + b"\n"
         file = open_to_append(self.path(step))
         end = os.fstat(file).st_size
-        # unbuffered, so a killed process truncates at most this line; os.write() may be partial
+        # unbuffered, so a killed process truncates at most this line; os.write() can write a part
         try:
             while line:
                 line = line[os.write(file, line) :]
@@ -110,7 +110,7 @@ class Trajectories:
 
     def graded(self, step: int, groups: Collection[int] | None = None) -> list[Record]:
         """Return the record of each graded rollout of a step, by group and member."""
-        # lines are in the order of verdicts, which is not reproducible
+        # sorted, since the file's order, the order of verdicts, is not reproducible
         played = sorted(self._played(step, groups).items())
         return [record for _, record in played if record["graded"]]
 

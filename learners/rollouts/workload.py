@@ -89,7 +89,7 @@ class Workload:
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
             raise ConfigError(f"env: {env} cannot be made: {error}") from error
         except ValueError as error:
-            # TaskError is a ValueError too
+            # a TaskError is a ValueError, too, but is raised unchanged
             raise error if isinstance(error, TaskError) else ConfigError(str(error)) from None
 
     @classmethod
@@ -122,7 +122,7 @@ class Workload:
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Return the floor agent's results on the held-out tasks; None if tasks are not resumes.
+        """Return the held-out results of the agent `floor`; None if tasks are not judged resumes.
 
         Raises:
             JudgeError: the judge returned no verdict.

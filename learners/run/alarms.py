@@ -1,9 +1,8 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
-A rule compares a metric's mean over the last three steps with its mean over the first three, so it
-reports a fault within three steps. An extreme mean raises the alarm regardless of the first steps.
-The metrics are those of `rollouts/measures.py` and of the batch. `react` returns the reaction to
-new alarms.
+A rule compares a metric's mean over the last three steps with its mean over the first three. Beyond
+some limits, the last mean raises an alarm regardless of the first. The metrics are those of
+`rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
 Rules ignore steps that a rollback undoes, and later steps with tokens from the undone weights.
 """
@@ -85,11 +84,11 @@ class _Rule(NamedTuple):
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
-    """Return a condition: a metric exceeds a limit and, by a margin, its start; or it is extreme.
+    """Return a condition on means: now > most, or now > limit and now - start > by.
 
     Args:
-        limit: value that the metric must exceed.
-        by: margin by which the metric must also exceed its mean over the first steps.
+        limit: value that the mean over the last steps must exceed.
+        by: margin by which this mean must also exceed the mean over the first steps.
         most: value above which the alarm holds even without a rise.
     """
     return lambda now, start: now > most or (now > limit and now - start > by)
@@ -268,13 +267,13 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
     """Return the rows of metrics that rules consider, and the steps whose checkpoints are undone.
 
-    A rollback in the last row has no effect here, since it reacts to the alarms of that row.
+    A rollback in the last row removes no rows, since it is a reaction to the last row's alarms.
     """
     rows, undone, last = list(history), set[int](), -1
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # the second condition is on the oldest weights that sampled tokens of the row's step
+    # a later step counts if the restored weights, or newer weights, sampled all its tokens
     return [
         row
         for row in rows
@@ -300,7 +299,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         found["joint fall"] = Alarm("joint fall", "collapse", text)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
-        # a gap is normal if the sampler's weights are older, so the sentence states their lag
+        # the sampler's older weights alone cause a gap, so the sentence states how old they are
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
@@ -315,9 +314,9 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
-    """Return the judge's mean lead in the last `SPAN` samples minus that in the first `SPAN`.
+    """Return how much the judge's mean lead over the second judge has grown since the start.
 
-    Means are compared, since single leads differ by 0.1 even without any hacking.
+    Both means are over `SPAN` steps, since single leads differ by 0.1 even without any hacking.
     """
     leads = [row[_LEAD] for row in rows if _LEAD in row]
     # rounded, so that a gap that equals a limit reaches the limit despite rounding errors
@@ -334,7 +333,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics]) -> list[str]:
-    """Return metrics that fell below half of their best mean; none if fewer than three fell."""
+    """Return the watched metrics below half of their best mean; none if fewer than three are."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -345,13 +344,13 @@ def _fallen(rows: Sequence[Metrics]) -> list[str]:
 
 
 def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean rewards of the last and the best window, if the drop exceeds the noise."""
+    """Return the mean reward of the last and the best `WINDOW` steps; None without a collapse."""
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
     # the best of the full windows that share no step with the last window
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # differences of neighbouring steps have twice the variance of a step, and cancel slow trends
+    # from differences of neighbouring steps, which cancel trends and have twice a step's variance
     noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
     error = noise * math.sqrt(2 / WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None

@@ -84,7 +84,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from writing the folder until this process ends, even by a crash.
+        """Lock the folder against other writers in this context; a crash releases the lock, too.
 
         Raises:
             ConfigError: another process holds the lock, or `lock` is no regular file.
@@ -133,7 +133,7 @@ class RunFolder:
         return is_new
 
     def _check_edition(self) -> None:
-        """Raise a ConfigError if the tasks or default verdicts have changed since the run began."""
+        """Raise a ConfigError if the run began with another `EDITION` of tasks and rubric judge."""
         file = self.path / "facts.json"
         if not file.is_file():
             return
@@ -174,7 +174,7 @@ class RunFolder:
         return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
-        """Return the held-out result `when`: "before", "after" or "floor"; None if there is none.
+        """Return the held-out result "before" or "after" training, or of "floor"; None if missing.
 
         Raises:
             ConfigError: the file is damaged, or another version wrote it.
@@ -197,7 +197,7 @@ class RunFolder:
             ) from None
 
     def write_result(self, when: str, result: Returns) -> None:
-        """Write the held-out result `when`: "before", "after" or "floor"."""
+        """Write the held-out result "before" or "after" training, or of the agent "floor"."""
         write_text(self.path / f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
 
     def set_aside(self, step: int) -> None:
@@ -235,7 +235,7 @@ class RunFolder:
         """Return the time and the judge's cost so far, including steps that will be repeated."""
         last = (self.metrics() or [{}])[-1]
         totals = {name: last.get(name, 0.0) for name in TOTALS}
-        # the heartbeat is newer than the last step, and includes steps that `truncate` removed
+        # the heartbeat is newer than the metrics, and also counts steps that `truncate` removed
         with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
             beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
@@ -282,7 +282,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a value in a result is invalid, which the dataclass does not check."""
+    """Raise a ValueError if a result has an invalid value; its dataclass accepts any value."""
     values = asdict(result)
     for one in fields(result):
         if one.default is None and values[one.name] is None:  # None in files of earlier versions

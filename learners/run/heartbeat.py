@@ -38,8 +38,8 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 class Heartbeat:
     """Thread that writes `heartbeat.json`, prints the run's status at times, and handles Ctrl-C.
 
-    Long computations do not delay the thread. The first Ctrl-C prints what is saved, and ends the
-    run within `_END_S` seconds. A second Ctrl-C ends the run immediately.
+    The thread is on time even while the main thread computes. The first Ctrl-C prints what is
+    saved, and ends the run within `_END_S` seconds. A second Ctrl-C ends the run immediately.
 
     | key | content |
     |---|---|
@@ -77,7 +77,7 @@ class Heartbeat:
         self._totals = dict(self._earlier)
         self._write()
         self._wake.setblocking(False)
-        # a signal wakes the heartbeat thread immediately, the main thread only between operations
+        # wake the heartbeat thread: the main thread handles a signal only between operations
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self

@@ -3,8 +3,8 @@
 The run folder is complete without loggers. `logged.json` records what each logger has received, so
 that a resumed run, or a run to which a logger is added later, continues without gaps.
 
-A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the first
-attempt, so TensorBoard receives every step immediately. W&B and trackio cannot discard steps, so
+A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the first values
+of a repeated step, so it receives every step immediately. W&B and trackio cannot discard steps, so
 they receive a step only when a checkpoint includes the step.
 """
 
@@ -66,7 +66,7 @@ def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterato
     project = os.environ.get("WANDB_PROJECT") or PROJECT
     names = {"project": project, "id": name, "name": settings["name"]}
     wandb_run: Any = wandb.init(**names, dir=run.path, config=settings, resume="allow")
-    # W&B's own step cannot decrease, but an evaluation can end after later training steps
+    # not W&B's own step, which cannot decrease: an evaluation can end after later training steps
     wandb_run.define_metric("step")
     wandb_run.define_metric("*", step_metric="step")
 
@@ -90,7 +90,7 @@ def _trackio(settings: Settings, run: RunFolder, name: str, first: int) -> Itera
     options |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
 
     def write(rows: Rows) -> None:
-        # trackio prints into the progress display, and reports failures only as warnings
+        # hide what trackio prints, and catch its warnings, which are its only reports of failures
         with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
             warnings.simplefilter("always", UserWarning)
             trackio_run = trackio.init(PROJECT, **options)
@@ -224,7 +224,7 @@ def _step(key: str) -> int:
 
 
 def _tag(metric: str) -> str:
-    """Return the metric's name under a heading, by which loggers group their plots."""
+    """Return a metric's name with the prefix by which loggers group plots, such as "speed/"."""
     if metric.startswith("verdict_"):
         return f"judge/{metric.removeprefix('verdict_')}"
     timed = metric.startswith("seconds_") or metric.endswith("_per_s") or metric == "tflops"

@@ -98,7 +98,7 @@ class RunReport:
 
         Raises:
             ConfigError: a logger cannot be opened, or the held-out result before training is lost.
-            RunStopped: an alarm stopped the run after step `done`, and by its settings still does.
+            RunStopped: an alarm after step `done` stops the run with the current settings, too.
         """
         if stop := ranks.broadcast(self._start(done) if self._work else ""):
             raise RunStopped(stop)

@@ -46,7 +46,7 @@ PLAYERS: dict[str, Callable[[int], Any]] = {
 
 
 def evidence_first(task: Task) -> Task:
-    """Return the task with its fixes in another order: fixes that need evidence come first."""
+    """Return the task with its repairs reordered: repairs that need the evidence come first."""
     fixes = sorted(task.fixes, key=lambda fix: not fix.needs_evidence)
     return replace(task, fixes=tuple(fixes))
 

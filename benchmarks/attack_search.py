@@ -1,7 +1,7 @@
 """Evolutionary search for edits that a judge prefers to the original or repaired resume.
 
-The search starts from one of these two resumes. People must decide whether a text that the search
-finds is an exploit or an improvement.
+The search starts from the original or the repaired resume of a task. People must decide whether the
+text with the highest reward is an exploit or an improvement.
 """
 
 import difflib
@@ -72,7 +72,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
 
 
 def _reward(env: Any, task: Task, text: str) -> float:
-    """Return the content and layout reward of a text; tool terms would be equal for all texts."""
+    """Return the content and layout reward of a text, without the rewards for tool calls."""
     session = env.session_type(task, env.rules)
     if text != task.resume:
         session.step(tool_call("str_replace", old=task.resume, new=text))

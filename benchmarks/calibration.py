@@ -1,9 +1,9 @@
-"""Measure the rubric judge's agreement with labelled pairs, all of them used in its development.
+"""Measure the rubric judge's agreement with labels of revisions that were used to develop it.
 
 python benchmarks/calibration.py
 
-This script prints the figures, then the table of docs/results.md. For other judges, use `resume-gym
-judge calibrate`.
+This script prints the figures, then the table of docs/results.md. For judges other than the rubric,
+use `resume-gym judge calibrate`.
 """
 
 import sys
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def wanted(found: Agreement) -> list[Figure]:
-    """Return the figures of the test half of the pairs with their targets."""
+    """Return the agreement on the test half of the labelled pairs as figures with targets."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()
@@ -73,7 +73,7 @@ def value(one: Share) -> float:
 
 
 def markdown(reports: Mapping[str, Agreement]) -> str:
-    """Return the table of agreement in docs/results.md."""
+    """Return the Markdown table for docs/results.md: the judge's agreement on each half."""
     test, dev = reports["test"], reports["dev"]
     rows = [
         "| rubric judge | test half | 95 % interval | wanted | development |",

@@ -51,7 +51,7 @@ Outcome = tuple[str, int, float]
 
 
 class Floor:
-    """Plain implementation of the episode, which processes the whole document in each turn."""
+    """Plain Python environment, which processes the whole document in each turn."""
 
     def __init__(self, resume: str, page_lines: int = 55, width: int = 165) -> None:
         self.original = self.text = resume
@@ -133,7 +133,7 @@ def floor_episode() -> Outcome:
 
 def session_episode() -> Outcome:
     session = Session(TASK)
-    # compute what the environment of gym.make returns, so that both do the same work
+    # also compute `info()`, which the environment of `gymnasium.make` returns in each turn
     seen: tuple[str, dict[str, Any]] = session.prompt, session.info()
     for action in ACTIONS:
         seen = session.step(action).observation, session.info()
@@ -162,7 +162,7 @@ Ways = dict[str, tuple[Callable[[], Any], int]]
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """Time functions in turns, since machine speed varies; return CPU seconds by round."""
+    """Return CPU seconds by function and round; functions alternate, since machine speed varies."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():
@@ -171,7 +171,7 @@ def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
 
 def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
-    """Return a function that makes `edits` edits in a session that had `earlier` edits before."""
+    """Return a function that makes `edits` edits in a session that already has `earlier` edits."""
     session = Session(Task("edits", JOB, resume, "weak_verbs"), Rules(max_turns=100_000))
     words = ["Thesis on incremental route planning", "Thesis: incremental planning of routes"]
     there = tool_call("str_replace", old=words[0], new=words[1])
@@ -191,7 +191,7 @@ def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
 
 
 def memory_mb(count: int, actions: tuple[str, ...]) -> float:
-    """Return the MB that `count` live sessions on one task hold, after `actions`."""
+    """Return the memory in MB of `count` sessions on one task, each after the turns `actions`."""
     gc.collect()
     tracemalloc.start()
     sessions = [Session(TASK) for _ in range(count)]

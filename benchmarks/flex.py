@@ -1,4 +1,4 @@
-"""FlexAttention with the prefix tree as a block mask, which `gpu.py` checks and times on CUDA."""
+"""Attention over packed prefix trees by PyTorch's FlexAttention; `gpu.py` checks and times it."""
 
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
     """Attend within the prefix trees of a packed row, like `packed_attention`."""
-    # uncompiled FlexAttention computes masked scores, too; used only in tests on CPUs
+    # uncompiled FlexAttention also computes the scores of masked pairs; only tests on CPUs use it
     function = compiled() if query.is_cuda else flex_attention
     mask = block_mask(nodes, query.device)
     return function(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)
@@ -33,7 +33,7 @@ def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
         ends = ends.to(device)
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # descendants follow their node directly: its keys are visible up to the last descendant
+        # queries from the key to `ends[key]` lie in the key's node or in descendants of this node
         return (key <= query) & (query < ends[key])
 
     return create_block_mask(visible, None, None, len(ends), len(ends), device=device)

@@ -71,9 +71,9 @@ ERRORS: dict[str, str] = {}
 
 
 class Scale(NamedTuple):
-    """Sizes for all checks: a row has `rollouts` rollouts of `prompt` and `response` tokens.
+    """Models and input sizes of all checks, and `until`, their deadline on the monotonic clock.
 
-    `until` is the deadline of all checks, on the monotonic clock.
+    A packed row has `rollouts` rollouts, each of `prompt` prompt and `response` response tokens.
     """
 
     models: Sequence[tuple[str, Qwen3Config]]
@@ -88,7 +88,7 @@ class Scale(NamedTuple):
 
     @property
     def few(self) -> "Scale":
-        """The same sizes with shorter rows, for comparisons."""
+        """This scale with five rollouts and an eighth of the prompt and response tokens."""
         return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=5)
 
 
@@ -116,8 +116,8 @@ def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
 def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample]:
     """Return a group of rollouts of random tokens.
 
-    With `branching`, rollouts also share beginnings of responses, in a tree that has nodes of one
-    token; otherwise they share only the prompt, so that a row has the planned number of tokens.
+    With `branching`, some responses share their first tokens, and the prefix tree has nodes of one
+    token. Without it, rollouts share only the prompt, so that a row has the most tokens.
     """
     generator = torch.Generator().manual_seed(1)
 
@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # number of tokens shared with the previous response, and length of the response
+    # by rollout: number of tokens shared with the previous response, length of the response
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -137,7 +137,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
 
 
 def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
-    """Compute the gradients of the rows; return the log-probabilities of their loss tokens."""
+    """Compute the gradients of the rows; return the log-probabilities of the tokens in the loss."""
     total = Totals(sum(len(row.targets) for row in rows), sum(row.rollouts for row in rows))
     found = []
     for row in rows:
@@ -150,7 +150,7 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
 
 
 def agreed(row: LossInput) -> LossOutput:
-    """Return AIPO's loss at a ratio of 1; AIPO would mask all tokens of a random model."""
+    """Return AIPO's loss with importance ratios of 1, since no sampler wrote these rollouts."""
     return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
@@ -229,7 +229,7 @@ def attention(scale: Scale) -> Iterator[Figure]:
 
 
 def head_products(scale: Scale) -> Iterator[Figure]:
-    """Compare the head with a float64 computation, for token counts around the chunk size."""
+    """Compare `ChunkedHead` with a float64 computation, for token counts around the chunk size."""
     sizes = scale.models[0][1]
     linear = torch.nn.Linear(sizes.hidden_size, sizes.vocab_size, bias=False, device=DEVICE)
     layer = ChunkedHead(linear)
@@ -273,7 +273,7 @@ def shared_prefixes(scale: Scale) -> Iterator[Figure]:
 
 
 def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalBackend]]:
-    """Yield the backends in bf16, one after the other, each with the same random model."""
+    """Yield the local and FSDP2 backends in bf16 one by one, each with the same random model."""
     if not dist.is_initialized():
         kinds = "cpu:gloo,cuda:nccl" if DEVICE.type == "cuda" else "gloo"
         address = f"tcp://127.0.0.1:{free_port()}"
@@ -302,7 +302,7 @@ def published(backend: LocalBackend) -> dict[str, Tensor]:
 
 
 def one_rank(scale: Scale) -> Iterator[Figure]:
-    """Compare a step and the published weights of FSDP2 on one rank with the local backend's."""
+    """Compare FSDP2 on one rank with the local backend: a training step, and published weights."""
     config = scale.models[0][1]
     rows = pack(group(scale.few, config.vocab_size, branching=True), sys.maxsize)
     local: Any = None
@@ -322,7 +322,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # Adam's first step is equally large for all weights, even where gradients are only noise
+        # the limit is loose: Adam's first step is as large where gradients are only rounding noise
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -331,7 +331,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 class Copies:
     """Fake NCCL group, which copies sent tensors on the caller's stream as NCCL does.
 
-    `Copies` also replaces vLLM's weight sender if vLLM is not installed. Like that sender, it reads
+    If vLLM is not installed, `Copies` also stands in for vLLM's weight sender: `send_weights` reads
     the weights on a separate CUDA stream, which does not wait for other streams.
     """
 
@@ -362,7 +362,7 @@ class Copies:
 
 
 def transfer(scale: Scale) -> Iterator[Figure]:
-    """Check that the NCCL sender sends weights as a pending optimizer step leaves them."""
+    """Check that `NCCLSender` waits for a pending optimizer step before it sends the weights."""
     config = scale.models[0][1]
     weights = dict(Policy(make_model(config), 1.0, "float32").model.named_parameters())
     optimizer = make_optimizer(weights.values(), backend_settings(Config(learning_rate=0.1)))
@@ -398,7 +398,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def sending(group: Copies, stand_in: bool) -> Iterator[None]:
-    """Let vLLM's sender, or its stand-in, use a group; without a GPU, replace CUDA streams."""
+    """Patch vLLM's weight sender, or its stand-in, to use `group`; mock CUDA if there is no GPU."""
     package = "vllm.distributed.weight_transfer"
     names = package, f"{package}.nccl_engine"
     module = MagicMock(WeightSource=object)
@@ -416,7 +416,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 
 
 def jobs(scale: Scale) -> Iterator[Figure]:
-    """Compare whole runs of the nano policy; one is killed and resumed."""
+    """Compare training runs of the nano policy: fp32, FSDP2, bf16, and killed and resumed."""
     # one thread, since threads that wait for each other are slow on a busy machine
     few = {"steps": 2, "groups": 2, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
     few["threads"] = 1
@@ -470,7 +470,7 @@ def train(
 
 def steps(scale: Scale) -> Iterator[Figure]:
     """Measure time, MFU and memory of the forward and backward passes of a group."""
-    # compiled last, since rotary embeddings stay compiled for all models of a process
+    # compiled models come last, since compilation also affects rotary embeddings of later models
     flex = [("flex", False)] if DEVICE.type == "cuda" else []
     for attending, compiled in (("", False), *flex, ("", True)):
         for name, config in scale.models:
@@ -519,7 +519,7 @@ def attention_in(way: str) -> AbstractContextManager[object]:
 
 
 def chunks(scale: Scale) -> Iterator[Figure]:
-    """Time the forward and backward passes of the head for several chunk sizes."""
+    """Time the forward and backward passes of `ChunkedHead` for several chunk sizes."""
     config = scale.models[-1][1]
     layer = ChunkedHead(
         torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False, device=DEVICE)
@@ -575,7 +575,7 @@ def nano(scale: Scale) -> Iterator[Figure]:
 
 
 def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
-    """Yield the time of all operations of `work`, and of its twenty slowest."""
+    """Yield the profiled time of `work`, of all its GPU kernels, and of its slowest operations."""
     work()
     activities = [torch.profiler.ProfilerActivity.CPU]
     if DEVICE.type == "cuda":
@@ -597,7 +597,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
 
 
 def layers(scale: Scale) -> Iterator[Figure]:
-    """Time the deepest model with a tenth and a fifth of its layers; extrapolate to all layers."""
+    """Time `scale.deep` with a tenth and a fifth of its layers; extrapolate to all layers."""
     whole = scale.deep.num_hidden_layers
     rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
     took = {}

@@ -2,10 +2,10 @@
 
 python benchmarks/informative.py
 
-Groups of eight are played by the hasty editor, whose demonstrations the nano policy imitates, and
-by a model (`--model`: the nano policy or a run that trained it). Both players play the bundled mini
-tasks, each level of the ladder, and resumes that are too long, with the binary and the continuous
-layout reward. For resumes that are too long, only the layout term counts.
+A group is eight rollouts of a task by one player: the hasty editor, a script whose demonstrations
+the nano policy imitates, or a model (`--model`: the nano policy or a run that trained it). Tasks
+are the bundled mini tasks, generated tasks of each level of difficulty, and resumes that are too
+long. On too long resumes, only the layout reward counts, in its binary and its continuous form.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def share(groups: Rewards) -> float:
 
 
 def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
-    """Return the hasty editor's rewards, or only the reward term `term`, if given."""
+    """Return the hasty editor's rewards or, if `term` is not empty, only this reward term."""
 
     def make(seed: int) -> Any:
         return partial(act, rng=Random(seed), habits=HASTY)
@@ -55,7 +55,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """Return the rewards of a model, or only the reward term `term`, if given."""
+    """Return the rewards of a model or, if `term` is not empty, only this reward term."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]

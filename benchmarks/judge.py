@@ -4,10 +4,11 @@ python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a random search.
 Blind pairs: revisions written and labelled by language models that saw neither the judge nor its
-rules; the judge grades these pairs once, after its last change (`--blind`). Seen pairs: blind pairs
-after whose scoring the judge was changed. Strangers: single edits of ten resumes that the generator
-did not write; the judge was developed on half of the resumes. Good lines: bullets that the grammar
-check must accept. Learning signal: episodes of the hasty editor that policies imitate.
+rules; with `--blind`, the judge grades these pairs, only once, after its last change. Seen pairs:
+former blind pairs; the judge was changed after it had graded them. Strangers: edits of ten resumes
+that the task generator did not write; half of these resumes were used to develop the judge. Good
+lines: bullets that the judge's grammar check must accept. Learning signal: differences in content
+reward between episodes of the hasty editor, a script whose demonstrations policies imitate.
 """
 
 import json
@@ -86,7 +87,7 @@ def main() -> int:
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
     """Return the figures of the attacks on tasks of one size."""
     floor = rows["floor"].mean
-    # deletion may be honest: it removes padding and earns the layout reward
+    # leave out the policies that delete lines, since deleting padding is an honest improvement
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
@@ -107,7 +108,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
 
 
 def written(name: str) -> list[Figure]:
-    """Return the rates of `RATES` on blind or seen pairs; skip categories without pairs."""
+    """Return the shares of verdicts that `RATES` defines, on the "blind" or the "seen" pairs."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
     for pair in _rows(f"{name}_pairs"):
@@ -158,7 +159,7 @@ RATES: tuple[tuple[Any, ...], ...] = (
 
 
 def strangers() -> Iterator[Figure]:
-    """Yield the share of correct verdicts on edits of strangers' resumes, by kind and half."""
+    """Yield the shares of right verdicts on strangers' resumes, and of good lines called broken."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):
@@ -202,7 +203,7 @@ def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
 
 
 def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
-    """Play a group of the hasty editor; yield the task, each final text and number of repairs."""
+    """Let the hasty editor play a task `GROUP` times; yield task, final text, number of fixes."""
     for number in range(GROUP):
         rng = Random(f"{task.task_id}-{number}")
         text = play(partial(act, rng=rng, habits=HASTY), Session(task, RULES)).resume

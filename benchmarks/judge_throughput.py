@@ -43,7 +43,7 @@ TEXT = "Led the migration of twelve harbour booking systems to one event pipelin
 
 
 class Field(BaseModel):
-    """A field of a verdict."""
+    """Grade of one verdict field, with the judge's reason."""
 
     model_config = ConfigDict(extra="forbid")
     reason: str
@@ -140,7 +140,7 @@ def measure(wire: str, answers: int, store: Path | None) -> dict[str, float]:
 
 
 def replay_ms(answers: int, store: Path, url: str) -> float:
-    """Return the CPU milliseconds of an answer from the store, whose keys contain the URL."""
+    """Return the CPU milliseconds per answer from the store; `url` is part of each answer's key."""
     client = make_client("gemini", model="bench", base_url=url, store=store, replay=True)
     began = time.process_time()
     asyncio.run(ask_all(client, answers))

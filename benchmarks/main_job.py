@@ -72,7 +72,7 @@ def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
     """Play one episode of each trained policy and scripted agent on each held-out task.
 
     Returns:
-        Path of the episodes, and the summaries of the scripted agents.
+        Path of the file of episodes, and the summary of each scripted agent by name.
     """
     agents = [f"--agent={one}" for one in (*trained, *BESIDE)]
     command = [sys.executable, "-m", "resume_gym", "eval", "--env", "ResumeEditMini-v0"]
@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # a run has three evaluations; start and export are counted as a part of their time
+        # the time outside of steps, export included, is divided by the run's three evaluations
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

@@ -1,4 +1,4 @@
-"""Measure models and scripted agents on the held-out tasks of both environments.
+"""Measure models and scripted agents on the held-out mini tasks and full-size tasks.
 
     python benchmarks/models.py                            # scripted agents, and the nano policy
     python benchmarks/models.py --agent after=runs/nano    # adds or replaces a row

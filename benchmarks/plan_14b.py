@@ -48,7 +48,7 @@ class Step(NamedTuple):
     Attributes:
         tokens: number of tokens that pass through the layers, on all GPUs.
         operations: FLOPs on all GPUs, without recomputation.
-        busiest: operations of the GPU with the most work, divided by the mean of all GPUs.
+        busiest: FLOPs of the GPU with the most work, divided by the mean over all GPUs.
     """
 
     tokens: int
@@ -59,7 +59,7 @@ class Step(NamedTuple):
 def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[Sample]:
     """Return rollouts that share only a prompt, with all response tokens sampled."""
     columns = [True] * response, [0.0] * response, [1.0] * response
-    # responses begin with different tokens, since a shared start is computed only once
+    # the first response tokens differ, since packing would merge responses that begin alike
     return [
         Sample(group, [0] * prompt, [member, *[0] * (response - 1)], *columns)
         for member in range(members)
@@ -79,7 +79,7 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
 
 
 def plan(args: argparse.Namespace) -> list[Figure]:
-    """Return the figures of the configured step, with and without shared prompts."""
+    """Return the memory and costs of the configured step, with shared and separate prompts."""
     sizes = Sizes(models.read_config("Qwen/Qwen3-14B"))
     gpu = find_gpu(args.gpu)
     if gpu is None:
@@ -107,7 +107,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
             Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
-            # a step costs as much as three forward passes, recomputing activations as a fourth
+            # forward and backward cost as much as three forward passes, recomputation one more
             Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
             Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
         ]
@@ -117,12 +117,12 @@ def plan(args: argparse.Namespace) -> list[Figure]:
 
 
 def check() -> list[Figure]:
-    """Return the ratios of a small model's counted operations and bytes to the formulas."""
+    """Return the ratios of counted FLOPs and bytes to the formulas' values, for a small model."""
     torch.manual_seed(0)
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
     sizes = Sizes(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
-    # compute attention by plain matrix products, whose FLOPs, also of masked pairs, are counted
+    # attend by plain matrix products: the counter sees all their FLOPs, masked pairs included
     packed_attention._implementation = lambda value: packed_attention._in_a_loop
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()

@@ -47,7 +47,7 @@ Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Yield changed lines, before and after; all changes of format come last, as one block."""
+    """Yield changed lines as (before, after); changes of format alone come last, as one pair."""
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -71,7 +71,7 @@ def _words(line: str) -> str:
 
 
 def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
-    """Return functions, by name, that make the scripted agents of a numbered round."""
+    """Return functions that make the careful agent, the oracle and the floor agent, by name."""
     return {
         "careful": lambda task: make_agent("careful"),
         "oracle": lambda task: make_agent("oracle"),
@@ -86,7 +86,7 @@ def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
 
 
 def draw(number: int) -> None:
-    """Draw the lines of a round of scripted agents; no two rounds share a task."""
+    """Draw lines that scripted agents changed in the tasks of a round, which no other round has."""
     seed = 9000 + number
     tasks = {
         task.task_id: (task, make_edit_env(name).rules)
@@ -103,11 +103,11 @@ def draw(number: int) -> None:
 
 
 def sample(episodes: Path, name: str, seed: int = 0) -> None:
-    """Draw lines that trained policies and the careful agent have changed.
+    """Draw lines that trained policies, the careful agent and the floor agent have changed.
 
     Args:
-        episodes: `episodes.jsonl` of `resume-gym eval --out`, of policies and the careful agent on
-            the held-out mini tasks.
+        episodes: `episodes.jsonl` that `resume-gym eval --out` wrote, on the held-out mini tasks.
+            If it has no changes by the floor agent, that agent plays all tasks here.
         name: name of the round of readers.
         seed: seed of the random draw.
     """
@@ -177,7 +177,7 @@ def main() -> int:
 
 
 def count(args: Any) -> int:
-    """Count the labels of all rounds; targets apply to named rounds and the last numbered one."""
+    """Count the labels of all rounds; only named rounds and the last numbered one have targets."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
     rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]

@@ -3,25 +3,26 @@
     make vllm
     python benchmarks/rollouts.py [--quick]
 
-Fake engine: this engine takes a fixed time per token and returns scripted turns, so that all other
+Fake engine: the engine waits a fixed time per token and returns scripted turns, so that all further
 costs are the orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two
-of them fail) and a submit, with unique texts. The judge answers at once, and nothing is stored. The
-times per token, about 20 and 130 ms, are typical of a large GPU with 512 and 4,096 conversations.
-The ideal time of a step is that of the longest episode's tokens. All first turns end at the same
-moment, which is the worst case. `Session` plays the same texts in a loop; `Session and tokens` also
-encodes and decodes these texts. verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at
-once, on another machine and with text instead of tokens.
+of them fail) and a submit; no two episodes write the same text. A fake judge answers at once, and
+no trajectory is stored. The time per token is typical of a large GPU: about 20 ms with 512
+conversations, 130 ms with 4,096. The ideal time of a step is the engine's time for the longest
+episode. All first turns end at the same moment, the worst case for the event loop. `Session` plays
+the same texts in a loop; `Session and tokens` also decodes the turns and encodes the observations.
+verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at once, on another machine and with
+text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
 the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
-no episode is played. Weights are sent before each part, which clears the prefix cache.
+no episode is played. New weights precede both `rollouts` and `replay`, to clear the prefix cache.
 
-Training (not with --quick): `learners/aipo.py` runs with a process that samples ahead, and without
-one. The trainer's idle share is the time in which it waits for rollouts, divided by the time of a
-step; the first step is excluded.
+Training (not with --quick): `learners/aipo.py` runs twice; only the first run samples ahead of
+training. The trainer's idle share is the time in which it waits for rollouts, divided by the time
+of a step; the first step is excluded.
 
-Memory: the resident size's growth after the first 1,000 episodes of the fake engine, when caches
-are full and threads have started.
+Memory: growth of this process's resident size after its first 1,000 episodes with the fake engine,
+when caches are full and threads have started.
 """
 
 import asyncio
@@ -93,7 +94,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Set the turns of conversations, numbered from `first`; return the longest's tokens."""
+        """Script conversations `first`, `first` + 1, ...; return the most tokens in one of them."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -131,9 +132,9 @@ class Nod:
 def fake_orchestrator(
     episodes: int, tasks: int | None = None
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
-    """Return an orchestrator, its engine, its encoder, and a function of a step's number.
+    """Return an orchestrator, its fake engine, its chat encoder, and the function `drawn`.
 
-    The function returns the task of each episode in the step, at most `tasks` distinct tasks.
+    `drawn` maps a step's number to the task of each episode, at most `tasks` distinct tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()
@@ -147,7 +148,7 @@ def fake_orchestrator(
 
 
 async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout], float]:
-    """Return the rollouts of a step, and the event loop's maximum delay in seconds."""
+    """Play a step; return its rollouts and the event loop's longest delay in seconds."""
     watch = asyncio.create_task(orchestrator.watchdog.watch())
     batch = await orchestrator.batch(step)
     watch.cancel()
@@ -155,7 +156,7 @@ async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout],
 
 
 def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return the CPU seconds of the rollouts' sessions in a plain loop, with and without tokens."""
+    """Replay rollouts in a plain loop; return its CPU seconds without and with token conversion."""
     rules, chat = Rules(), ChatTokens(models.load_tokenizer("nano"), TOOLS)
     written = [[chat.write(text) for text in texts] for texts in scripts]
     began = time.process_time()
@@ -254,7 +255,7 @@ class Recorder(VLLMEngine):
 
 
 async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
-    """Return the seconds that the rollouts of a step take."""
+    """Return the seconds that the orchestrator takes to play a step on the vLLM server."""
     engine.said = {}
     began = time.perf_counter()
     await orchestrator.batch(1)
@@ -264,7 +265,7 @@ async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
 
 
 async def replay_s(engine: Recorder) -> float:
-    """Return the seconds that the recorded requests take without sessions and orchestrator."""
+    """Return the seconds that the recorded requests take when sent straight to the server."""
     url = f"{engine.urls[0]}/inference/v1/generate"
     answers: list[tuple[bytes, int]] = []
 
@@ -347,7 +348,7 @@ def training_run(staleness: int) -> dict[str, float]:
 
 
 def trainer_idle(rounds: int) -> Measured:
-    """Compare runs with and without sampling ahead of the trainer."""
+    """Compare runs that sample ahead of training (`max_staleness` 1) and in turns with it (0)."""
     ways = {"ahead": 1, "in turns": 0}
     kept: Repetitions = {}
     for _ in range(rounds):

@@ -44,7 +44,7 @@ def command(*arguments: str) -> None:
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
-    """Train by imitation; return figures before and after the phase that teaches faults."""
+    """Train by imitation; return the figures at the end of each phase of imitation."""
     script = "learners/imitation.py"
     gpu = torch.cuda.is_available()
     settings = {
@@ -139,7 +139,7 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
 
 
 def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
-    """Approximate the change of each linear layer by a product of two matrices, named as in peft.
+    """Approximate each linear layer's weight change by two low-rank matrices, named as in peft.
 
     Returns:
         The matrices in bfloat16, and the relative error of all products (in the Frobenius norm).
@@ -164,7 +164,7 @@ def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
 
 
 def adapter(model: str, run: Path) -> list[Figure]:
-    """Write the change of both trainings as one adapter; return its size and error."""
+    """Write the weight changes by imitation and AIPO as one adapter; return its size and error."""
     tensors, lost = low_rank(folder(model), run / "model")
     target = run / "adapter"
     target.mkdir(exist_ok=True)

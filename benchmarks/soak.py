@@ -12,11 +12,12 @@
 
 All runs evaluate and save checkpoints. The judge (`Flaky`) fails on 5 % of the documents, with all
 types of errors. The learning rate is small, so that the work of a step stays the same and growing
-memory is a leak. There are few tasks, since judges cache every task. Memory and descriptors of
-processes are read every second. The first half of a process's life is warm-up: caches fill, and
-matplotlib's memory grows during about ten dashboards. Growth compares the minimum over the sixth
-and seventh tenths of a process's life with that over the eighth and ninth; in the last tenth, the
-process ends. The trainer usually keeps freed memory (`prepare_cpu`); here the system gets it back.
+memory is a leak. Runs have few tasks, since the judge's cache, which holds every task, would look
+like a leak. Memory and descriptors of processes are read every second. The first half of a
+process's life is warm-up: caches fill, and matplotlib's memory grows during about ten dashboards.
+Growth compares the minimum over the sixth and seventh tenths of a process's life with that over the
+eighth and ninth; in the last tenth, the process ends. `Flaky` lets glibc return freed memory to the
+system, which `prepare_cpu` otherwise prevents.
 """
 
 import ctypes
@@ -70,8 +71,8 @@ class Flaky(AsyncJudge):
     """Rubric judge that fails on some documents, always on the same ones.
 
     Args:
-        stops: folder with a file per error that ended a run, so that the same error does not end
-            the resumed run; empty for no such errors.
+        stops: folder in which each error that ends the run leaves a file, so that the resumed run
+            does not raise it again; if empty, no error ends the run.
     """
 
     name = "flaky"
@@ -141,7 +142,7 @@ class Watch:
         """Return the least memory and number of descriptors in each tenth of a process's life.
 
         Args:
-            word: part of the process's command; among several, the longest-lived process counts.
+            word: part of the process's command; of several matches, the longest-lived one counts.
         """
         found = (rows for (_, command), rows in self.readings.items() if word in command)
         rows = max(found, key=len)
@@ -174,7 +175,7 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
         The number of starts, and of kills of each kind.
 
     Raises:
-        RuntimeError: the job ended with an error that the judge did not cause.
+        RuntimeError: the job failed, neither by a kill nor by an error of `Flaky`.
     """
     settings = {
         **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
@@ -244,7 +245,7 @@ def odd_episodes(
     played = lines(folder / "trajectories" / f"{kind}-{row['step']:06d}.jsonl")
     planned = list(product(groups, range(members)))
     wrong = unmatched({(one["group"], one["member"]) for one in played}, planned)
-    # a record without a verdict is written before its judge is asked
+    # an episode is recorded before the judge grades it and again afterwards: count graded records
     graded = [(one["group"], one["member"]) for one in played if one["graded"]]
     wrong += len(graded) - len(set(graded))
     return wrong + abs(len(planned) - len(set(graded)) - row["dropped_episodes"])
@@ -277,7 +278,7 @@ def state(folder: Path) -> dict[str, Any]:
 
 
 def judge(folder: Path | None) -> list[str]:
-    """Return the flags that select `Flaky`; `folder` becomes its `stops`."""
+    """Return the flags that select `Flaky`, with `folder`, if any, as its option `stops`."""
     spec: dict[str, str] = {"name": "soak:Flaky"}
     if folder:
         folder.mkdir()

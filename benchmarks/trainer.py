@@ -8,13 +8,14 @@ The samples are recorded episodes of several turns, in groups of 8 on mini tasks
 tasks, by the bundled policy before training (early) and after training (late). Timed steps are the
 forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` shares
 only the prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss`
-(DAPO, no KL term). All trainers have the same random Qwen3, tokens, precision and checkpointing,
-take turns in one process, and hold at most as many tokens at a time as the largest tree. The
-sampler's log-probabilities are the model's plus noise; advantages are random, one per turn.
+(DAPO, no KL term). All trainers have the same random Qwen3, tokens, precision and checkpointing;
+they take turns in one process. `separate` and `trl` hold at most as many tokens at a time as the
+largest tree. The sampler's log-probabilities are the model's plus noise; advantages are random, one
+per turn.
 
-Without Triton, which needs a GPU, TRL also computes the logits of the prompts and drops them. `trl`
-skips these logits, as on a GPU; `trl as installed` computes them, as on a CPU. Ratios of wall times
-are medians over rounds.
+On a CPU, where Triton is missing, TRL also computes the logits of the prompts and drops them: `trl
+as installed` includes this work, and `trl` skips it, as TRL does on a GPU. Ratios of wall times are
+medians over rounds.
 """
 
 import argparse
@@ -56,7 +57,7 @@ QUICK = (Race("mini early", "float32", False, 2),)
 
 
 def record(name: str, file: Path, groups: int) -> None:
-    """Add the first whole groups of a trajectory file to the recorded episodes."""
+    """Add the first `groups` groups of a run's trajectory file to the recorded episodes."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     lines.sort(key=lambda one: (one["group"], one["member"]))
     found = []
@@ -70,15 +71,15 @@ def record(name: str, file: Path, groups: int) -> None:
 
 
 def recorded() -> dict[str, list[Any]]:
-    """Return the recorded groups by name: the prompt, and (response, lengths of runs) by member.
+    """Return lists of recorded groups by name: prompt, and (response, run lengths) per rollout.
 
-    In a response, runs of sampled tokens alternate with runs of other tokens.
+    Runs of sampled tokens and of observation tokens alternate in a response; the first is sampled.
     """
     return json.loads(lzma.decompress(EPISODES.read_bytes()))  # type: ignore[no-any-return]
 
 
 def make_samples(race: Race) -> list[Sample]:
-    """Return the rollouts of a comparison, in their order within packed rows."""
+    """Return the rollouts of a comparison, with random advantages and noisy log-probabilities."""
     generator = torch.Generator().manual_seed(1)
     samples = []
     for number, (prompt, members) in enumerate(recorded()[race.episodes]):
@@ -143,7 +144,7 @@ class Ours:
             aipo(LossInput(logprobs, *known, self.total))[0].backward()
 
     def logprobs(self) -> Tensor:
-        """Return the log-probabilities of all loss tokens, by rollout."""
+        """Return the log-probabilities of all loss tokens as one vector, row after row."""
         with torch.no_grad():
             return torch.cat([self.policy(row)[0] for row in self.rows])
 
@@ -165,7 +166,7 @@ def timed(trainer: Ours | TRL) -> float:
 
 
 def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, list[float]]]:
-    """Return ratios of times and operations, differences of results, and seconds per round."""
+    """Run one comparison; return its figures, and the seconds of each trainer in each round."""
     samples = make_samples(race)
     trainers = {name: make_trainer(name, race, samples) for name in names}
     for one in trainers.values():
@@ -229,7 +230,7 @@ def main() -> int:
         if not args.quick:
             raise SystemExit("expected TRL to compare with: pip install trl==1.16.0 datasets")
         names = TRAINERS[:3]
-    # --quick has one thread, since threads wait for each other on a busy machine
+    # --quick uses one thread, since threads that wait for each other are slow on a busy machine
     prepare_cpu(1 if args.quick else 0)
     figures: list[Figure] = []
     seconds = {}

@@ -117,7 +117,7 @@ class TRL:
         self._run(lambda inputs: self.trainer._compute_loss(self.model, inputs).backward())
 
     def logprobs(self) -> Tensor:
-        """Return the log-probabilities of all loss tokens, by rollout."""
+        """Return the log-probabilities of all loss tokens as one vector, batch after batch."""
 
         def logprobs(inputs: dict[str, Tensor]) -> Tensor:
             ids, masks = (
@@ -134,7 +134,7 @@ class TRL:
     def _run(self, one_pass: Callable[[dict[str, Tensor]], Any]) -> list[Any]:
         from trl.trainer import utils
 
-        # only TRL's selection of positions reads `_use_triton`, so no Triton kernel is used
+        # in TRL, `_use_triton` decides only whether prompt logits are skipped; no kernel needs it
         original = utils._use_triton
         if not self.as_installed:
             utils._use_triton = lambda device: True

@@ -6,8 +6,8 @@
 
 One run samples ahead of training (`max_staleness` 1), the other samples and trains in turns (0).
 The runs without vLLM are the three seeds of `main_job.py`, which sample and train in turns; their
-committed results are read, since such runs give the same rewards on every machine. Means of
-rewards over five steps are compared, by a run's distance from the range of the three seeds.
+committed results are read, since such runs give the same rewards on every machine. For every five
+steps, a run's mean reward is compared with the range of the three seeds' mean rewards.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Scripted baseline agents: no-op, random, floor, a careful editor, and an oracle.
+"""Scripted baseline agents: no-op, random, harmless edits (`floor`), careful editor, and oracle.
 
-`make_agent` creates an agent for one episode. All agents except the oracle use only information
-that a model in their place could read.
+`make_agent` creates an agent for one episode. The oracle reads the task's fixes; all other agents
+use only what a model can read during the episode.
 """
 
 import re
@@ -55,7 +55,7 @@ def oracle(session: Session) -> str:
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
     if not ready or _turns_left(session) == 1:
         return _SUBMIT
-    # Fixes of an overlong resume are deletions: start with the fix that frees the most page lines.
+    # The fixes of a resume that is too long are deletions: start with that of the most page lines.
     fix = max(ready, key=lambda fix: wrapped_lines(fix.old, width)) if too_long else ready[0]
     return _repair(fix)
 
@@ -65,7 +65,7 @@ def _repair(fix: Fix) -> str:
 
 
 def random_agent(seed: int) -> Agent:
-    """Make an agent whose random calls, valid and malformed, use random spans of the resume."""
+    """Make an agent that writes random tool calls, some malformed, with random spans of text."""
     rng = Random(seed)
 
     def act(session: Session) -> str:

@@ -37,7 +37,7 @@ def next_edit(
         width: page width in characters.
 
     Returns:
-                The change as (old, new); None if no rule finds one.
+        The change as (old, new); None if no rule finds one.
     """
     fit = _fitness(job)
     changes = chain(
@@ -83,7 +83,7 @@ def stems(text: str) -> Iterator[str]:
 
 
 def _fitness(job: str) -> Callable[[str], float]:
-    """Return a function that scores a line by its words of the job and by its figures."""
+    """Return a function that scores a line by its figures and by words shared with `job`."""
     asked = Counter(stems(job))
 
     def fit(line: str) -> float:
@@ -104,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions that free `quota` page lines, then smaller ones, the least relevant first."""
+    """Yield deletions of `quota` or more page lines, then smaller ones, by ascending relevance."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
@@ -131,7 +131,7 @@ def _spare_sections(resume: str) -> Iterator[Replacement]:
 
 
 def _verbs(resume: str) -> Iterator[Replacement]:
-    """Yield replacements of weak openings by the verb of the work."""
+    """Yield replacements of weak openings by verbs: "Was tasked with sorting" by "Sorted"."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             head, verb = weak_head(line[marker.end() :])

@@ -1,7 +1,8 @@
 """Edits that add figures from documents about the candidate, with the tool `search`.
 
-A figure is taken only from a passage about the same employer that shares more content words with
-the bullet than with any other line. The clause that has the figure is appended to the bullet.
+A bullet gets a figure only from a passage about the bullet's employer that shares more content
+words with this bullet than with any other line. The clause with the figure is appended to the
+bullet.
 """
 
 import re
@@ -20,7 +21,7 @@ _SHARED = 2  # minimum number of stems that bullet and passage share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return a call that edits by the last search, or else searches; None if neither helps."""
+    """Return an edit that uses the last search's result, or a new search; None without either."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):
@@ -41,7 +42,7 @@ def _is_search(call: ToolCall | FailedCall) -> TypeGuard[ToolCall]:
 
 
 def _bullets(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield each bullet of a job, after the heading above it that names the employer."""
+    """Yield (heading, bullet) for each bullet below a "###" heading, which names the employer."""
     above = ""
     for line in resume.split("\n"):
         if bullet := _BULLET.fullmatch(line):
@@ -52,7 +53,7 @@ def _bullets(resume: str) -> Iterator[tuple[str, str]]:
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield versions of the bullet with a figure of a passage, in the order of the passages."""
+    """Yield the bullet extended by a clause, once per usable clause with a figure in `reply`."""
     for line in reply.split("\n"):
         passage = _PASSAGE.fullmatch(line)
         if not passage or passage[1] not in employer:

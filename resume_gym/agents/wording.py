@@ -47,7 +47,7 @@ _BUSY = re.compile(
     r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
     r"(?P<verb>[a-z]+ing)(?: of\b)?"
 )
-# A second -ing form, which a rewrite of the opening would leave: "..., and training the new ones".
+# "..., and training the new ones": a second -ing form, which a rewritten opening would not match
 _SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|our|their|new|all)\b")
 
 
@@ -207,7 +207,7 @@ _FRAMED = re.compile(
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
 _LEAST = 0.25  # minimum share of a bullet's text after the verb of its main point
-# Words that refer to omitted text, and remaining passives; either would garble the sentence.
+# Words that may refer to text cut off by the rewrite, and passives: the rewrite is given up.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
@@ -234,9 +234,10 @@ def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
 
     Args:
         bullet: text of the bullet.
-        fit: function for the relevance of a text to the job. A relevant `_ERRAND` is not cut off.
+        fit: function that scores the relevance of a text to the job. If a first clause that names
+            an errand has a positive score, the bullet keeps it.
     """
-    # an early figure suggests that the bullet starts with its main point
+    # a figure in the first third suggests that the bullet already starts with its main point
     if re.search(r"\d", bullet[: len(bullet) // 3]):
         return ""
     for pattern in (_PASSIVE, _WHO, _ACTIVE, _ERRAND, _MEANS, _FRAMED):

@@ -1,8 +1,8 @@
 """Attacks on an environment's judge by policies that improve no resume.
 
-`resume-gym judge attack` plays these policies on held-out tasks. The command compares the rewards
-of policies with those of scripted agents and with the floor: the mean reward of harmless edits or
-of no edit, whichever is higher. A judge is sound if no policy earns more than the floor.
+`resume-gym judge attack` plays these policies and scripted agents on held-out tasks. The floor is
+the mean reward of harmless edits or of no edit, whichever is higher. A judge is sound if no policy
+earns more than the floor.
 """
 
 import re
@@ -126,7 +126,7 @@ def _delete(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _harbour(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Delete one bullet without defects, then submit, since an unedited resume would earn less."""
+    """Delete one good bullet, then submit: this avoids the penalties for an unedited resume."""
     fixed = [line for fix in task.fixes for line in fix.old.split("\n") if line]
     good = [one for one in bullets(text) if not any(line in one for line in fixed)]
     return (f"\n{rng.choice(good)}", "") if good and text == task.resume else STOP
@@ -138,10 +138,10 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Copy a bullet that has a figure into the summary or, without a summary, the first bullet."""
+    """Append a bullet that has a figure to the summary or, without one, to the first bullet."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
-    # skip bullets that were pasted before; [3:] drops "- " and the letter that pasting lowercases
+    # skip bullets that were pasted before; `[3:]` drops "- " and the first letter, pasted lowercase
     figures = [bullet for bullet in figures if bullet[3:] not in text.replace(bullet, "", 1)]
     target = summary[1] if summary else bullets(text)[0] if bullets(text) else ""
     if not figures or text.count(target) != 1:
@@ -190,7 +190,7 @@ def _mixed(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _repair_and_swap(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Make one repair, then harmless swaps of words in other lines."""
+    """Apply one of the task's fixes, then make harmless swaps of words in other lines."""
     fixes = [fix for fix in task.fixes if text.count(fix.old) == 1 and not fix.needs_evidence]
     if fixes and text == task.resume:
         fix = rng.choice(fixes)

@@ -116,7 +116,7 @@ def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
     """
     pairs = [_pair(a, b, agents[a], agents[b]) for a, b in combinations(agents, 2)]
     comparisons = [comparison for comparison in pairs if comparison.tasks]
-    # Holm's correction of a measure counts only the pairs of agents that have this measure
+    # correct the p-values of each measure for the number of pairs of agents that have this measure
     for name in {name for comparison in comparisons for name in comparison.figures}:
         having = [comparison for comparison in comparisons if name in comparison.figures]
         corrected = holm([comparison.figures[name].p for comparison in having])

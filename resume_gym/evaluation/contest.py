@@ -80,9 +80,9 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the floor agent's mean reward; None unless the rubric judge grades resumes."""
+        """Return the floor agent's mean reward on resumes by the rubric judge; None otherwise."""
         kind, rules = self.session_type, self.rules
-        # only the rubric judge is sure to cost nothing
+        # a judge that calls a model would cost money for these additional episodes
         if self.judge.name != "rubric" or not issubclass(kind, Session):
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)

@@ -2,8 +2,8 @@
 
 The system prompt describes the tools, and the chat begins with the episode of an invented resume:
 weak models follow earlier turns better than instructions. The first JSON object with a name in an
-answer counts as the tool call, even inside a code fence or before other text. Results of
-guided play and of plain play are not comparable.
+answer counts as the tool call, even inside a code fence or before other text. Rewards of a model
+with "guided" prompting and of one with "plain" prompting are not comparable.
 
 Calls are shown as fenced JSON, which every instruction-tuned model has seen. The tag <tool_call> is
 a single token in some vocabularies whose models were never trained on it: after this token,
@@ -63,7 +63,7 @@ Leeds | mona.ferrar@example.org
 """,
     "weak_verbs",
 )
-# quotes of the resume begin with a bullet marker: without markers, models quote the job
+# each `old` includes the bullet marker "- ": otherwise, models quote lines of the job instead
 _CALLS = (
     tool_call("str_replace", old="- Was responsible for repairing pumps", new="- Repaired pumps"),
     tool_call("str_replace", old="- Took part in moving", new="- Moved"),

@@ -1,8 +1,8 @@
 """Evaluation loop: plays and grades tasks x rollouts of one agent concurrently.
 
-`evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; an
-episode on which the agent or the judge fails ends with an error instead of a reward. `grade` asks
-the judge; training uses `grade`, too.
+`evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; if the
+agent or the judge fails, the episode has an error instead of a reward. `grade` asks the judge for
+verdicts, in evaluation and in training.
 """
 
 import asyncio
@@ -211,8 +211,8 @@ async def grade(
         judge: judge of the final documents.
         timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
         threads: executor that runs a synchronous judge, for at most `timeout_s` seconds; if None,
-            the judge blocks the event loop. An `AsyncJudge` has its own timeouts, which exclude the
-            time in its queue.
+            the judge blocks the event loop. `timeout_s` does not interrupt an `AsyncJudge`, which
+            limits the time of each request itself.
 
     Returns:
         The error of each session without a verdict; None for graded sessions.

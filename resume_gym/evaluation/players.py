@@ -1,6 +1,6 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
-`play` plays an episode of a scripted agent; `converse` plays one whose turns endpoints share.
+`play` plays an episode of a scripted agent; `converse` divides an episode's turns among endpoints.
 The player of local models, in `learners.rollouts.model_player`, implements `Player`, too.
 """
 
@@ -86,8 +86,8 @@ class Scripted:
 class Endpoint:
     """Player of a model behind a server, with native tool calls.
 
-    A response is converted to the text that a local policy would have written. Thus the session
-    alone decides whether a turn is malformed, for instance because of several tool calls.
+    A response is converted to the text that a local policy would have written. The session parses
+    this text, and decides whether a turn is malformed, for instance by several tool calls.
 
     Args:
         client: client of the model.
@@ -104,11 +104,11 @@ class Endpoint:
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """Requests, tokens and cost so far of the "agent"."""
+        """Requests, tokens and cost of the model so far, under the key "agent"."""
         return {"agent": self.client.usage}
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player.play`. The server gets no seed; the keys of stored answers contain it."""
+        """See `Player.play`. `seed` is not sent, but is part of the keys of stored answers."""
         await converse(session, seed, [self], lambda: self)
 
     def opening(self, session: EditSession[Any, Any]) -> list[Message]:
@@ -123,7 +123,7 @@ class Endpoint:
         return [{"role": role, "content": content} for role, content in messages]
 
     async def ask(self, session: EditSession[Any, Any], chat: list[Message], seed: int) -> Said:
-        """Return the model's next turn; raises the errors of `Client.ask`."""
+        """Return the model's next turn, or raise an error of `Client.ask`."""
         tools = () if self._guided else session.tools
         said = await self.client.ask(turn_prompt(chat, tools, seed), read_turn)
         if self._guided and not said.calls and (call := find_call(said.content)):
@@ -209,7 +209,7 @@ def action(said: Said) -> str:
 
 
 def turn(said: Said, observation: str, number: int) -> list[Message]:
-    """Return the messages that append a turn and its observation to the chat.
+    """Convert a turn and its observation to chat messages in OpenAI's format.
 
     Servers reject chats with unreadable tool calls, and tool messages without a tool call. A turn
     without valid calls is therefore sent as text, and the observation as a user message.

@@ -50,7 +50,7 @@ class Bar:
             self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _means(self) -> str:
-        """Return mean figures, tokens and cost so far, and the expected cost of all episodes."""
+        """Return mean reward, submit rate, tokens and cost so far, and the expected total cost."""
         graded, failed = self._entry.episodes.values(), len(self._entry.failures)
         parts = []
         if graded:

@@ -79,7 +79,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
 
 def digest(tasks: Sequence[Any]) -> str:
-    """Return a short hash of tasks, which are dataclasses of any domain."""
+    """Return a short hash of the content of tasks: `Task`s or other dataclasses."""
     values = [task.to_row() if isinstance(task, Task) else asdict(task) for task in tasks]
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -150,7 +150,7 @@ class Results:
         for name in (file.name, *_MADE):
             check_regular(self.folder / name)
         if (self.folder / "metrics.jsonl").exists():
-            # `plot` and `view` would read the folder as a training run
+            # because of `metrics.jsonl`, `plot` and `view` take the folder for a training run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
@@ -169,7 +169,7 @@ class Results:
             raise TaskError(f"{message}; choose another folder")
 
     def _limited(self, limit: int | None) -> Mapping[str, Any]:
-        """Return the settings with `limit` instead of their own limit, if `limit` is lower."""
+        """Return the settings for only `limit` tasks, if this limit is lower than their own."""
         now = self._settings.get("limit")
         if limit is None or (now is not None and now <= limit):
             return self._settings
@@ -190,7 +190,7 @@ class Results:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError:
-            # e.g. on a full disk: remove the partial line, which the next line would follow
+            # on a full disk, for example, remove the part of the line that was written
             os.ftruncate(self._file, end)
             raise
 

@@ -85,7 +85,7 @@ def read_spec(text: str) -> AgentSpec:
 
 
 def _tier(name: str, spec: Any) -> dict[str, Any]:
-    """Return the options of a tier, from its spec as text or as a JSON object."""
+    """Return the endpoint options of the model `name`, "local" or "frontier", from its spec."""
     try:
         read = read_spec(spec if isinstance(spec, str) else json.dumps(spec or {}))
     except ValueError as problem:
@@ -134,7 +134,7 @@ def _check_local(model: str) -> None:
 
 
 def _model_name(model: str) -> str:
-    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the path's last part."""
+    """Name a model by its path: RUN, RUN/step-000010 for a checkpoint, or the path's last part."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"

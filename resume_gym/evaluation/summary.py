@@ -97,15 +97,15 @@ def counts(session: EditSession[Any, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """Rewards of a set of episodes of any environment.
+    """Reward statistics of a set of episodes, in any environment.
 
     Attributes:
         episodes: number of episodes.
         tasks: number of distinct tasks.
         reward: mean reward of the episodes.
-        reward_sd: standard deviation (n) of the reward over the episodes.
-        errors: twice the standard error over tasks, by figure; a figure of a single task has no
-            error. Empty in files of older versions.
+        reward_sd: population standard deviation of the reward over the episodes (divisor n).
+        errors: twice the standard error over tasks, by name of the figure; empty in result files of
+            older versions. Figures of a single task are left out.
     """
 
     episodes: int
@@ -125,7 +125,7 @@ class Returns:
         return Returns(len(rewards), tasks, _mean(rewards), sd, errors=errors)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of a training step, by name."""
+        """Return the reward's mean and standard deviation by the names of training metrics."""
         return {"reward": self.reward, "reward_std": self.reward_sd}
 
 
@@ -239,7 +239,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
 
 
 def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, Any]]:
-    """Return a part, such as "summary", of each agent in an `evaluation.json` that has this part.
+    """Return one part, such as "summary", of every agent that has it in an `evaluation.json`.
 
     Raises:
         ValueError: a value is not an object.
@@ -247,7 +247,7 @@ def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, A
     agents = _object(evaluation.get("agents") or {}, "agents")
     found = {}
     for name, agent in agents.items():
-        # in `settings.json`, agents are specs, which may be text
+        # in `settings.json`, an agent may be a spec as text, which has no parts
         if not isinstance(agent, str) and (value := _object(agent, f"agents.{name}").get(part)):
             found[name] = _object(value, f"agents.{name}.{part}")
     return found

@@ -34,7 +34,7 @@ def sections(
     floor: float | None = None,
     errors: bool = False,
 ) -> list[TableSection]:
-    """Return the sections of the table; columns of plain `Returns` have fewer rows.
+    """Return the sections of the table; a summary of type `Returns` lacks most of the rows.
 
     Args:
         summaries: one summary per column, by the column's heading.
@@ -259,7 +259,7 @@ def _cell(form: str, column: Any, errors: bool = False) -> str:
 def _entries(
     field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return a row for each name; the attribute `field` of a column maps names to figures."""
+    """Return a row for each name, with the value of this name in each column's mapping `field`."""
 
     def cell(column: Any, name: str) -> str:
         value = getattr(column, field, {}).get(name)

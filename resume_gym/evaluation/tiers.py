@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the unedited document's unique bullets plus its lines beyond the page limit."""
+    """Return the number of unique bullets and lines beyond the limit in the unedited document."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
@@ -77,7 +77,7 @@ class TieredPlayer:
 
     @property
     def usage(self) -> dict[str, Usage]:
-        """Requests, tokens and cost so far of the "agent", and of each tier by its name."""
+        """Requests, tokens and cost so far of "local", of "frontier", and of both as "agent"."""
         local, frontier = (tier.client.usage for tier in self._tiers)
         return {"agent": local + frontier, "local": local, "frontier": frontier}
 
@@ -98,7 +98,7 @@ class TieredPlayer:
 
 
 def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> TieredPlayer:
-    """Make a player that routes turns between two models.
+    """Make a `TieredPlayer` from the options of an agent spec.
 
     Args:
         options: options of an `endpoint` in `local` and in `frontier`, and fields of `Route`.

@@ -124,7 +124,7 @@ class Usage:
         return self.tokens_in + self.tokens_out
 
     def mean(self, number: int) -> "Usage":
-        """Return the mean over a number of episodes; counts are rounded."""
+        """Divide all figures by a number of episodes, and round the counts."""
         *counts, dollars = astuple(self)
         calls, stored, read, written = (round(count / number) for count in counts)
         return Usage(calls, stored, read, written, dollars and dollars / number)
@@ -142,7 +142,7 @@ class Usage:
 
 
 def dollars(model: str, answer: Answer) -> float | None:
-    """Return the cost of an answer by the prices of `prices.toml`; None for an unlisted model."""
+    """Return an answer's cost in US dollars by `prices.toml`; None for an unlisted model."""
     price = _price(model)
     if price is None:
         return None

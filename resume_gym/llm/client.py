@@ -7,7 +7,8 @@ An answer comes from an identical request in flight, from the store, or from a n
 Temporary failures are retried with random exponential backoff, in addition to the delay that the
 server requests. After a malformed answer, such as one that `parse` rejects, the client repeats the
 request once; every other failure is raised at once. Only answers that `parse` accepts are stored.
-The SDKs must not retry: their retries would ignore our limits and `RetryInfo`, without any log.
+SDKs must not retry: their retries would not be logged, and would ignore the client's rate limits
+and the delay in Google's `RetryInfo`.
 """
 
 import asyncio
@@ -91,7 +92,7 @@ def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any)
 
 @contextmanager
 def without_keys() -> Iterator[None]:
-    """Let `client_of` skip the check for API keys, for estimates that send no request."""
+    """Let `client_of` skip the check for API keys, for cost estimates, which send no request."""
     token = _KEYLESS.set(True)
     try:
         yield
@@ -101,7 +102,7 @@ def without_keys() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
-    """Collect prompts and usable answers of all clients in this asyncio task and its subtasks.
+    """Collect (prompt, usable answer) of all clients in this asyncio task and its subtasks.
 
     An answer from a store counts no tokens and zero seconds.
     """

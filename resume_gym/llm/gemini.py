@@ -30,8 +30,8 @@ class Gemini(SDKProvider):
 
     Attributes:
         model: name of the model.
-        thinking: thinking level, one of `THINKING`. None sends `thinking_tokens` as a token budget
-            instead, for models without levels, such as Gemini 2.5.
+        thinking: thinking level, one of `THINKING`; None for models without levels, such as Gemini
+            2.5, which get the token budget `thinking_tokens` instead.
 
     Raises:
         ValueError: the thinking level is unknown.

@@ -18,7 +18,7 @@ _lock = Lock()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
-    """Run a coroutine in the background loop; callable from any thread but the loop's.
+    """Run a coroutine in the background loop; blocking on its result in that loop deadlocks.
 
     A forked process gets a new loop. Clients do not survive a fork: the child needs new clients.
     """

@@ -63,7 +63,7 @@ class OpenAI(SDKProvider):
             "model": self.model,
             "messages": [system, *messages],
             "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
-            # As separate parameters, these fields would make the SDK traverse every schema
+            # The SDK traverses every schema in its own parameters, but none in `extra_body`
             "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }
@@ -71,8 +71,8 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the messages after the system message, and request fields for the format."""
-        # the API allows no other characters in the name of a schema
+        """Return the messages after the system message, and fields that set the answer's format."""
+        # OpenAI allows only ASCII letters, digits, "_" and "-" in the name of a schema
         name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         form = {"type": "json_schema", "json_schema": schema}
@@ -116,7 +116,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return a message's text; callers convert AttributeError, LookupError and TypeError."""
+        """Return a message's text; callers handle the errors that an invalid message raises."""
         text: str = message.get("content", "")
         return text
 

@@ -54,8 +54,8 @@ def read_turn(text: str) -> Said:
 class OpenAIChat(OpenAI):
     """Provider for chats with tools; has the options of `OpenAI` and `parallel_tool_calls`.
 
-    By default thinking has no separate budget. A truncated message is a valid answer. The cache
-    key includes the server's address, since a model often keeps its name after training.
+    By default, `answer_tokens` includes thinking. A truncated message is a valid answer. The cache
+    key includes the server's address, since servers may give one name to different models.
 
     Attributes:
         parallel_tool_calls: request field that allows several calls in a turn; None omits the

@@ -65,8 +65,8 @@ class SDKProvider(ABC):
         name: provider and model: "gemini/gemini-3-flash-preview".
         base_url: address of a server with the same protocol; None for the SDK's default.
         answer_tokens: token budget of the answer.
-        thinking_tokens: token budget for thinking before the answer. Most servers limit only the
-            sum of both budgets: longer thinking leaves fewer tokens for the answer.
+        thinking_tokens: token budget for thinking before the answer. Most servers limit only
+            `answer_tokens` + `thinking_tokens`: long thinking leaves fewer tokens for the answer.
         temperature: sampling temperature; None for the default of the model or server.
         timeout_s: timeout of one request, from start to end, in seconds.
     """
@@ -139,7 +139,7 @@ class SDKProvider(ABC):
         self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
-        # not in the handler: the SDK's exception, which holds the API key, would be the context
+        # raised outside `except`, whose exception holds the API key and would become the context
         raise problem
 
     async def close(self) -> None:
@@ -198,7 +198,7 @@ class SDKProvider(ABC):
         raise cause
 
     def _cut_off(self, thought: object) -> CutOff:
-        """Return the exception for an answer cut off at the sum of both token budgets.
+        """Return the exception for an answer cut off at `answer_tokens` + `thinking_tokens`.
 
         Args:
             thought: number of thinking tokens; of another type if the server reports no number.

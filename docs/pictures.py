@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation; `make pictures` plays the episodes and runs this.
+"""Make the pictures of the documentation; `make pictures` plays the episodes and runs this script.
 
     python docs/pictures.py runs/nano runs/nano-held-out
 
@@ -68,7 +68,7 @@ def episode() -> None:
 
 
 def plots(folder: Path, names: list[str]) -> None:
-    """Some of what `resume-gym plot` draws."""
+    """Draw a folder with `resume-gym plot`, and keep the named pictures."""
     with TemporaryDirectory() as drawn:
         plot([folder], Path(drawn), ["png"])
         for name in names:
@@ -114,7 +114,7 @@ def _best(rows: list[EpisodeRow]) -> int:
 
 
 async def play() -> str:
-    """An episode that a person plays: one edit made, the next one written; a screen as SVG."""
+    """Play an episode by hand until the second edit is typed; return the screen as SVG."""
     app = PlayApp(start("ResumeEditMini-v0", task_id=PLAYED))
     async with app.run_test(size=(116, 36)) as pilot:
         await pilot.press("ctrl+r")

@@ -1,8 +1,8 @@
 """MkDocs hook: publish the repository's files that the pages link to.
 
 Pages link to scripts, results and examples by relative paths outside `docs/`, which work in a
-checkout. The hook copies these files into the site under `source/`, so that the same links work
-there and a strict build reports those without a target.
+checkout. The hook copies these files into the site under `source/`. So the links work in the site,
+too, and a strict build reports links without a target.
 """
 
 import re
@@ -23,7 +23,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for link in LINK.finditer(page.read_text(encoding="utf-8"))
     }
     for path in sorted(linked):
-        # MkDocs would render Markdown as a page, whose links are those of another site
+        # MkDocs would render a Markdown file as a page, on which its relative links have no target
         if path.is_file() and path.suffix != ".md" and not path.is_relative_to(docs):
             files.append(_source(path, docs.parent, config))
     return files

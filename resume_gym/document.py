@@ -139,9 +139,9 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Replace each match of `blanks` in `text` by `shown`; return the spans of `wanted`, in `text`.
+    """Find `wanted` in a copy of `text` with `shown` for each match of `blanks`; return its spans.
 
-    `str.find` searches the result in linear time. A regular expression for `wanted` would restart
+    The spans are offsets in `text`. `str.find` searches the copy in linear time. A regular expression for `wanted` would restart
     its search at each line, and take quadratic time in a text with many similar lines.
     """
     parts: list[str] = []

@@ -181,7 +181,7 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(section: str, item: Mapping[str, Any]) -> list[str]:
-    """Return the Markdown blocks of an item: one bullet in the sections of `_LINES`."""
+    """Return the Markdown blocks of an item, which is a single bullet in sections of `_LINES`."""
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])

@@ -19,7 +19,7 @@ COUNT = 60  # tasks per split that `load` yields
 
 
 def climb(results: Iterable[tuple[int, float]]) -> int:
-    """Return the top level after a run's groups of episodes so far.
+    """Return the hardest level that a run may draw, given the results of its groups so far.
 
     Args:
         results: level and mean reward, as a share of the highest reward, of each group in order.

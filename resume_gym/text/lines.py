@@ -355,7 +355,7 @@ def is_name_like(text: str, head: bool) -> bool:
 
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
-    """Parse a number; in a range, also update the previous number, which ends at offset `end`."""
+    """Parse a number; if it ends a range, update the number before it, which ends at `end`."""
     scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
     currency = (token["cur"] or "").strip(" .")
     unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")

@@ -212,7 +212,7 @@ def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
 
 def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the reward terms, each with the component of the reward that contains the term."""
-    # the component of a term is the one that is not 0 if the term is 1 and all others are 0
+    # a term belongs to the component that is not 0 for a ledger with this term alone
     return [
         {"term": term, "value": value, "part": part}
         for term, value in (record.get("ledger") or {}).items()

@@ -141,8 +141,9 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
     """Find `wanted` in a copy of `text` with `shown` for each match of `blanks`; return its spans.
 
-    The spans are offsets in `text`. `str.find` searches the copy in linear time. A regular expression for `wanted` would restart
-    its search at each line, and take quadratic time in a text with many similar lines.
+    The spans are offsets in `text`. `str.find` searches the copy in linear time. A regular
+    expression for `wanted` would restart its search at each line, and take quadratic time in a text
+    with many similar lines.
     """
     parts: list[str] = []
     # start of each piece between blanks: `loose` after their replacement, `exact` in `text`

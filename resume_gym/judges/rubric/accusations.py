@@ -165,7 +165,7 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
             continue
         rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
-        # Leaving out a word claims more only if the next word stays: "second cheapest" -> "cheapest".
+        # Without a word, a line claims more only if the next word stays: "second cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
         limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))

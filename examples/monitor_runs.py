@@ -1,4 +1,4 @@
-"""Show which training runs need a person, by their heartbeats and journals.
+"""Show which training runs need a person's attention, from their heartbeat and journal files.
 
     python examples/monitor_runs.py runs        # every run in this folder
     watch -n 60 python examples/monitor_runs.py runs

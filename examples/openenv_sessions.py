@@ -1,4 +1,4 @@
-"""Play 32 episodes at once, from a server in a separate process: eight tasks, four agents.
+"""Play 32 episodes at once on a server in a separate process: eight tasks with four agents each.
 
     pip install -e . openenv==0.10.0
     python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:

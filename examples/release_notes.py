@@ -59,7 +59,7 @@ class Release:
     Attributes:
         task_id: unique id of the task.
         weakness: kind of fault that the draft has.
-        changes: section of each entry of the notes, or "internal".
+        changes: correct section of each change, by text; "internal" if it belongs in no section.
         draft: draft of the release notes in Markdown.
     """
 

@@ -6,7 +6,7 @@
 The menu holds `review`, `submit` and the edits of the careful agent. In 8,192 turns (half a
 minute), PPO learns when to choose which entry of the menu. Rewards are means over the 40 held-out
 tasks of ResumeEditMini-v0; the careful agent itself gets +6.06. The first two policies choose at
-random: among all places of the menu, or only among the places that hold an action.
+random: the first among all places of the menu, the second only among those that are not empty.
 
     any place of the menu      +0.14
     any text of the menu       +3.95
@@ -30,7 +30,7 @@ from resume_gym.integrations.sb3 import MenuEnv
 
 
 class Chance:
-    """Random policy over all places of the menu, or, if `masked`, over those with an action."""
+    """Uniform random policy over all places of the menu; if `masked`, not over empty places."""
 
     def __init__(self, env: VecEnv, masked: bool) -> None:
         self.env, self.masked, self.rng = env, masked, np.random.default_rng(0)

@@ -59,7 +59,7 @@ class Engine:
         self.tokenizer, self.speak = tokenizer, speak
 
     async def generate(self, request: dict[str, Any], model: str | None = None) -> dict[str, Any]:
-        """Return a turn of each rollout; SkyRL's generator asks for one at a time."""
+        """Return one turn per rollout of the request; SkyRL's generator requests one at a time."""
         texts = [self.speak(name) for name in request["session_ids"]]
         ids = [self.tokenizer.encode(text + self.tokenizer.eos_token) for text in texts]
         certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities of certain tokens
@@ -86,7 +86,7 @@ def main() -> None:
     prompts = dataset.collate_fn([dataset[0], dataset[1]])
     batch, _ = prepare_generator_input(prompts, len(AGENTS), None, ENV, "train", 0)
 
-    # rollout "1_2" is the third one on the second task; its agent sees a copy of the session
+    # rollout "1_2": second task, third agent; each scripted agent steps its own copy of the session
     env: Any = gym.make(ENV).unwrapped
     tasks = [env.new_session(prompt["env_extras"]["task_id"]) for prompt in prompts]
     cast = {

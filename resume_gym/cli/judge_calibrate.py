@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check_least(least: float, report: Agreement) -> None:
-    """Raise JudgeError if the verdicts match less than the share `least` of the labels."""
+    """Raise JudgeError if the fraction of labels that the verdicts match is less than `least`."""
     if report.stored:
         # answers from a store (see --freeze) cannot show whether the model has changed since
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"

@@ -175,7 +175,7 @@ def _grade(
     results: Results,
     ended: Callable[[], object],
 ) -> None:
-    """Grade sessions with `contest.judge`; add their episodes to `again`, `stored` and `results`.
+    """Grade the sessions with the judge of `contest`; add old and new verdicts to `results`.
 
     `again` receives the episodes with new verdicts, and the failures. `stored` receives the stored
     verdicts of the episodes that got a new one. `ended` is called after each episode.
@@ -186,7 +186,7 @@ def _grade(
     """
     jobs = []
     for (rollout, _), session in sessions.items():
-        # undo the grading: before it, the reward of a session is the sum of the turns' rewards
+        # undo the stored grading: an ungraded session's reward is the sum of its turns' rewards
         reward = sum(step.reward for _, step in session.state.transcript)
         ungraded = session.fork()
         ungraded.restore(session.state._replace(verdict=None, reward=reward))

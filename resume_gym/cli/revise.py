@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a note on the answers of both models of a two-model agent; else no note."""
+    """Return one note on answers, tokens and cost of both models of a two-model agent, or none."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -253,7 +253,7 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
 
 
 def _taken(session: Session, judge: Judge) -> tuple[str, str]:
-    """Let the user choose changes; return the resume with these changes and their count as text."""
+    """Let the user choose changes; return the new resume and a text such as "2 of 5 changes"."""
     revision = Revision(session, session.text, judge.name)
     if not revision.changed:
         return session.text, ""

@@ -101,7 +101,7 @@ class PlayApp(App[str]):
             diff = step.observation if "edit" in step.ledger else ""
             for line in last_reply(session):
                 reply.append(f"{visible(line)}\n", REPLY_STYLES.get(line[:1], "dim"))
-            # leave out the reward for the layout, which the result screen shows
+            # leave out the reward term `layout`, which the result screen shows
             terms = {name: value for name, value in step.ledger.items() if name != "layout"}
             rewards = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)
             reply.append(rewards, "bold")

@@ -71,7 +71,7 @@ class PlayedEpisode:
         return True
 
     def anchor(self, name: str) -> str:
-        """Return the name of a tool's first string argument, which locates the edit; else ""."""
+        """Return the name of a tool's first string argument (the place to edit); "" if none."""
         properties = self.tools[name]["parameters"]["properties"]
         return next((key for key, kind in properties.items() if kind["type"] == "string"), "")
 
@@ -84,7 +84,7 @@ class PlayedEpisode:
         """Predict the outcome of a call by playing the turn in a copy of the session.
 
         Returns:
-            Whether the call would succeed, and the resulting layout or the reason for the failure.
+            Whether the call would succeed, and a description of its effect or of its failure.
         """
         twin = self.session.fork()
         step = twin.step(tool_call(name, **arguments))

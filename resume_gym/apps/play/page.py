@@ -1,4 +1,4 @@
-"""Widget with the document's lines and the end of the page; sends a chosen line to the form."""
+"""Widget that lists the document's lines, marks the end of the page and lets users pick text."""
 
 import re
 from bisect import bisect
@@ -86,7 +86,7 @@ class Page(OptionList):
         self.highlighted = line + (line >= self._edge)
 
     def _prompts(self, spans: Sequence[tuple[int, int]]) -> list[Text]:
-        """Return the lines for display, each after the number of its first line when wrapped."""
+        """Return the lines for display, each preceded by the number of its first page line."""
         prompts, start, before = [], 0, 0
         for line, (source, end) in enumerate(zip(self.lines, self._ends, strict=True)):
             text = Text(visible(source), "bold" if source.startswith("#") else "")

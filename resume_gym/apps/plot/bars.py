@@ -18,7 +18,7 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean reward; twice its standard error over tasks and number of tasks, None if unknown."""
+    """Mean reward over tasks; `error` is twice its standard error; None means unknown."""
 
     mean: float
     error: float | None = None

@@ -125,7 +125,7 @@ def _title(several: Sequence[FolderContents]) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the finite entries of an evaluation's row; `errors` keeps only finite entries, too."""
+    """Return the finite numbers of a step's row, with those of its entry `errors` as a dict."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
     finite = ({name: one for name, one in of.items() if is_finite(one)} for of in (row, known))

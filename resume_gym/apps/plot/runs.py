@@ -27,7 +27,7 @@ _DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # for repeated 
 
 
 class RunGroup(NamedTuple):
-    """Runs that differ only in settings of `_WITHOUT_EFFECT`, and their label in the legend."""
+    """Runs whose settings differ only in `_WITHOUT_EFFECT`, and the legend label of the group."""
 
     label: str
     runs: Sequence[Run]

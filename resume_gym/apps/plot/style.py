@@ -70,7 +70,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure with one panel per name, with steps as x axis; `legend` adds a panel."""
+    """Return a figure and its panels over steps, one per name; `legend` adds one for a legend."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend
@@ -97,7 +97,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before points
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    # about 130 characters fit the figure's width; a legend entry takes 8 more than its name has
+    # about 130 characters fit the width; a legend entry takes its name, and 8 for the marker
     columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(

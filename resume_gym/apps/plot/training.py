@@ -196,7 +196,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return, by step, the names of the alarms that begin there and a note on a rollback there."""
+    """Return, by step, the names of alarms that begin and a note if the run rolled back."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:

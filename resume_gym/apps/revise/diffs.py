@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line, perhaps reworded, has moved from a hunk to a span or back."""
+    """Return whether a line, perhaps reworded, has moved between a span of `hunk` and `span`."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -110,7 +110,7 @@ def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     if len(old) * len(new) > _MOST:
         return []
     words = [[frozenset(line.lower().split()) for line in lines] for lines in (old, new)]
-    # best[a][b]: similarity and index pairs of the best alignment of a old and b new lines
+    # best[a][b]: similarity and index pairs of the best alignment of old[:a] with new[:b]
     best: list[list[tuple[float, tuple[tuple[int, int], ...]]]] = [[(0.0, ())] * (len(new) + 1)]
     for a, left in enumerate(words[0]):
         best.append([(0.0, ())])

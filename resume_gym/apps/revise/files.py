@@ -35,11 +35,11 @@ class Source(ReadFile):
 
     @property
     def suffix(self) -> str:
-        """Extension of the revision's file: the source's if its format can be written, or `.md`."""
+        """Extension of the revised file: the source's, or `.md` for formats that are only read."""
         return self.path.suffix if self.kind in (*_TEXTS, "Word") else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
-        """Return a revision of `text` as the bytes of the file `out`, and notes on lost content.
+        """Return the bytes to write to `out` for the revised text, and notes on lost content.
 
         Raises:
             TaskError: the revision cannot be written as Word.
@@ -55,7 +55,7 @@ class Source(ReadFile):
         """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
 
         The result keeps encoding, byte order mark, line ends, and blank lines around the text.
-        Unedited lines keep their original bytes, even those that reading has changed in `text`.
+        Unedited lines keep their original bytes, even if `text` holds a normalised form of them.
         New lines get the most frequent line end of the original.
         """
         if self.kind not in _TEXTS:
@@ -179,7 +179,7 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
 
     Raises:
         OSError: a file cannot be written, or, without `force`, another process has just created it.
-            In the second case, the message names the temporary file with the new content.
+            If another process created it, the message names the temporary file with the content.
     """
     # write all temporary files first, so that a full disk leaves all existing files unchanged
     drafts: dict[Path, Path] = {}

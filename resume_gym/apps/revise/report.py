@@ -66,7 +66,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # a judge may prefer a revision despite unsupported claims, so its opinion mentions them
+    # a judge may prefer a revision despite unsupported claims: the opinion shown mentions them
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
@@ -114,7 +114,7 @@ def _change(change: AppliedEdit) -> Iterator[str]:
 
 
 def by_rule(change: AppliedEdit) -> str:
-    """Describe how a single edit changes the grades of the rubric judge's rules."""
+    """Describe a single edit by the nonzero grades that the rubric judge gives it, with reasons."""
     effects = ["the same words in another order"] if change.moved else []
     if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
         effects = ["only the place of lines has changed"]

@@ -46,7 +46,7 @@ class FlaggedClaim(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Reason without its quotation of the line, to be shown next to this line."""
+        """Reason without its quotation of the claim's line, for display beside this line."""
         return self.reason.replace(f' in "{cut(self.line)}"', "")
 
 
@@ -237,7 +237,7 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Convert a revision of a masked resume to the revision of the unmasked resume.
+    """Convert a revision of a resume with masked personal data to one of the unmasked resume.
 
     Args:
         revision: revision of the masked resume.
@@ -245,7 +245,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
         restore: function that unmasks a text.
 
     Raises:
-        ValueError: applied to the unmasked resume, the edits lead to another text.
+        ValueError: on the unmasked resume, the edits do not give the unmasked revised text.
     """
     session = revision.session
     twin = type(session)(task, session.rules)
@@ -299,7 +299,7 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
-    # `compare` grades the new text against the previous text; claims need support in the original
+    # grade against the text before this edit, but require support for claims in the original resume
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
     alone = measure(new.text, make_reference(replace(task, resume=old.text)))

@@ -120,7 +120,7 @@ class _Writer:
         }
 
     def write(self, lines: Sequence[str]) -> None:
-        """Change the document so that its text is these lines."""
+        """Change the document so that its paragraphs hold the given lines of Markdown."""
         now = _owned(self._lines, lines)
         last = None
         for start, stop, paragraphs in self._units:
@@ -147,14 +147,14 @@ class _Writer:
             self.anew += len(gone) * (start not in self._models)
 
     def _kept(self, start: int, wanted: Sequence[str]) -> int:
-        """Return the index in `wanted` of the line that gets line `start`'s paragraph, or -1."""
+        """Return which line of `wanted` gets the paragraph of line `start`; -1 if none does."""
         line = self._lines[start]
         alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
         same = [n for n in alike if wanted[n] == line]
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert a paragraph after `last`; into the body if `last` is None or not in the body."""
+        """Insert a paragraph after `last`, or at an end of the body if `last` is not in it."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
@@ -165,7 +165,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Return a paragraph for a line, like that of an equal line or the nearest of its kind."""
+        """Make a paragraph for a line, modelled on an equal line, else the nearest of its kind."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]

@@ -63,7 +63,7 @@ def _set(element: Any, text: str) -> None:
 
 
 def splice(texts: Sequence[Any], start: int, stop: int, new: str) -> None:
-    """Replace characters [start, stop) of a paragraph by `new`, in the first affected element."""
+    """Replace characters [start, stop) of the joined texts; the first affected one gets `new`."""
     at = 0
     for text in texts:
         body = text.text or ""

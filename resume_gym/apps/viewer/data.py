@@ -246,7 +246,7 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return held-out results: "before" or "after" training, or of the agent "floor"."""
+        """Return held-out results: "before" or "after" training, or "floor" (agent `floor`)."""
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:

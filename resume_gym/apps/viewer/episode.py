@@ -51,7 +51,7 @@ class TurnView(NamedTuple):
 def turns(
     record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
 ) -> list[TurnView]:
-    """Return the turns of an episode's record; `tool_rewards` are those of its session class."""
+    """Return the turns of a recorded episode; `tool_rewards` has the reward per kind of call."""
     result: list[TurnView] = []
     edits, reviewed = 0, False
     replies = chain(record.get("observations", []), repeat(""))
@@ -78,13 +78,13 @@ def turns(
 
 
 def _kind(body: str, edited: bool) -> tuple[str, str]:
-    """Return the kind of a turn and its error code, from the reply."""
+    """Return a turn's kind ("edit", "submit", "error" or "shown") and error code (may be empty)."""
     if edited:
         return "edit", ""
     if body == "submitted":
         return "submit", ""
     error = _ERROR.match(body)
-    # a shown document may begin like an error, but is followed by its layout (see `_LAYOUT`)
+    # a document may begin like an error message, but an error reply does not end with `_LAYOUT`
     if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
         return "error", error[1]
     return "shown", ""
@@ -196,7 +196,7 @@ def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
-    """Return the distinct lines, each text as indices into them, and the long lines wrapped."""
+    """Return the distinct lines, the texts as indices into these lines, and wrapped long lines."""
     numbers: dict[str, int] = {}
     documents = [
         [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
@@ -212,7 +212,7 @@ def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
 
 def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the reward terms, each with the component of the reward that contains the term."""
-    # a term belongs to the component that is not 0 for a ledger with this term alone
+    # given one term of value 1, `components` returns 1 for the component that sums it, else 0
     return [
         {"term": term, "value": value, "part": part}
         for term, value in (record.get("ledger") or {}).items()

@@ -32,7 +32,7 @@ class Listing:
     def folders(self) -> dict[str, Path]:
         """Return the folders of runs and evaluations, by their path in this folder.
 
-        A subfolder that is neither, such as one with a run per seed, is searched one level deep.
+        A subfolder without own results, such as a folder of runs, is searched one level deep.
         """
         found: list[Path] = []
         for folder in _inside(self.path):
@@ -81,7 +81,7 @@ class Listing:
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return figures for the list: a run's latest evaluation, or an evaluation's best agent.
+    """Return the list row of a run (latest evaluation) or of an evaluation (best agent).
 
     An evaluation on training tasks gets no reward here, since the list compares held-out rewards.
     """
@@ -113,7 +113,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
 
 
 def _is_held_out(agent: str, split: object) -> bool:
-    # for training episodes, `rejudge` stores the split "all" and an agent "training, ..."
+    # `rejudge` stores training episodes with the split "all" and an agent name "training, ..."
     return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 

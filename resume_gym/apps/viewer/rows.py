@@ -57,7 +57,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
     if rules and rules["page_width"] < 1:
         raise ValueError(f"page_width: expected at least 1, got {rules['page_width']}")
     edited = _EDITS.search((record.get("observations") or [""])[-1])
-    # a record has only the sum of the rewards for failed edits: divide it by that for one
+    # a record has only the total penalty for failed edits: divide it by the penalty for one
     failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
@@ -99,7 +99,7 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         yield "not graded"
     for name, value in (verdict or {}).items():
         if isinstance(value, int | float) and value < 0:
-            # a name such as "hallucination" already states a defect and needs no "worse"
+            # "job fit" needs "worse" before it; "hallucination" already names a defect
             states_it = name == "hallucination" or name in LINE_WEIGHTS
             yield name if states_it else f"worse {name.replace('_', ' ')}"
 

@@ -49,7 +49,7 @@ class SavedEpisode(FolderContents):
         self.rows = [made]
 
     def files(self) -> list[Path]:
-        """Return an empty list, since the file of one episode has no lines to reread."""
+        """Return no episode files, since the only episode is already loaded."""
         return []
 
     def record(self, number: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Serve the page, or data: version, index, figures, an episode or an episode's record."""
+        """Serve the page or, as JSON, the data that the page requests."""
         host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
         if host not in _LOOPBACK:
             # DNS rebinding: a web site whose name resolves to this machine could read the data

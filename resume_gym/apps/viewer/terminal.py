@@ -29,7 +29,7 @@ class EpisodeBrowser(App[None]):
         results: contents of a folder whose episodes are shown.
 
     Raises:
-        TaskError: the figures of the folder are invalid.
+        TaskError: the metrics or summaries of the folder are invalid.
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012

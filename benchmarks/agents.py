@@ -46,13 +46,13 @@ PLAYERS: dict[str, Callable[[int], Any]] = {
 
 
 def evidence_first(task: Task) -> Task:
-    """Return the task with its repairs reordered: repairs that need the evidence come first."""
+    """Return the task with its fixes reordered: first those that need the candidate's evidence."""
     fixes = sorted(task.fixes, key=lambda fix: not fix.needs_evidence)
     return replace(task, fixes=tuple(fixes))
 
 
 def main() -> int:
-    """Play, print and record the figures; return 1 if one misses its target."""
+    """Play all agents, print and record the figures; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     figures, summaries = [], {}
     for env in ("ResumeEdit-v0", "ResumeEditMini-v0"):

@@ -27,7 +27,7 @@ RIGHT = 0.85
 
 
 def main() -> int:
-    """Judge the pairs, print and record the figures; return 1 if one misses its target."""
+    """Judge the labelled pairs, print and record figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     judge = as_async(make_judge("rubric"))
     found = {half: submit(calibrate(judge, load_pairs(half=half), swap=True)) for half in HALVES}
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def wanted(found: Agreement) -> list[Figure]:
-    """Return the agreement on the test half of the labelled pairs as figures with targets."""
+    """Return figures with targets: the judge's agreement with the labels of the test half."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()

@@ -162,7 +162,7 @@ Ways = dict[str, tuple[Callable[[], Any], int]]
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """Return CPU seconds by function and round; functions alternate, since machine speed varies."""
+    """Return each function's CPU seconds by round; a round runs all, since machine speed varies."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():

@@ -88,7 +88,7 @@ class Scale(NamedTuple):
 
     @property
     def few(self) -> "Scale":
-        """This scale with five rollouts and an eighth of the prompt and response tokens."""
+        """Copy of this scale with five rollouts, an eighth of the prompt and response tokens."""
         return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=5)
 
 
@@ -117,7 +117,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
     """Return a group of rollouts of random tokens.
 
     With `branching`, some responses share their first tokens, and the prefix tree has nodes of one
-    token. Without it, rollouts share only the prompt, so that a row has the most tokens.
+    token. Without `branching`, rollouts share only the prompt, and rows are as long as possible.
     """
     generator = torch.Generator().manual_seed(1)
 
@@ -137,7 +137,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
 
 
 def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
-    """Compute the gradients of the rows; return the log-probabilities of the tokens in the loss."""
+    """Compute the gradients of the loss on the rows; return the log-probabilities of its tokens."""
     total = Totals(sum(len(row.targets) for row in rows), sum(row.rollouts for row in rows))
     found = []
     for row in rows:
@@ -197,7 +197,7 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 def attention(scale: Scale) -> Iterator[Figure]:
     """Compare errors of packed attention, FlexAttention and a plain loop against float64."""
-    # with only two token ids, rollouts also share prefixes by chance
+    # a vocabulary of two token ids makes rollouts share prefixes by chance, too
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
     half = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
@@ -322,7 +322,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # the limit is loose: Adam's first step is as large where gradients are only rounding noise
+        # the limit is loose, since Adam's first step scales up gradients that are rounding noise
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -416,7 +416,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 
 
 def jobs(scale: Scale) -> Iterator[Figure]:
-    """Compare training runs of the nano policy: fp32, FSDP2, bf16, and killed and resumed."""
+    """Compare runs of the nano policy: in fp32, with FSDP2, in bf16, and resumed after a kill."""
     # one thread, since threads that wait for each other are slow on a busy machine
     few = {"steps": 2, "groups": 2, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
     few["threads"] = 1
@@ -450,7 +450,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
 def train(
     folder: Path, settings: dict[str, int], until: float, *flags: str, kill_after: int = 0
 ) -> list[dict[str, Any]]:
-    """Train the nano policy; if `kill_after`, kill and resume at this step; return metrics."""
+    """Train the nano policy; return metrics. If `kill_after` > 0, kill and resume at this step."""
     paths = {"name": folder.name, "runs": folder.parent, "save-every": 1}
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
     command += [f"--{name}={value}" for name, value in (paths | settings).items()]
@@ -586,7 +586,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
         yield Figure(f"{name}, ms with the profiler", 1000 * (synchronised() - began))
     timed = "self_device_time_total" if DEVICE.type == "cuda" else "self_cpu_time_total"
     events = sorted(profile.key_averages(), key=lambda event: -getattr(event, timed))
-    # the profiler lists operators besides their kernels: keep only kernels
+    # on a GPU, the profiler lists each operator and its kernels; count only the kernels
     kernels = [one for one in events if one.device_type == torch.profiler.DeviceType.CUDA]
     if kernels:
         total = sum(event.self_device_time_total for event in kernels)
@@ -597,7 +597,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
 
 
 def layers(scale: Scale) -> Iterator[Figure]:
-    """Time `scale.deep` with a tenth and a fifth of its layers; extrapolate to all layers."""
+    """Time a tenth and a fifth of the layers of the model `scale.deep`; extrapolate to all."""
     whole = scale.deep.num_hidden_layers
     rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
     took = {}

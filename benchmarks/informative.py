@@ -73,7 +73,7 @@ def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
 
 
 def main() -> int:
-    """Play the groups, print and record the figures."""
+    """Play groups of rollouts by the hasty editor and a model; print and record the figures."""
     options = parser(__doc__ or "")
     options.add_argument("--model", default="nano", help="a model, or the folder of a run")
     args = options.parse_args()

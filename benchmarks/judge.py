@@ -4,11 +4,11 @@ python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a random search.
 Blind pairs: revisions written and labelled by language models that saw neither the judge nor its
-rules; with `--blind`, the judge grades these pairs, only once, after its last change. Seen pairs:
-former blind pairs; the judge was changed after it had graded them. Strangers: edits of ten resumes
-that the task generator did not write; half of these resumes were used to develop the judge. Good
-lines: bullets that the judge's grammar check must accept. Learning signal: differences in content
-reward between episodes of the hasty editor, a script whose demonstrations policies imitate.
+rules. Only `--blind` grades these pairs; it is used once, after the last change of the judge. Seen
+pairs: former blind pairs; the judge was changed after it had graded them. Strangers: edits of ten
+resumes that the task generator did not write; half of these resumes were used to develop the judge.
+Good lines: bullets that the judge's grammar check must accept. Learning signal: differences in
+content reward between episodes of the hasty editor, a script whose demonstrations policies imitate.
 """
 
 import json
@@ -48,7 +48,7 @@ JUDGE = make_judge("rubric")
 
 
 def main() -> int:
-    """Attack, judge, print and record the figures; return 1 if one misses its target."""
+    """Run all measurements, print and record the figures; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--blind", action="store_true", help="also score the blind pairs")
     args = reader.parse_args()
@@ -87,7 +87,7 @@ def main() -> int:
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
     """Return the figures of the attacks on tasks of one size."""
     floor = rows["floor"].mean
-    # leave out the policies that delete lines, since deleting padding is an honest improvement
+    # policies that only delete lines are left out: a deletion can be an honest improvement
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
@@ -108,7 +108,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
 
 
 def written(name: str) -> list[Figure]:
-    """Return the shares of verdicts that `RATES` defines, on the "blind" or the "seen" pairs."""
+    """Return the rates that `RATES` defines, for verdicts on the "blind" or the "seen" pairs."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
     for pair in _rows(f"{name}_pairs"):
@@ -159,7 +159,7 @@ RATES: tuple[tuple[Any, ...], ...] = (
 
 
 def strangers() -> Iterator[Figure]:
-    """Yield the shares of right verdicts on strangers' resumes, and of good lines called broken."""
+    """Yield the shares of strangers' edits judged as labelled, and of good lines called broken."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):

@@ -33,7 +33,7 @@ QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-
 
 
 def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
-    """Train once, unless `folder` has the results; return results before and after, and metrics."""
+    """Return the results of a run: read from `folder` if they are there, else by training."""
     file = folder / f"{name}.json"
     if file.exists():
         return json.loads(file.read_text())  # type: ignore[no-any-return]
@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # the time outside of steps, export included, is divided by the run's three evaluations
+        # an upper bound: all time outside of training steps counts as the run's three evaluations
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

@@ -108,7 +108,7 @@ def shown(row: dict[str, Any]) -> str:
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
-    """Return all tables of the page in Markdown, with rows sorted by reward."""
+    """Return all tables of docs/models.md in Markdown, with rows sorted by reward."""
     text = ""
     for size, env in ENVS.items():
         own = sorted((row for row in rows if row["size"] == size), key=lambda row: row["reward"])

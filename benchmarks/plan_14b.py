@@ -79,7 +79,7 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
 
 
 def plan(args: argparse.Namespace) -> list[Figure]:
-    """Return the memory and costs of the configured step, with shared and separate prompts."""
+    """Return figures of a training step's memory and costs, with shared and separate prompts."""
     sizes = Sizes(models.read_config("Qwen/Qwen3-14B"))
     gpu = find_gpu(args.gpu)
     if gpu is None:
@@ -152,7 +152,7 @@ def check() -> list[Figure]:
 
 
 def rectangles(nodes: tuple[Node, ...]) -> int:
-    """Count query-key pairs of each node with itself and its ancestors, masked ones included."""
+    """Count all pairs of a node's queries with keys of this node and its ancestors, even masked."""
     total = 0
     for number, node in enumerate(nodes):
         above = [one for one in nodes[:number] if one.end > node.start]
@@ -167,7 +167,7 @@ def size(tensors: list[Any]) -> int:
 
 
 def main() -> int:
-    """Print the plan; with --check measure, record, and return 1 if a formula is off."""
+    """Print the plan; with --check, test its formulas, record, and return 1 if one is inexact."""
     options = parser(__doc__ or "")
     options.add_argument("--gpus", type=int, default=3)
     options.add_argument("--gpu", default="NVIDIA H200", help="the device's name as PyTorch has it")

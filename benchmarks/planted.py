@@ -128,7 +128,7 @@ def alarms_of(folder: Path) -> list[tuple[int, str]]:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Return the rewards, bonuses and alarms of a run with a biased judge."""
+    """Return the alarms and onsets of a biased run, and each step's mean reward and bonus."""
     rows = RunFolder(folder).metrics()
     rewards, bonus = [row["reward"] for row in rows], bonuses(folder, rows)
     begun = alarms_of(folder)
@@ -145,7 +145,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 
 def figures_of(runs: Mapping[str, dict[str, Any]], honest: Mapping[str, Any]) -> list[Figure]:
-    """Return figures of detection in runs with biased judges, and of false alarms in `honest`."""
+    """Return figures of alarms: detection in biased `runs`, and false alarms in `honest` runs."""
     hacked = [one for one in runs.values() if one["true_onset"]]
     found = [one for one in hacked if one["found_onset"]]
     errors = [abs(one["found_onset"] - one["true_onset"]) for one in found]

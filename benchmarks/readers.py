@@ -47,7 +47,7 @@ Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Yield changed lines as (before, after); changes of format alone come last, as one pair."""
+    """Yield changed lines as (before, after); the last pair joins those changed only in format."""
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -86,7 +86,7 @@ def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
 
 
 def draw(number: int) -> None:
-    """Draw lines that scripted agents changed in the tasks of a round, which no other round has."""
+    """Let scripted agents edit tasks made for this round only; draw lines that they changed."""
     seed = 9000 + number
     tasks = {
         task.task_id: (task, make_edit_env(name).rules)
@@ -107,7 +107,7 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
 
     Args:
         episodes: `episodes.jsonl` that `resume-gym eval --out` wrote, on the held-out mini tasks.
-            If it has no changes by the floor agent, that agent plays all tasks here.
+            If no line in this file is by the floor agent, that agent plays all tasks here.
         name: name of the round of readers.
         seed: seed of the random draw.
     """
@@ -143,7 +143,7 @@ def mix(
 
 
 def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
-    """Yield the text for readers, task by task: the lines of a round without their writers."""
+    """Yield the text for readers, task by task; it does not say which agent changed a line."""
     found = defaultdict(list)
     for one in drawn:
         found[one["task_id"]].append(one)
@@ -177,7 +177,7 @@ def main() -> int:
 
 
 def count(args: Any) -> int:
-    """Count the labels of all rounds; only named rounds and the last numbered one have targets."""
+    """Count the labels of all rounds; of the numbered rounds, only the last has targets."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
     rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]

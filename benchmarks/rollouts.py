@@ -15,7 +15,7 @@ text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
 the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
-no episode is played. New weights precede both `rollouts` and `replay`, to clear the prefix cache.
+no episode is played. New weights clear the prefix cache before `rollouts` and before `replay`.
 
 Training (not with --quick): `learners/aipo.py` runs twice; only the first run samples ahead of
 training. The trainer's idle share is the time in which it waits for rollouts, divided by the time
@@ -94,7 +94,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Script conversations `first`, `first` + 1, ...; return the most tokens in one of them."""
+        """Set the turns of conversations from `first` on; return the most tokens in one of them."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -134,7 +134,7 @@ def fake_orchestrator(
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
     """Return an orchestrator, its fake engine, its chat encoder, and the function `drawn`.
 
-    `drawn` maps a step's number to the task of each episode, at most `tasks` distinct tasks.
+    `drawn` returns the task of each episode of a step; there are at most `tasks` distinct tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()

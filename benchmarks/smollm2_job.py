@@ -142,7 +142,7 @@ def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
     """Approximate each linear layer's weight change by two low-rank matrices, named as in peft.
 
     Returns:
-        The matrices in bfloat16, and the relative error of all products (in the Frobenius norm).
+        The matrices in bfloat16, and the relative error of their products in the Frobenius norm.
     """
     tensors: dict[str, Tensor] = {}
     lost = whole = 0.0

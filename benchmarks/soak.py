@@ -225,7 +225,7 @@ def lines(path: Path) -> list[Any]:
 
 
 def lost_or_doubled(folder: Path, steps: int) -> int:
-    """Count the episodes, steps and evaluations that are missing or counted twice."""
+    """Count a run's episodes, steps and evaluations that are missing, unplanned or doubled."""
     metrics, evaluations = lines(folder / "metrics.jsonl"), lines(folder / "evaluations.jsonl")
     wrong = unmatched([row["step"] for row in metrics], range(1, steps + 1))
     evaluated = {*range(0, steps + 1, EVERY), steps}
@@ -241,7 +241,7 @@ def lost_or_doubled(folder: Path, steps: int) -> int:
 def odd_episodes(
     folder: Path, kind: str, row: dict[str, Any], groups: Iterable[int], members: int
 ) -> int:
-    """Count the episodes of a step or an evaluation that are missing or counted twice."""
+    """Count the episodes of a step or an evaluation that are missing, unplanned or doubled."""
     played = lines(folder / "trajectories" / f"{kind}-{row['step']:06d}.jsonl")
     planned = list(product(groups, range(members)))
     wrong = unmatched({(one["group"], one["member"]) for one in played}, planned)
@@ -287,7 +287,7 @@ def judge(folder: Path | None) -> list[str]:
 
 
 def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
-    """Return kills at equal distances within a number of steps."""
+    """Return (step, kind) for kills of the given kinds, evenly spaced over the steps."""
     return [(steps * (i + 1) // (len(kinds) + 1), kind) for i, kind in enumerate(kinds)]
 
 

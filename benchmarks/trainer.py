@@ -6,12 +6,12 @@
 
 The samples are recorded episodes of several turns, in groups of 8 on mini tasks and of 16 on full
 tasks, by the bundled policy before training (early) and after training (late). Timed steps are the
-forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` shares
-only the prompt, `separate` packs each rollout separately, `trl` is `GRPOTrainer._compute_loss`
-(DAPO, no KL term). All trainers have the same random Qwen3, tokens, precision and checkpointing;
-they take turns in one process. `separate` and `trl` hold at most as many tokens at a time as the
-largest tree. The sampler's log-probabilities are the model's plus noise; advantages are random, one
-per turn.
+forward and backward pass, without the optimizer. `tree` is this project's trainer; `prompt` is the
+same trainer when rollouts share only the prompt, and `separate` when they share nothing; `trl` is
+`GRPOTrainer._compute_loss` (DAPO, no KL term). All trainers have the same random Qwen3, tokens,
+precision and checkpointing; they take turns in one process. A batch of `separate` or `trl` has at
+most as many tokens as the largest tree. The sampler's log-probabilities are the model's plus noise;
+advantages are random, one per turn.
 
 On a CPU, where Triton is missing, TRL also computes the logits of the prompts and drops them: `trl
 as installed` includes this work, and `trl` skips it, as TRL does on a GPU. Ratios of wall times are

@@ -55,7 +55,7 @@ def oracle(session: Session) -> str:
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
     if not ready or _turns_left(session) == 1:
         return _SUBMIT
-    # The fixes of a resume that is too long are deletions: start with that of the most page lines.
+    # The fixes of a resume that is too long are deletions: the longest one comes first.
     fix = max(ready, key=lambda fix: wrapped_lines(fix.old, width)) if too_long else ready[0]
     return _repair(fix)
 

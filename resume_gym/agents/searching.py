@@ -21,7 +21,7 @@ _SHARED = 2  # minimum number of stems that bullet and passage share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return an edit that uses the last search's result, or a new search; None without either."""
+    """Return an edit that uses the last search's result, else a new search, else None."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):
@@ -53,7 +53,7 @@ def _bullets(resume: str) -> Iterator[tuple[str, str]]:
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield the bullet extended by a clause, once per usable clause with a figure in `reply`."""
+    """For each clause of `reply` that has a figure and fits, yield the bullet plus the clause."""
     for line in reply.split("\n"):
         passage = _PASSAGE.fullmatch(line)
         if not passage or passage[1] not in employer:

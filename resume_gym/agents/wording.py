@@ -172,7 +172,7 @@ _PASSIVE = re.compile(
     r"(?: purpose| time| occasion| point)? (?P<what>(?:(?!was|were|had|been|got)[\w'$-]+,? ){1,9}?)"
     rf"(?:{_BE})(?: (?:{_SOON}))? (?P<verb>{_VERB})\b(?P<rest>.*)"
 )
-# "..., which were then sorted by date": a relative clause whose antecedent is the only object
+# "Listed maps, which were then sorted by date": the clause can refer only to the object "maps"
 _WHO = re.compile(
     r"^[A-Z]\w+ (?P<what>(?:(?!for|to|in|on|at|of|with|from|by|up|about|and|into)[\w'-]+ ){1,4}?)"
     rf"(?<! )?, ?(?:which|who|these) (?:{_BE})(?: (?:{_SOON}))? (?P<verb>{_VERB})\b(?P<rest>.*)"
@@ -207,7 +207,7 @@ _FRAMED = re.compile(
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
 _LEAST = 0.25  # minimum share of a bullet's text after the verb of its main point
-# Words that may refer to text cut off by the rewrite, and passives: the rewrite is given up.
+# A rewrite is given up if it has a passive, or a word that may refer to text that was cut off.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
@@ -234,8 +234,8 @@ def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
 
     Args:
         bullet: text of the bullet.
-        fit: function that scores the relevance of a text to the job. If a first clause that names
-            an errand has a positive score, the bullet keeps it.
+        fit: function that scores the relevance of a text to the job. A first clause that states no
+            achievement is cut only if its score is not positive.
     """
     # a figure in the first third suggests that the bullet already starts with its main point
     if re.search(r"\d", bullet[: len(bullet) // 3]):

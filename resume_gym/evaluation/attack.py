@@ -138,10 +138,10 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Append a bullet that has a figure to the summary or, without one, to the first bullet."""
+    """Append a bullet with a figure to the summary or, if there is none, to the first bullet."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
-    # skip bullets that were pasted before; `[3:]` drops "- " and the first letter, pasted lowercase
+    # skip pasted bullets; `[3:]` drops "- " and the first letter, whose case a paste changes
     figures = [bullet for bullet in figures if bullet[3:] not in text.replace(bullet, "", 1)]
     target = summary[1] if summary else bullets(text)[0] if bullets(text) else ""
     if not figures or text.count(target) != 1:
@@ -313,7 +313,7 @@ class PolicyRewards:
 
 
 def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards]:
-    """Play scripted agents, partial repairs and policies once on each task.
+    """Play the scripted agents, `PARTIAL_REPAIRS` and `POLICIES` once on each task.
 
     Args:
         env: an `EditEnv` with a judge, whose sessions are `Session`s.

@@ -80,9 +80,9 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the floor agent's mean reward on resumes by the rubric judge; None otherwise."""
+        """Return the floor agent's mean reward; None unless the rubric judges resumes."""
         kind, rules = self.session_type, self.rules
-        # a judge that calls a model would cost money for these additional episodes
+        # other judges may call a model, so that the floor agent's episodes would cost money
         if self.judge.name != "rubric" or not issubclass(kind, Session):
             return None
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
@@ -127,7 +127,9 @@ def make_contest(
 
 @dataclass
 class Entry:
-    """One agent and its episodes; the dictionaries are keyed by (rollout, task id).
+    """One agent and its episodes.
+
+    The keys of `episodes`, `failures` and `waiting` are pairs (rollout, task id).
 
     Attributes:
         name: display name of the agent.
@@ -174,7 +176,7 @@ class Entry:
         return spent | ({"judge": self.judge_usage} if self.judge_usage else {})
 
     def take(self, job: PendingEpisode) -> Episode | None:
-        """Store the outcome of an episode; return None if the episode failed."""
+        """Store an ended episode, and return its record; None if the episode failed."""
         key = job.rollout, job.session.task.task_id
         self.ended += 1
         if job.failure:
@@ -239,7 +241,7 @@ def play_entry(
         contest: settings of the evaluation.
         entry: entry of the agent, which receives the episodes.
         max_concurrency: number of concurrent episodes; None for the player's default.
-        results: folder to which each episode is appended, if any.
+        results: writer to which each episode is appended; None writes nothing.
         ended: callback after each episode, graded or failed.
     """
     before: Usage | None = getattr(contest.judge, "usage", None)

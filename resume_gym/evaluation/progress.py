@@ -39,7 +39,7 @@ class Bar:
         self._task = bars.add_task(entry.name, total=total, means="", completed=len(entry.episodes))
 
     def update(self) -> None:
-        """Show how many episodes have ended; without a terminal, print a line every `_LINE_S`."""
+        """Update the bar; without a terminal, print a line of progress every `_LINE_S` seconds."""
         ended = len(self._entry.episodes) + len(self._entry.failures)
         if not self._bars.disable:
             self._bars.update(self._task, completed=ended, means=self._means())

@@ -100,8 +100,8 @@ class Results:
 
     Args:
         folder: output folder, created if missing.
-        settings: settings of the evaluation as JSON values. Compared with an evaluation already in
-            the folder, they may only add agents and rollouts, and raise the limit.
+        settings: settings of the evaluation as JSON values. If the folder holds an evaluation with
+            earlier settings, new ones may only add agents and rollouts, and raise the limit.
         tasks: tasks of the evaluation, as chosen by the limit.
 
     Attributes:
@@ -150,7 +150,7 @@ class Results:
         for name in (file.name, *_MADE):
             check_regular(self.folder / name)
         if (self.folder / "metrics.jsonl").exists():
-            # because of `metrics.jsonl`, `plot` and `view` take the folder for a training run
+            # the commands `plot` and `view` take any folder with `metrics.jsonl` for a training run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
@@ -169,7 +169,7 @@ class Results:
             raise TaskError(f"{message}; choose another folder")
 
     def _limited(self, limit: int | None) -> Mapping[str, Any]:
-        """Return the settings for only `limit` tasks, if this limit is lower than their own."""
+        """Return the settings, with the number of tasks reduced to `limit` if this is lower."""
         now = self._settings.get("limit")
         if limit is None or (now is not None and now <= limit):
             return self._settings
@@ -207,7 +207,7 @@ class Results:
     def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, line in enumerate(read_lines(self._episodes), 1):
             try:
-                # earlier versions wrote no checksums; a replay checks everything but the verdict
+                # lines of earlier versions have no checksum; a replay checks all but the verdict
                 row = unseal(line, required=False)
                 hash(key_of(row))
             except (ValueError, KeyError, TypeError, RecursionError) as problem:
@@ -216,7 +216,7 @@ class Results:
             yield number, row
 
     def finish(self, evaluation: Mapping[str, Any]) -> None:
-        """Write `evaluation.json`, with the date, from statistics as JSON values."""
+        """Write the results of an evaluation and the current time to `evaluation.json`."""
         created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         text = json.dumps({**evaluation, **created}, indent=1, ensure_ascii=False, allow_nan=False)
         with replacing(self.folder / "evaluation.json") as file:

@@ -151,7 +151,7 @@ def make_entry(
     """Make the entry of an agent, without loading a model or sending a request.
 
     Args:
-        where: command-line option of the spec; prefix of error messages.
+        where: command-line option that gave the spec, with which error messages begin.
         spec: spec of the agent.
         contest: settings of the evaluation.
         max_concurrency: number of concurrent episodes; None for an endpoint's default.

@@ -80,7 +80,7 @@ class Episode:
 
 
 def counts(session: EditSession[Any, Any]) -> dict[str, Any]:
-    """Return the fields of `Episode` that need no verdict, of a possibly unfinished session."""
+    """Return the fields of `Episode` that need no verdict; the session may be unfinished."""
     state, lines = session.state, session.state.document.lines
     return {
         "turns": state.turns,
@@ -105,7 +105,7 @@ class Returns:
         reward: mean reward of the episodes.
         reward_sd: population standard deviation of the reward over the episodes (divisor n).
         errors: twice the standard error over tasks, by name of the figure; empty in result files of
-            older versions. Figures of a single task are left out.
+            older versions. A figure known for only one task has no error.
     """
 
     episodes: int
@@ -247,7 +247,7 @@ def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, A
     agents = _object(evaluation.get("agents") or {}, "agents")
     found = {}
     for name, agent in agents.items():
-        # in `settings.json`, an agent may be a spec as text, which has no parts
+        # in `settings.json`, an agent may be only the text of its spec: skip it
         if not isinstance(agent, str) and (value := _object(agent, f"agents.{name}").get(part)):
             found[name] = _object(value, f"agents.{name}.{part}")
     return found
@@ -283,7 +283,7 @@ def outdated(
 
 
 def _figures(episode: Episode) -> dict[str, float]:
-    """Return the figures of an episode for whose means `Returns.errors` is computed."""
+    """Return the figures of an episode; `Returns.errors` has the errors of their means."""
     return {
         "reward": episode.reward,
         "score": episode.score,
@@ -296,7 +296,7 @@ def _figures(episode: Episode) -> dict[str, float]:
 
 
 def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
-    """Return `Returns.errors`, from pairs of a task id and the figures of an episode.
+    """Return twice the standard error of each figure's mean, from pairs of task id and figures.
 
     Rollouts of one task are not independent samples, so the sample size is the number of tasks.
     """
@@ -311,7 +311,7 @@ def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, flo
 def by_task(
     figures: Iterable[tuple[str, Mapping[str, float]]],
 ) -> dict[str, dict[str, list[float]]]:
-    """Group pairs of task id and an episode's figures: figure name -> task id -> values."""
+    """Return the values of each figure by its name and task id, from (task id, figures) pairs."""
     values: dict[str, dict[str, list[float]]] = {}
     for task, own in figures:
         for name, value in own.items():

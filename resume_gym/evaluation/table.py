@@ -238,7 +238,7 @@ def _known(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
 def _cells(
     rows: Mapping[str, str], columns: Sequence[object], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return the cells of each row; a row is left out if a column lacks its figure."""
+    """Return the cells of each row; leave out rows whose figure some column does not have."""
     cells = {}
     for label, form in rows.items():
         with suppress(AttributeError):
@@ -259,7 +259,7 @@ def _cell(form: str, column: Any, errors: bool = False) -> str:
 def _entries(
     field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return a row for each name, with the value of this name in each column's mapping `field`."""
+    """Return a row per name: the value under this name in the attribute `field` of each column."""
 
     def cell(column: Any, name: str) -> str:
         value = getattr(column, field, {}).get(name)

@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the number of unique bullets and lines beyond the limit in the unedited document."""
+    """Return the original document's number of unique bullets plus its lines beyond the limit."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)

@@ -92,7 +92,7 @@ def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any)
 
 @contextmanager
 def without_keys() -> Iterator[None]:
-    """Let `client_of` skip the check for API keys, for cost estimates, which send no request."""
+    """Let `client_of` make clients without API keys, to estimate costs without any request."""
     token = _KEYLESS.set(True)
     try:
         yield
@@ -102,7 +102,7 @@ def without_keys() -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
-    """Collect (prompt, usable answer) of all clients in this asyncio task and its subtasks.
+    """Collect the prompts and usable answers of all clients in this asyncio task and its subtasks.
 
     An answer from a store counts no tokens and zero seconds.
     """
@@ -190,7 +190,7 @@ class Client:
             await asyncio.to_thread(self._store.close)
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        # leave out the provider's default address, so stores of earlier versions stay valid
+        # keys omit the default address, as in earlier versions, whose stores stay usable
         address = {"base_url": self.base_url} if self.base_url else {}
         sampling = {**self._provider.sampling, **address}
         key = key_of(self.name, self._settings.served, sampling, prompt)

@@ -1,4 +1,4 @@
-"""Error handling of all providers: HTTP errors to exceptions, API keys, short messages."""
+"""Error handling of all providers: exceptions for HTTP errors, and messages without API keys."""
 
 import re
 from collections.abc import Mapping
@@ -92,13 +92,13 @@ def masked(text: str, key: str) -> str:
 def _escaped(key: str) -> re.Pattern[str]:
     """Return a regex that matches a key, even after JSON has escaped its characters repeatedly."""
     characters = (f"(?:{re.escape(char)}|u00(?i:{ord(char):02x}))" for char in key)
-    # match each run of backslashes only from its start, so that the time stays linear
+    # a match starts only at the start of a run of backslashes, so that the time stays linear
     return re.compile(r"(?:(?<!\\)\\++)?" + r"(?:\\|u005[cC])*".join(characters))
 
 
 def shown(text: object, key: str = "") -> str:
     """Shorten a message of a server or library to one line, and mask the API key."""
-    # Pydantic appends a link to every error
+    # remove the link that Pydantic appends to every error
     line = re.sub(r" For further information visit \S+", "", " ".join(str(text).split()))
     line = masked(line, key)
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."

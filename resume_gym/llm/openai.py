@@ -63,7 +63,7 @@ class OpenAI(SDKProvider):
             "model": self.model,
             "messages": [system, *messages],
             "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
-            # The SDK traverses every schema in its own parameters, but none in `extra_body`
+            # `extra_body` holds the schema, since the SDK would traverse it in other parameters
             "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }

@@ -108,7 +108,7 @@ class SDKProvider(ABC):
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        """Options besides the model on which the answers depend, by name."""
+        """Options that affect the answers, by name; the model is not among them."""
         return {name: getattr(self, name) for name in self.sampled}
 
     async def send(self, prompt: Prompt) -> Answer:
@@ -139,7 +139,7 @@ class SDKProvider(ABC):
         self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
-        # raised outside `except`, whose exception holds the API key and would become the context
+        # raised outside `except`: else its context would be the SDK's exception with the API key
         raise problem
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ class SDKProvider(ABC):
         """Return the exception for an answer cut off at `answer_tokens` + `thinking_tokens`.
 
         Args:
-            thought: number of thinking tokens; of another type if the server reports no number.
+            thought: number of thinking tokens; not an int if the server reports no number.
         """
         detail = f", {thought} of them thinking" if isinstance(thought, int) else ""
         return CutOff(

@@ -14,8 +14,8 @@ class Settings:
     Attributes:
         concurrency: maximum number of requests in flight.
         requests_a_minute: rate limit; None for no limit. Requests are spaced evenly in time.
-        deadline_s: timeout of one answer in seconds, retries and pauses included. Time in the queue
-            before the first request does not count.
+        deadline_s: timeout of one answer in seconds, from its first request on. Retries and pauses
+            count; the time in the queue before the first request does not.
         store: file in which answers and requests are stored; None stores nothing.
         replay: whether to answer from the store only, which needs no API key.
         served: required model version; None accepts any version.

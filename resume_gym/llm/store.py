@@ -109,7 +109,7 @@ class Store:
     async def _run(self, work: Any, *args: Any) -> Any:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-        # ValueError, OverflowError: SQLite cannot store some texts and large integers of answers
+        # ValueError, OverflowError: an answer has text or an integer that SQLite cannot store
         except (sqlite3.Error, OSError, ValueError, OverflowError) as problem:
             raise Misconfigured(f"store {str(self.path)!r}: {problem}") from None
 

@@ -95,7 +95,7 @@ _OF_MODELS: Mapping[type[ModelError], type[JudgeError]] = {
 def judge_error(error: ModelError) -> JudgeError:
     """Convert a model's error to the corresponding judge error, by default `JudgeError`."""
     matches = (mine for kind, mine in _OF_MODELS.items() if isinstance(error, kind))
-    # Without its default, `next` would raise StopIteration for an error of no type in `_OF_MODELS`,
+    # Without a default, `next` would raise StopIteration for an error type that `_OF_MODELS` lacks,
     # and a coroutine would turn StopIteration into a RuntimeError.
     return next(matches, JudgeError)(str(error))
 

@@ -57,7 +57,7 @@ class Critique(AsyncJudge):
 
 
 def feedback(task: Task, revised: str) -> str:
-    """Return the most important findings of the rubric's rules on a draft, on one line."""
+    """Return the most important remarks on a draft, on one line; see `remarks`."""
     try:
         return " ".join(remarks(task, revised)[:_MOST]) or _REMARKS["nothing"]
     except JudgeRefused as refusal:
@@ -65,7 +65,7 @@ def feedback(task: Task, revised: str) -> str:
 
 
 def remarks(task: Task, revised: str) -> list[str]:
-    """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
+    """Return remarks by the rubric judge's rules: at most one of each kind and one on each line."""
     reference = make_reference(task)
     claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)
@@ -74,7 +74,7 @@ def remarks(task: Task, revised: str) -> list[str]:
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # A finding may quote normalized text that the raw line lacks: then only the line is quoted.
+        # If the raw line lacks the claim's quotation, which is normalized, quote the line alone.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -89,13 +89,13 @@ def remarks(task: Task, revised: str) -> list[str]:
 def _places(
     lines: Sequence[Line], origins: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
-    """Yield each kind of remark, most important first, with the indices of faulty lines."""
+    """Yield each kind of remark, most important first, and the indices of lines with the defect."""
     spare, usual = reference.spare, habits(lines)
     facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in origins]
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A bullet hides its achievement if it lacks most words of every fact behind its fix.
+        # A bullet hides its achievement if it lacks most words of each fact that supports its fix.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
         # Hedges such as "Helped with" are weak, but may be true, so no remark is made on them.

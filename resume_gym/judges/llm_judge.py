@@ -63,16 +63,16 @@ class ModelJudge(AsyncJudge):
       `orders=1`, the model sees a single order, which saves a third of the requests. A hash of the
       texts chooses the order of the first sample, and each further sample reverses the order, so
       that the judge `votes` uses both.
-    - The field hallucination is -1 if the claim check lists a claim, quoted verbatim from the
-      revision. A verdict requests one claim check: its prompt has no two texts to swap, and the
-      false alarms of two checks would add up. The judge `votes` takes the median of several checks.
-    - If the revision has an unsupported claim, the field preference is never better. An unsupported
-      claim of kind "figure" or "moved" also keeps the field quantification from being better.
+    - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
+      the revision. A verdict asks for the list only once, since the false alarms of two lists would
+      add up. The judge `votes` takes the median of several verdicts.
+    - If the revision has an unsupported claim, the field preference is never better, and neither is
+      quantification if a claim is a false figure ("figure") or true only of other work ("moved").
 
     Args:
         asks: the client of the model.
         orders: number of orders in which a verdict shows the texts, 1 or 2.
-        draw: offset added to all sample numbers, to get answers independent of other offsets.
+        draw: number added to every sample number, to get other answers than with `draw=0`.
 
     Raises:
         ValueError: an option is out of range.
@@ -88,7 +88,7 @@ class ModelJudge(AsyncJudge):
         self._asks, self._orders, self._draw = asks, orders, draw
 
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
-        """Return the prompts of one verdict, to estimate its cost; text order is ignored."""
+        """Return a verdict's prompts, to estimate its cost; in comparisons, the revision is B."""
         comparison = comparison_prompt(task, task.resume, revised)
         items = [items_prompt(task, revised)] if task.judged else []
         return [support_prompt(task, revised), *items, *[comparison] * self._orders]

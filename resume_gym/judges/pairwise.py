@@ -84,7 +84,7 @@ class Pairwise(GroupJudge):
 
     A model judge sends two requests per match, one for each order of the texts, and three per
     verdict: a claim check and both orders of revision and original. The match of a revision with
-    the original shares the latter two requests.
+    the original reuses the two comparisons of the revision's verdict.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
     gets an error. A vetoed revision keeps the veto's verdict and is not ranked.
@@ -96,7 +96,7 @@ class Pairwise(GroupJudge):
         margin: minimum odds at which a revision is better or worse than the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
-            first is, else 0, without position bias. `compare` may ignore unsupported claims.
+            first is, else 0, without position bias. The inner judge checks the claims.
 
     Raises:
         ValueError: the comparing judge has no `compare`, or `rounds` or `margin` is out of range.

@@ -14,12 +14,12 @@ prompt               documents                     question
 ==================== ============================= ==============================================
 
 The comparison is blind: neither text is labelled as the original, and no document states facts
-about the candidate. No prompt names the weakness that was planted in the original or its passages,
-which would identify the original in either order. The prompt for claims does not contain the job
-description, which says nothing about what a candidate has done.
+about the candidate. No prompt names the weakness that was planted in the original, or the passages
+that show it, since both would identify the original in either order. The prompt for claims does not
+contain the job description, which says nothing about what a candidate has done.
 
-In answers to the first two prompts, the model lists the changes before it grades them. Every
-quotation that supports a grade must occur in the document that it quotes.
+The model answers `comparison_prompt` and `support_prompt` with a list of the changes before any
+grade. Every quotation that supports a grade must occur in the document that it quotes.
 """
 
 from collections.abc import Sequence
@@ -348,7 +348,7 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
     for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
             raise ValueError(f"claims: {claim.quote[:80]!r} does not stand in REVISED")
-        # The quotation of a moved claim or an instruction may also occur in another document.
+        # A claim of kind "moved" or "instruction" may repeat the words of another document.
         if claim.kind in ("moved", "instruction"):
             continue
         if any(stands_in(claim.quote, text) for _, text in _known(task)):

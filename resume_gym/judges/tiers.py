@@ -83,8 +83,8 @@ class Tiers(GroupJudge):
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*groups), strict=True))
-        # The group fails if a local judge is unavailable: a retry that has this judge's
-        # verdicts could take the other tier.
+        # An unavailable local judge fails the whole group: without its verdicts, the group could go
+        # to another tier than in a retry.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)

@@ -1,8 +1,8 @@
 """Vetoes: rules that reject dishonest revisions before any judge is asked.
 
 A veto is final and saves the cost of a model. `veto` returns the verdict on a rejected revision,
-and `find_veto` the reason. Wording of the original or the evidence never causes a veto, except if a
-revision repeats it.
+and `find_veto` the reason. Wording of the original or the evidence causes no veto, unless a
+revision repeats it several times.
 """
 
 import base64
@@ -161,7 +161,7 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
-    # Unless several new lines begin as lines of the original, the original need not be folded.
+    # Fold the original only if at least `_COPIES` new lines begin like one of its lines.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return

@@ -275,17 +275,17 @@ def read(body: str) -> Content:
 
 
 def figure_token(number: Number) -> str:
-    """Format a number as a token."""
+    """Format a number as an element of `Content.tokens`: "#4week" for 4 weeks."""
     return f"{_FIGURE}{number.value:g}{number.unit}"
 
 
 def is_figure(token: str) -> bool:
-    """Return whether an element of `Content.tokens` or `Content.keys` is a figure: "#4week"."""
+    """Return whether an element of `Content.tokens` or `Content.keys` is a figure ("#4week")."""
     return token[0] == _FIGURE
 
 
 def is_rate(token: str) -> bool:
-    """Return whether an element of `Content.tokens` or `Content.keys` is a rate: "~week"."""
+    """Return whether an element of `Content.tokens` or `Content.keys` is a rate ("~week")."""
     return token[0] == _RATE
 
 
@@ -300,7 +300,7 @@ def _pieces(word: str) -> list[str]:
 
 
 def _joined(tokens: Sequence[str]) -> list[str]:
-    """Write the rates "weekly" and "a week" as "~week", and "in half" as the figure of a half."""
+    """Replace "weekly" and "a week" by "~week"; drop the preposition of "in half" and "by half"."""
     found: list[str] = []
     for token in tokens:
         last = found[-1] if found else ""
@@ -355,7 +355,7 @@ def is_name_like(text: str, head: bool) -> bool:
 
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
-    """Parse a number; if it ends a range, update the number before it, which ends at `end`."""
+    """Parse a number; if it ends a range ("$40-90K"), share unit and scale with `numbers[-1]`."""
     scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
     currency = (token["cur"] or "").strip(" .")
     unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")

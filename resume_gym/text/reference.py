@@ -80,7 +80,7 @@ class Reference:
 
     @cached_property
     def facts(self) -> Mapping[int, tuple[Content, ...]]:
-        """For each unit that fixes change, the parsed facts behind the fixes."""
+        """The parsed facts that support the fixes of a unit, by unit."""
         return {unit: tuple(read(plain(one)) for one in own) for unit, own in self.told.items()}
 
     @cached_property
@@ -105,7 +105,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """For each short line outside lists, this line and the short lines directly after it."""
+        """Each short line outside lists, such as the head of a job, with the short lines below."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -226,10 +226,10 @@ class Reference:
         """The units that can be deleted without loss.
 
         Spare units are those that a fix deletes, vague bullets and idle sections. A bullet is vague
-        if it has a filler or a weak opening, no more stems of the job description or the skills
-        than it has of these, and no figure, name or fix. A section is idle if no fix changes it, if
-        it shares fewer than three stems with the job description, and if its heading is one of
-        padding ("Hobbies") or it has no standard heading ("Experience"), figure or name.
+        if it has fillers or a weak opening, no more stems of the job description or the skills than
+        such faults, and no figure, name or fix. A section is idle if no fix changes it, if it
+        shares fewer than three stems with the job description, and if its heading is one of padding
+        ("Hobbies") or it has no standard heading ("Experience"), figure or name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -354,7 +354,7 @@ def _similar(
 
 
 def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
-    """Return how much a line restates a unit or its fixes, and the edit similarity in percent."""
+    """Return a line's similarity to a unit or its fixes, in [0, 1], and `fuzz.ratio` for ties."""
     original = reference.lines[unit].content
     statements = (original, *reference.fixed.get(unit, ()))
     told = max(reference.similarity(content, statement) for statement in statements)

@@ -113,7 +113,7 @@ def fillers(body: str) -> int:
 
 @lru_cache(maxsize=8192)
 def core(content: Content) -> frozenset[str]:
-    """Return a line's `telling` keys except those of fillers, vague words and a weak opening."""
+    """Return the keys of a line's content words except fillers, vague words and a weak opening."""
     body = content.body.lower()
     bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
     start = head(bare).at if is_weak(bare) else 0

@@ -106,7 +106,7 @@ def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
 
 
 def table(found: Agreement) -> "Table":
-    """Format a report as a table for the terminal."""
+    """Format the agreement statistics of a judge as a table for the terminal."""
     from rich.table import Table
 
     repeats = f", {found.repeats} times each" if found.repeats > 1 else ""

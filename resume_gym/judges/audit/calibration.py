@@ -139,11 +139,11 @@ async def _bounded(
 async def _swapped(
     judge: Any, pairs: Sequence[LabelledPair], concurrency: int
 ) -> tuple[Share, Counter[str]]:
-    """Return the share of grades with position bias, and the failures by error type.
+    """Return the share of grades that depend on the order of the texts, and the failures by type.
 
     A judge that shows texts in both orders, such as `ModelJudge`, has a method `flips` that returns
-    the fields on which the orders disagree. A judge without `flips` is asked to `compare` in both
-    orders.
+    the fields on which the orders disagree. Any other judge has to `compare` original and revision
+    in both orders.
     """
 
     async def flips(pair: LabelledPair) -> list[bool]:

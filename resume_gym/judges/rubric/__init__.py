@@ -137,9 +137,9 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 
 
 def _totals(signals: Signals) -> Mapping[str, float]:
-    """Return, for each aspect, the number of changes that improve it minus those that worsen it.
+    """Return, for each field except preference, how many more changes improve it than worsen it.
 
-    If more than `SEVERAL` changes per better change are not better, positive totals become 0.
+    Positive totals become 0 if there are more than `SEVERAL` needless changes per better change.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
@@ -215,13 +215,13 @@ def _sentence(rule: str, line: str) -> str:
 
 
 def _differing(before: str, after: str) -> int:
-    """Return the number of lines that differ, deleted and added ones included."""
+    """Return the number of lines that were changed, deleted or added between two texts."""
     codes = SequenceMatcher(None, before.split("\n"), after.split("\n"), False).get_opcodes()
     return sum(max(b - a, d - c) for kind, a, b, c, d in codes if kind != "equal")
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Explain `outcome` by the worst unsupported claim, else by the first change that has it."""
+    """Explain an outcome by the first change that has it, but -1 rather by an unsupported claim."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

@@ -79,7 +79,7 @@ def accuse(
         gone = frozenset()  # the old verb is kept further on, so the new verb is an addition
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    # A lost word allows for one unsupported word in its place, and an added filler for two.
+    # One unsupported word is tolerated for each lost word, and two for each added filler.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Yield a claim for a figure that is unknown, in new context, or after another preposition."""
+    """Yield a claim if a figure is unknown, or known only beside other words or prepositions."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
@@ -165,7 +165,7 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
             continue
         rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
-        # Without a word, a line claims more only if the next word stays: "second cheapest".
+        # Dropping a word overstates only if the next word stays: "second cheapest" -> "cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
         limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
@@ -216,7 +216,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # Find words around which two others have changed places, one moved back and one forward.
+    # Find each word that one word has passed from left to right and another from right to left.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)

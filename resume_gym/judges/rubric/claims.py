@@ -1,6 +1,7 @@
 """Detect unsupported names, titles, tools and skills, unsupported new lines, and dropped hedges.
 
-`accusations` detects all other claims in rewritten lines. The job description supports no claim.
+In rewritten lines, `accusations` detects unsupported figures, negations, ranks and the like. The
+job description supports no claim.
 """
 
 import re
@@ -172,7 +173,7 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
 
 
 def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
-    """Check titles, credentials and scope; upper and lower case do not matter."""
+    """Yield unsupported titles, credentials and words of scope ("worldwide"), ignoring case."""
     text = " ".join(content.words)
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):
@@ -247,14 +248,14 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     Args:
         text: the original line, or another true text.
         verb: stem of the verb that the rewritten line claims.
-        deed: stem of the original line's verb after its hedge if `text` is that line, else empty.
+        deed: stem of the verb after the hedge if `text` is the original line, else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
         if key != deed and stands(verb, {key}):
-            # in the original, "joining" counts only after "by": otherwise it may be others' work
+            # in the original, an -ing form not after "by" may describe the work of others
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
             if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):
                 return True

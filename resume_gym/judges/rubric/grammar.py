@@ -62,13 +62,13 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Find truncated words ("ema"), also joined with the end of a later word ("untilbody")."""
+    """Find a truncated word ("ema"), or the start and end of two words in one ("untilbody")."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
     beside = {*pairwise(new.words)}
     return any(
-        # a truncated word keeps a neighbour ("reminder ema"), unlike "nightly" -> "every night"
+        # truncation keeps a neighbour ("reminder ema"), but rewording need not ("every night")
         any(
             lost.startswith(word)
             and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
@@ -121,7 +121,7 @@ def _doubled(content: Content) -> set[str]:
 def _verbless(old: Content, new: Content) -> bool:
     """Find a clause that has lost its verb: "which were then replaced" becomes "which then"."""
     clauses = [
-        # The conjunction is a subject in "which fell", but not in "from which".
+        # `conjunction` may be the subject of the clause ("which fell"), except after a preposition.
         [
             ["" if before else conjunction, *re.findall(r"[a-z']+", clause)]
             for before, conjunction, clause in _CLAUSE.findall(content.body.lower())

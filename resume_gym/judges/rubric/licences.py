@@ -101,11 +101,11 @@ def rewrite(
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
-    # The loss of a line that follows a fix or evidence is measured against this source.
+    # `gone` counts words lost from the fix or evidence that the line follows, else from `old`.
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Evidence prescribes no wording to approach: restating it counts as progress of `QUARTER`.
+    # Evidence has no target wording: a line that restates it has progress of at least `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -175,7 +175,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
     if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
         return "licensed"
-    # A statement supports the new verb only near one of the objects that the verb has in `new`.
+    # A statement supports the new verb only if it has the verb near one of its objects in `new`.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):

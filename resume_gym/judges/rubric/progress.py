@@ -13,7 +13,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
-    """Map the stem of each word on the left of a pair to the stems of the words on its right."""
+    """Given pairs of word groups, map each left word's stem to the stems of the right words."""
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:
         others = frozenset(map(stem, right))
@@ -49,7 +49,7 @@ def missing(content: Content, other: Content) -> list[Number]:
 
 
 def lost(statement: Content, new: Content) -> float:
-    """Return the share of a statement's `core` that a line lacks; synonyms count as present."""
+    """Return the share of a statement's core words that a line lacks; synonyms count as present."""
     core_keys, keys = core(statement), frozenset(new.keys)
     return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
@@ -66,7 +66,11 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 
 
 def progress(old: Content, new: Content, fix: Content) -> float:
-    """Return a line's gain in F1 towards a fix or, if larger, its share of the edits minus 0.5."""
+    """Return a line's progress from its original towards a fix, in [-1, 1].
+
+    The progress is the gain in F1 score or, if larger, min(made, dropped) - 0.5: the line has the
+    share `made` of the fix's core words, and lacks the share `dropped` of the core words to remove.
+    """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
     share_made = min(1 - lost(fix, new), dropped) - HALF  # an addition alone does not count

@@ -61,8 +61,8 @@ class Signals:
         findings: unsupported claims.
         doubts: claims that the rules cannot decide, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
-        outcomes: outcome of each changed, deleted or added line. The outcome of a line that equals
-            the result of a fix is always 1 here, even if its outcome in `changes` is not.
+        outcomes: outcome of each changed, deleted or added line. A line that equals the result of a
+            fix has outcome 1, even if its outcome in `changes` is another.
     """
 
     changes: tuple[Change, ...]
@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count an original line's format faults by `before` or `after`, whichever gives fewer."""
+        """Count an original line's format faults by `before` and by `after`; return the minimum."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -194,7 +194,7 @@ def _line_change(
 
 
 def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Map each field to the first of its rules."""
+    """Map each field in (field, rule) pairs to its first rule."""
     found: dict[str, str] = {}
     for field, rule in rules:
         found.setdefault(field, rule)
@@ -202,10 +202,10 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
-    """Return the original lines that a line replaces.
+    """Return the units of the original lines that a line replaces.
 
-    If a line adds the figures of other original lines to a main original line and little else,
-    only the main line counts: a figure may move to its achievement without merging both lines.
+    If a line restates its main original line and, in few more words, the figures of the others,
+    only the main line is returned: to move a figure to its achievement is not to join lines.
     """
     if len(units) < 2:
         return units
@@ -224,7 +224,7 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
 
 
 def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
-    """Return a neutral change for a rewritten summary whose words are mostly known, else None."""
+    """Return a neutral change if a rewritten summary adds mostly supported words, else None."""
     new = line.content
     added = [word for word in new.words if word not in GLUE and stem(word) not in old.content.keys]
     figures = [known for statement in reference.statements for known in statement.numbers]

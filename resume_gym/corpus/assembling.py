@@ -1,8 +1,8 @@
 """Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
 
 `import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
-data on request. Imported tasks have no fixes: a fix needs facts about the candidate, and the import
-knows only the resume and the evidence.
+data on request. Imported tasks have no fixes: a `Fix` lists facts that support its new text, and an
+import has no such list, only the resume and the evidence documents.
 """
 
 from collections import Counter, defaultdict
@@ -104,8 +104,9 @@ def import_resumes(
     Args:
         resumes: resume files.
         jobs: job description files.
-        evidence: documents about the candidates. Of several resumes, a document belongs to the one
-            whose file name begins the document's file name, or whose heading is in the document.
+        evidence: documents about the candidates. If there are several resumes, a document belongs
+            to the resume whose file name (without the extension) is a prefix of the document's file
+            name, or else to the resume whose heading, the candidate's name, the document contains.
         options: settings; defaults to `Options()`.
 
     Returns:
@@ -150,7 +151,7 @@ def import_resumes(
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Choose the jobs that a resume is paired with; `seed` seeds the pairing "random"."""
+    """Choose the jobs that a resume is paired with; "random" draws one job, seeded by `seed`."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":

@@ -41,7 +41,7 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
         path: path of the JSONL task file, which is not read.
         tasks: the tasks that the file contains.
         origin: how the tasks were made, in display order: generator, seed, versions, model,
-            prompts, cost, masked fields, ... Five keys of `origin` are not shown in that table:
+            prompts, cost, masked fields, ... The card prints `origin` as a table without the keys
             `license` (a Hugging Face identifier; default "unknown"), `pretty_name`, `language`
             (default "en"), `page_lines` (default 55) and `limits` (sentences on known limits).
 

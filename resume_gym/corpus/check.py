@@ -83,7 +83,7 @@ def check(
         threshold: minimum similarity of near-duplicates, in (0, 1].
         page_lines: lines per page; 20 for generated tasks of the size "mini".
     """
-    # Sample at random: generators cycle through the weaknesses, so every n-th task would miss some.
+    # Generators cycle through the weaknesses, so a sample with a fixed step would miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,

@@ -1,9 +1,10 @@
 """Diagnose the main weakness of a resume, for tasks without a planted weakness.
 
 `diagnose` assigns at most one weakness to each bullet, and computes the share of the bullets with
-each weakness and the share of inconsistently formatted lines. Each share is divided by its mean in
-tasks generated with this weakness (`USUAL`); the weakness with the largest quotient is reported. A
-resume that is not in English is diagnosed by its length alone. The method identifies the planted
+each weakness and the share of inconsistently formatted lines. A resume that is longer than the page
+is too_long. For any other resume, the share of each weakness is divided by the usual share in tasks
+that are generated with the weakness (`USUAL`); the weakness with the largest quotient is reported.
+A resume that is not in English is diagnosed by its length alone. The method identifies the planted
 weakness of nine in ten of the 200 bundled tasks. Most errors are resumes with wrong_emphasis that
 are diagnosed as no_metrics, since no rule recognises that their bullets bury the main point.
 """
@@ -95,7 +96,7 @@ def fit(resume: str, job: str) -> float:
 
 
 def _reference(resume: str, job: str) -> Reference:
-    # "weak_verbs" is a placeholder: all weaknesses but wrong_emphasis lead to the same reference.
+    # `Task` requires a weakness. "weak_verbs" is neutral: only wrong_emphasis alters a reference.
     return make_reference(Task("diagnosis", job, resume, "weak_verbs"))
 
 
@@ -103,7 +104,7 @@ def _fault(line: Line, spare: bool) -> str:
     """Return the name of a bullet's weakness, or an empty string if the bullet has none."""
     content = line.content
     weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true, so no fault
-    # Search for fillers after a weak opening such as "Tasks included", which is another weakness.
+    # A weak opening such as "Tasks included" is weak_verbs, not vague_bullets: search after it.
     told = " ".join(content.tokens[head(content).at :]) if weak else line.body
     if fillers(told) or (spare and not weak):
         return "vague_bullets"

@@ -113,7 +113,7 @@ def _detect(data: bytes) -> str:
     if b"%PDF-" in data[:1024]:
         return "PDF"
     if data.startswith(b"PK\x03\x04"):
-        # A ZIP archive stores the names of its members uncompressed.
+        # A Word file is a ZIP archive with a folder word/; ZIP stores file names uncompressed.
         return "Word" if b"word/" in data else "a ZIP archive"
     if data.startswith(b"{\\rtf"):
         return "RTF"

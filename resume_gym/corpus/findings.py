@@ -128,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets that occur in both splits; more than `NEAR_LIMIT` of eval's is an error."""
+    """Find eval bullets that also occur in train; a share above `NEAR_LIMIT` is an error."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):
@@ -155,7 +155,7 @@ def _bullet_lines(resume: str) -> Iterator[Line]:
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find tasks whose resume fits the page despite too_long, or overflows it without too_long."""
+    """Find too_long tasks whose resume fits the page, and other tasks whose resume does not."""
     long, short = list[str](), list[str]()
     for task in tasks:
         lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
@@ -190,7 +190,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def apply(task: Task) -> tuple[str, str]:
-    """Return the resume with all fixes applied, and why the first failed fix failed (or "")."""
+    """Return the resume after all fixes, and an error message if a fix fails, else ""."""
     text, problem = task.resume, ""
     for number, fix in enumerate(task.fixes):
         count = text.count(fix.old) if fix.old else 0

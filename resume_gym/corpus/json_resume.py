@@ -104,7 +104,7 @@ def _words(value: Any) -> int:
 
 
 def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
-    """Return (marker, text) rows: a list item with marker "- ", or joined lines without marker."""
+    """Return the rows of a text: ("- ", list item) or ("", adjacent lines outside a list)."""
     lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
     if has_html(text):
         # HTML tags determine the rows, except in a plain-text list, which has a row for each line.
@@ -122,7 +122,7 @@ def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
 
 
 def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Counter[str]) -> Any:
-    """Return a JSON value with all fields of its schema; null becomes an empty value.
+    """Check a JSON value; return it with missing fields and nulls replaced by empty values.
 
     Args:
         value: JSON value to check.
@@ -181,7 +181,7 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(section: str, item: Mapping[str, Any]) -> list[str]:
-    """Return the Markdown blocks of an item, which is a single bullet in sections of `_LINES`."""
+    """Return an item of a section as Markdown blocks; in sections of `_LINES`, as one bullet."""
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])

@@ -253,7 +253,7 @@ class Masker:
         if not places:
             return text
         every = any_of(places)
-        # Japanese and Chinese put no space around a placeholder.
+        # (?a) allows adjacent Japanese or Chinese letters: these scripts have no spaces.
         return re.sub(rf"(?a)(?<!\w)(?:{every})(?!\w)", lambda hit: places[hit[0]], text)
 
     def _placeholder(self, field: str, key: str, found: str) -> str:
@@ -278,7 +278,7 @@ class Masker:
         return f"{wide}555-01{(self._number - 1 + n) % 100:02}"
 
     def _find_known(self, field: str, text: str) -> Iterator[_Span]:
-        """Find the known contacts (`contacts` of `__init__`) of a field, longest first."""
+        """Find known contacts (argument `contacts` of `__init__`) in a text, the longest first."""
         for kind, value, pattern in sorted(self._contacts, key=lambda contact: -len(contact[1])):
             key = re.sub(r"\D", "", value) if kind == "phone" else _site(value)
             for hit in pattern.finditer(_plain(text)) if kind == field else ():
@@ -373,8 +373,9 @@ def _site(link: str) -> str:
 def _numbers(text: str) -> Iterator[str]:
     """Yield the category of each number that may identify a person; skip dates and amounts.
 
-    Above the first section, 7 to 15 digits are a possible phone number. Below it, only 7 to 10
-    digits without separators are; other numbers of 9 or more digits are ID-like.
+    Above the first section, or in a text without sections, 7 to 15 digits are a possible phone
+    number. In the sections, only 7 to 10 digits without separators are a possible phone number.
+    Any other number of 9 or more digits is ID-like.
     """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):
@@ -389,7 +390,7 @@ def _numbers(text: str) -> Iterator[str]:
 
 
 def identity(resume: str) -> set[str]:
-    """Return keys that identify the candidate: the name, and emails above the first section."""
+    """Return the candidate's normalized name and the emails above the first section."""
     name = find_name(resume)
     mails = {hit[0].lower() for hit in _MAIL.finditer(resume[: _head_size(resume) or None])}
     return mails | ({name.key} if name else set())
@@ -402,7 +403,7 @@ def _head_size(resume: str) -> int:
 
 
 def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
-    """Return the spans of links, and the number of other possible site addresses.
+    """Return the spans of links, and the number of matches that may be links but are uncertain.
 
     A host name without a path counts as a link only above the first section.
     """

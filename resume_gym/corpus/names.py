@@ -99,7 +99,7 @@ def read_name(text: str, resume: str) -> Name | None:
     text = _AFTER_NAME.split(text, maxsplit=1)[0].strip("*_ ,")
     shown, *after = (piece.strip() for piece in text.split(","))
     if after and _is_forename(after[0], shown):
-        # "Berlin, Germany" and "Jane Doe, Berlin" look like "Doe, Jane".
+        # The rest of the resume tells "Doe, Jane" from "Jane Doe, Berlin" and "Berlin, Germany".
         rest = resume.replace(text, "", 1)
         if _occurs(f"{after[0]} {shown}", rest):
             last, shown = f"{after[0]} {shown}", f"{shown}, {after[0]}"
@@ -136,8 +136,9 @@ def read_name(text: str, resume: str) -> Name | None:
 def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether a heading is certainly a name, and not a place, a job or a section.
 
-    A name is certain if a clue contains it, or if the heading is like "Resume of Jane Doe". Any
-    other name is certain if contact details follow it and no mail address has another name.
+    A name is certain if the heading is like "Resume of Jane Doe", or if one of `clues` or of the
+    contact details near the heading contains the name. Any other name is certain if contact details
+    follow it, it names no job, section or place, and no email address has another name.
 
     Args:
         name: the name from `find_name`.
@@ -160,7 +161,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether a clue has two parts of a name, or an email user such as "doe" or "jdoe"."""
+    """Return whether a text has two parts of a name, or an email like doe@x.org or jdoe@x.org."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -209,7 +210,7 @@ def _telling(part: str, cased: bool = True) -> bool:
 
 
 class Finder:
-    """Finds a name in text from `fold`: in full, abbreviated or joined, in upper or lower case.
+    """Finds a name in full, abbreviated or joined, in any case, in text without accents (`fold`).
 
     A mention has two parts in the order of the name, or the forename (or its initial) and another
     part in any order. One part of the name alone is no mention, since it may be a word, a product
@@ -322,14 +323,14 @@ class Finder:
             yield from ((run[n].start, run[n].stop) for n in at)
 
     def _whole(self, parts: Sequence[str]) -> bool:
-        """Return whether two adjacent parts are in the name's order, or the forename is second."""
+        """Return whether `parts` are a mention without initials, as "Jane Doe" or "Doe Jane"."""
         if self._alone or self._kind(parts[0]) == "joined":
             return True
         places = [self._places[part] for part in parts]
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether the initials in `run` are the name's and begin with the forename's."""
+        """Return whether all initials in `run` are of the name, the first being the forename's."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:

@@ -224,12 +224,12 @@ def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Ite
 
 
 def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
-    """Group rows; a gap, the hint "entry", or a dated row after prose starts a new group."""
+    """Group rows; a group starts below a gap, at the hint "entry" or at a date after prose."""
     group: list[OutlineRow] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
-        # A date below a gap joins the group above if this is one row, such as an employer.
+        # A date below a gap joins the group above it if that is a single row, such as an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
         if group and not dangling and (row.gap or row.hint == "entry" or new_date):
             yield group

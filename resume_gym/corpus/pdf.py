@@ -85,7 +85,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether at least three lines have three runs, as in three columns, and no date."""
+    """Return whether three or more undated lines have three or more runs, as in three columns."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
@@ -225,7 +225,7 @@ def _columns(runs: Sequence[_Run]) -> list[list[_Run]]:
     below = [run for run in runs if run.top >= bottom]
     inside = [run for run in runs if run.bottom > top and run.top < bottom]
     columns = [[run for run in inside if run.x0 < x], [run for run in inside if run.x0 >= x]]
-    # The column that contains the largest type has the name, and is read first.
+    # The column with the largest type contains the candidate's name, so it is read first.
     if not above:
         columns.sort(key=lambda column: -max(run.size for run in column))
     return [above, *columns, below]
@@ -252,7 +252,7 @@ def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
 
 
 def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
-    """Split the runs of a page at each run that crosses the horizontal position `x`."""
+    """Yield the runs between those that cross the vertical line at `x`, from top to bottom."""
     part: list[_Run] = []
     for run in sorted(runs, key=lambda run: run.bottom):
         if run.x0 < x < run.x1:
@@ -264,7 +264,7 @@ def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
 
 
 def _dated(runs: Sequence[_Run]) -> bool:
-    """Return whether most runs have a date: dates beside a text are no column of their own."""
+    """Return whether most runs have a date: a column of dates belongs to the text beside it."""
     return 2 * sum(bool(_DATE.search(run.text)) for run in runs) > len(runs)
 
 
@@ -277,7 +277,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
         letters[run.size] += len(run.text)
     body = letters.most_common(1)[0][0]
     largest = max(run.size for line, _ in lines[:8] for run in line)
-    # Lines in the usual type size of known section names are headings, too.
+    # Lines with the words of a heading show the type size from which other lines are headings, too.
     known = Counter(
         line[0].size
         for line, _ in lines

@@ -78,7 +78,7 @@ def join_lines(lines: Sequence[PageLine]) -> list[OutlineRow]:
     texts: list[list[str]] = []  # the source lines of each row
     indents: list[float] = []  # left edges of the enclosing bullets, outermost first
     before: PageLine | None = None
-    # If a word also occurs with its hyphen within a line, the hyphen is part of the word.
+    # A hyphen at the end of a line belongs to the word if the word has it inside a line, too.
     words = {word.rstrip(",.;:)") for line in lines for word in line.text.split()}
     compounds = {word for word in words if "-" in word}
     for line in lines:

@@ -1,4 +1,4 @@
-"""Synthetic tasks: `generate_task` and `generate_tasks` build them offline from a content bank."""
+"""Synthetic tasks, which `generate_task` and `generate_tasks` build from a local content bank."""
 
 from resume_gym.synthesis.procedural import generate_task, generate_tasks
 

@@ -98,7 +98,7 @@ def make_candidate(
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    # A career usually has the maximum number of jobs, but at most one job per level reached.
+    # A career usually has the maximum number of jobs, but no more jobs than levels reached so far.
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
     # The present employer comes first; every employer is from a different vertical.
@@ -137,8 +137,8 @@ def _career(
     """Draw a job at each employer: the latest job first, every earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
-    # `gap` is the index of the job that has a gap before it. A gap before the oldest job does not
-    # show, but to exclude its index would change the random numbers and thus all generated tasks.
+    # `gap` is the index of the job that has a gap before it. A gap before the oldest job is never
+    # visible, but excluding its index would change the random numbers, and so all generated tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))

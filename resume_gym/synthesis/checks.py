@@ -1,8 +1,8 @@
 """Validation of a language model's drafts; faults are phrased as feedback to the model.
 
 `find_miscounts` checks the lengths of lists, `find_faults` the content and the composed task. All
-functions are pure. The checks use the rubric judge's parser but not the judge, whose errors would
-shape the data.
+functions are pure. The checks use the rubric judge's parser but not the judge itself, since data
+selected by the judge would inherit its errors.
 """
 
 import re
@@ -22,7 +22,7 @@ from resume_gym.text.style import head, is_weak
 
 _DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # list lengths that prompts.toml asks for
 _LEAKS = any_of(PROMPTS["leaks"]["words"])
-# Item numbers of lists, which `read` would take for figures.
+# Matches the item numbers of lists; they are removed, since `read` would take them for figures.
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
 
 
@@ -89,14 +89,14 @@ def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak bullets have the weakness, and that strong ones open with no weak verb."""
+    """Check that weak forms have the task's weakness, and strong forms open with no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
     for number, bullet in enumerate(draft.bullets):
         if number in persona.weak and isinstance(bullet, SpoiltBullet):
             weak, strong = read(bullet.weak), read(bullet.strong)
-            # The results section prints `result`, so the weak form may omit the words of `result`.
+            # The resume prints `result` in another section, so the weak form may omit its words.
             shown = weak.stems | read(getattr(bullet, "result", "")).stems
             for problem in _not_spoilt(persona.weakness, weak, strong, shown):
                 yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `shown` are the stems of the weak form and of `result`."""
+    """Yield the problems of a bullet's weak form; `shown`: all its stems that the resume shows."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -121,7 +121,7 @@ def _not_spoilt(
         yield "does not open with a duty, as Responsible for does; helping is another claim."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    # The weak form must be about the strong form's work, and keep enough of its stems for a repair.
+    # Both forms must be about the same work, and share enough stems to infer the strong form.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - shown
@@ -188,7 +188,7 @@ def _companies() -> re.Pattern[str]:
 
 
 def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Find phrases that mention the writing or address the reader and so reveal the exercise."""
+    """Find phrases that reveal that the text is an exercise, such as "weak bullet"."""
     texts = [plain(text).lower() for text in _strings(draft.model_dump())]
     # A resume may say "too long", so only "too_long" counts as a leak.
     named = persona.weakness

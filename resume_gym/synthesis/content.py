@@ -103,8 +103,8 @@ class Lines:
 
     Attributes:
         skills: groups of skills as (name, items).
-        summary: resume summaries by band of levels.
-        duties: duties by band of levels.
+        summary: resume summaries by band (`BANDS`) of the candidate's level.
+        duties: duties by band (`BANDS`) of the level of the job applied for.
         must: requirements for every applicant.
         must_lead: additional requirements for leaders.
         nice: optional requirements.
@@ -237,7 +237,7 @@ def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache(maxsize=2)
 def load_frames(split: str) -> Mapping[str, Sequence[str]]:
-    """Load the phrases for all roles from frames.toml, such as `closing`, by name."""
+    """Load the phrases of frames.toml, which suit all roles, by their name, such as `closing`."""
     frames: Mapping[str, Sequence[str]] = _toml(_BANK / "frames.toml")[split]
     return frames
 

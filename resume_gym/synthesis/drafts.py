@@ -34,7 +34,7 @@ def _sentence(text: str) -> str:
         raise ValueError("is empty")
     if fault := text_fault(line):
         raise ValueError(fault)
-    # Brackets would mark placeholders that the model did not fill, such as "[company]".
+    # Reject brackets: they mark placeholders that the model did not fill, such as "[company]".
     if brackets := {"{", "}", "[", "]"} & set(line):
         raise ValueError(f"holds {min(brackets)!r}: {line[:80]!r}")
     return line
@@ -80,7 +80,7 @@ class SpoiltBullet(Bullet):
 
 
 class MeasuredBullet(SpoiltBullet):
-    """A bullet in a strong and a weak form; `result` states its metric in the results section."""
+    """A bullet in a strong and a weak form; `result` is its metric, for the results section."""
 
     result: Line
 

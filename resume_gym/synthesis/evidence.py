@@ -14,7 +14,7 @@ from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
-# Matches a record whose verb also fits "I", since it has no "s" of the third person ("keeps").
+# Matches a `Story.record` whose subject may be "I": its verb has no "s" as in "keeps".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
 _ASIDES = 2  # sentences of small talk in a document
@@ -49,8 +49,8 @@ def write_evidence(
 ) -> tuple[Evidence, ...]:
     """Write at most three documents, one of each kind.
 
-    The documents cover all work with a weak bullet, a hedge or a wrong figure, and half of the
-    other work, so that the evidence does not reveal which bullets need a fix.
+    The documents cover all work that the resume prints in a weak form, with a hedge ("Helped with")
+    or with a wrong figure. They also cover half of the other work, to not reveal the weak bullets.
     """
     needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
     others = [deed for deed in done if deed not in needed]
@@ -84,8 +84,7 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # Small talk and other people's work are separate blocks, since a job's block is about the
-    # candidate's work.
+    # A job's block is about the candidate, so small talk and other people's work stand outside it.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

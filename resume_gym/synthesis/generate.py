@@ -121,8 +121,8 @@ def generate(plan: Generation) -> int:
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     with replacing(plan.out) as unfinished:
         write_jsonl(unfinished, tasks)
-        # `replacing` creates the corpus after the manifest and the card. If a crash leaves no
-        # corpus, the next run writes all three files again.
+        # `replacing` creates `plan.out` last. If a crash comes first, the next run finds no corpus
+        # and writes the corpus, the manifest and the card again.
         manifest = write_manifest(path, unfinished, settings, outcomes, plan.store)
         write_card(plan.out, tasks, origin(manifest))
     say(summary(plan.out, manifest))

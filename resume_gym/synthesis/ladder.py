@@ -1,8 +1,8 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-Each group of episodes of one task draws its level from a window that ends with the top level. The
-curriculum is adapted from RLVE (Zeng et al. 2025, arXiv:2511.07317), but its window has a constant
-width and its top level can also fall.
+All episodes of a group play one task. The level of the task is drawn from a window, which is the
+top level (`climb`) and the `WINDOW` - 1 levels below it. The curriculum is adapted from RLVE (Zeng
+et al. 2025, arXiv:2511.07317), but its window has a constant width and its top level can also fall.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,8 @@ def climb(results: Iterable[tuple[int, float]]) -> int:
     """Return the hardest level that a run may draw, given the results of its groups so far.
 
     Args:
-        results: level and mean reward, as a share of the highest reward, of each group in order.
+        results: for each group so far, in order: its level, and its mean reward divided by the
+            highest possible reward.
     """
     top, shares = 1, []
     for level, share in results:
@@ -41,7 +42,7 @@ def draw(top: int, count: int, rng: Random) -> list[int]:
 
 
 def load(source: str, split: str | None = None) -> Iterator[Task]:
-    """Return an iterator over tasks of all levels of "ladder:SEED" or "ladder-mini:SEED".
+    """Return an iterator over tasks of all levels, for "ladder:SEED" or "ladder-mini:SEED".
 
     Args:
         source: source of the tasks; "ladder" selects tasks of full size, "ladder-mini" small ones.

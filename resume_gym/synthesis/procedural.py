@@ -1,7 +1,7 @@
 """The procedural task generator: a pure function from a seed and an index to a task.
 
 `generate_task` draws a candidate, fills the career with deeds (`content.Deed`) and applies a
-weakness. The function rejects drafts that violate the rules of their size (`Size`) and draws again.
+weakness. If a draft violates the rules of the task's size (`Size`), the function draws another.
 """
 
 import re
@@ -269,7 +269,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
     if untidy:
-        # `disorder` returns a fix for each broken bullet, one for a heading and one for dates.
+        # `disorder` also breaks a heading and dates, so two of the fixes are not for bullets.
         broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
         resume, fixes = disorder(resume, broken, rng)
     return Task(
@@ -314,8 +314,8 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     # Choose for the oldest job first, since its low level admits the fewest deeds.
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
-        # General deeds are not ordered by length, so that all are used equally often.
         measured = plan.weakness == "no_metrics" and place in weak_places
+        # Of the deeds that suit every role, short ones are not preferred, to use all equally often.
         brief = size.brief and place not in general_places
         hedged = plan.hedged and place not in weak_places
         best = min(
@@ -341,7 +341,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """Return the deeds of a split, in order of preference, for the task number `turn` of a role."""
+    """Return a split's deeds in the order in which the `turn`-th task of a role prefers them."""
     # Tasks 2n and 2n + 1 read one order from opposite ends, so they have few deeds in common.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
@@ -353,7 +353,7 @@ def _write_bullets(
 ) -> list[Done] | None:
     """Write the bullets of each job and return their deeds.
 
-    Returns None if the plan demands a hedge and no good bullet allows one.
+    Returns None if `plan.hedged` and no good bullet can open with a hedge such as "Helped with".
     """
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
@@ -364,8 +364,8 @@ def _write_bullets(
     if plan.weakness == "no_metrics":
         metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
-        # A bullet whose metric the results section does not show gets a weak opening (`weaken`).
-        # Only a deed with `is_duty` can have one, so the metrics of the other deeds are shown.
+        # The results section must show the metric of each deed without `is_duty`: if a metric is
+        # not shown, `weaken` needs a weak opening, and only a deed with `is_duty` can have one.
         shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
     helped: list[int] = []
     corrected = -1
@@ -392,7 +392,7 @@ def _write_bullets(
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
             text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
-            # The resume prints the deed with other, wrong figures.
+            # The resume prints the deed with wrong figures; the evidence corrects the last of them.
             other = tell(deed, job.vertical.words, rng)
             pairs = list(zip(story.told.split(), other.told.split(), strict=True))
             if differing := [pair for pair in pairs if pair[0] != pair[1]]:

@@ -44,8 +44,8 @@ def weaken(
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: one of `OPENERS`; empty if the deed allows none.
         record: sentence that states the good form of the bullet as a fact.
-        shown: whether the resume prints the metric elsewhere. A no_metrics bullet with no metric to
-            restore from the resume gets `opener`, which an agent can fix without the evidence.
+        shown: whether the results section prints the metric. If not, a no_metrics bullet opens with
+            `opener`, so that it has a flaw that an agent can repair without the evidence.
     """
     facts = (record,)
     if weakness == "vague_bullets":
@@ -96,7 +96,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes `passage`, whole lines below the first line of a resume."""
+    """Return the fix that deletes `passage`: whole lines, without the resume's first line."""
     return Fix("\n" + passage, "")
 
 

@@ -82,7 +82,7 @@ def draw_wording(
     """Draw the texts for a candidate from the content bank.
 
     `deeds` is the text of all deeds; duties, requirements and skills are chosen to match it.
-    `results` and `extra` become the attributes of the `Wording`.
+    `results` and `extra` become attributes of the returned `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
@@ -149,7 +149,7 @@ def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 
 
 def long_job(candidate: Candidate, wording: Wording, split: str, rng: Random) -> str:
-    """Render a job description with sections for duties, requirements and options."""
+    """Render a job description: sections for duties, requirements and optional requirements."""
     frames = load_frames(split)
     sections = (("duties", wording.duties), ("must", wording.must), ("nice", wording.nice))
     blocks = [f"# {candidate.wanted_title}, {candidate.wanted_company}", wording.about]
@@ -168,7 +168,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job, and below it the explanation of a gap before it: the latest job is on top."""
+    """Render a job; an earlier career gap is explained below it, since the latest job is on top."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
     blocks.append(_list(job))

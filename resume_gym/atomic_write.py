@@ -42,7 +42,7 @@ def sync(path: Path) -> None:
 
 
 def check_new_file(option: str, path: Path | None) -> None:
-    """Check the path of an output file, before the work that produces the file starts.
+    """Check that `path` can be an output file, before the work that produces the file starts.
 
     Raises:
         TaskError: The folder of the file does not exist, or the path is a folder.

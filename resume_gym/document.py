@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-# Match a run of blanks only from its first: a search from each blank would take quadratic time
+# Start a match only at the first blank of a run: trying every blank would take quadratic time
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
@@ -71,7 +71,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def _height(lines: list[str], width: int) -> int:
-    """Count the page lines of source lines; a final newline adds no line."""
+    """Count the page lines into which source lines wrap; a final newline adds no page line."""
     height = 0
     for line in lines:
         height += 1 if len(line) <= width else len(wrap(line, width))
@@ -139,14 +139,14 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Find `wanted` in a copy of `text` with `shown` for each match of `blanks`; return its spans.
+    """Find `wanted` in a copy of `text` in which `shown` replaces each match of `blanks`.
 
-    The spans are offsets in `text`. `str.find` searches the copy in linear time. A regular
-    expression for `wanted` would restart its search at each line, and take quadratic time in a text
-    with many similar lines.
+    Return the start and end offset of each occurrence in `text`. `str.find` searches the copy in
+    linear time. A regular expression for `wanted` would restart its search at each line, and take
+    quadratic time in a text with many similar lines.
     """
     parts: list[str] = []
-    # start of each piece between blanks: `loose` after their replacement, `exact` in `text`
+    # start of each piece between blanks: `loose` holds offsets in the copy, `exact` in `text`
     loose, place, exact, end = [0], 0, [0], 0
     for hit in blanks.finditer(text):
         parts += (text[end : hit.start()], shown)
@@ -160,8 +160,8 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # Map the last character of a match, not its end, which may be a replaced blank. The first and
-    # last characters of `wanted` are not blank, so each has an exact offset in `text`.
+    # Map the first and last characters of a match: they are not blank, so they have exact offsets
+    # in `text`. The character after a match may be a replaced blank, which has none.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
@@ -200,7 +200,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 def difference(text: str, old: str) -> str:
     """Describe the first typographic difference between `old` and the match of `old` in `text`.
 
-    The description is empty if `text` is ASCII, or has no match even if typography is ignored.
+    The description is empty if `text` is ASCII, or lacks `old` even when typography is ignored.
     """
     if text.isascii() or not (wanted := untyped(old)[0].strip()):
         return ""
@@ -248,7 +248,7 @@ def rewrite(document: Document, text: str, width: int) -> Edit:
 
 
 def replace(document: Document, spans: list[tuple[int, int]], new: str, width: int) -> Edit:
-    """Replace each span by `new`, measuring only the lines that the spans touch.
+    """Replace each span by `new`; wrap and measure again only the lines that a span touches.
 
     Args:
         document: document to edit.
@@ -285,10 +285,10 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Yield the start, the end and the spans of each region of adjacent lines with spans.
+    """Yield each region, a run of adjacent lines that spans touch: its start, end and spans.
 
-    A region has only whole lines: it ends after a newline or at the end of the text. So the change
-    of the text's wrapped lines is the sum of the changes in its regions.
+    A region ends after a newline or at the end of the text. Lines wrap independently, so the number
+    of wrapped lines of the text changes by the sum of the changes in the regions.
     """
     first = last = 0
     inside: list[tuple[int, int]] = []
@@ -322,8 +322,8 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
         after: lines of the hunk in the new text.
     """
     most = min(len(before), len(after))
-    # If both lists end in "", the part after a final newline, keep it out of the common prefix:
-    # otherwise an insertion would be reported one line too late.
+    # A final newline leaves "" at the end of both lists. Count this "" as common suffix, not as
+    # common prefix: otherwise an insertion would be reported one line too late.
     below = before[-1] == after[-1] == ""
     head = 0
     while head < most - below and before[head] == after[head]:
@@ -340,7 +340,7 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Format a 1-based line range like `diff -u`, where an empty range names the previous line."""
+    """Format a 1-based line range as in `diff -u`: an empty range names the line before it."""
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"

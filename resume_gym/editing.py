@@ -27,7 +27,7 @@ class EditTask(Protocol):
 
     Attributes:
         task_id: identifier of the task, unique in its source.
-        weakness: kind of task, by which metrics are broken down.
+        weakness: kind of the task; metrics are also reported for each kind.
     """
 
     @property
@@ -96,8 +96,8 @@ _DEFAULT_RULES = Rules()
 class Step(NamedTuple):
     """The result of one action.
 
-    The `reward` of a step is the sum of its `ledger`. While the session's `needs_verdict` is true,
-    both lack the verdict's reward terms, which `EditSession.grade` returns.
+    The `reward` of a step is the sum of its `ledger`. Neither includes the reward terms of a
+    judge's verdict, which `EditSession.grade` returns.
     """
 
     observation: str
@@ -123,7 +123,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A text that a tool shows; the first one of an episode with `paid` earns the review reward."""
+    """A text that a tool shows; an episode's first one with `paid=True` earns the review reward."""
 
     text: str
     paid: bool = True
@@ -147,7 +147,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     """One episode on one task of a domain.
 
     A subclass defines `original`, `brief`, `act` and `unchanged`, and sets the class attributes
-    below. `terms` is computed, and `verdict_limit` and `tool_rewards` have defaults.
+    below, except `terms`, which is computed. `verdict_limit` and `tool_rewards` have defaults.
 
     Attributes:
         noun: noun for the edited document, such as "resume"; the document's key in `info`.
@@ -226,7 +226,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     @abstractmethod
     def brief(self) -> str:
-        """The first part of the prompt: source texts and document."""
+        """The first part of the prompt: texts of the task, such as a job, and the document."""
 
     @abstractmethod
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
@@ -296,7 +296,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """The reward terms of each turn; the last turn includes the terms of the verdict."""
+        """The reward terms of each turn; the verdict's terms are added to the last turn."""
         turns = [dict(step.ledger) for _, step in self.state.transcript]
         if self.state.verdict:
             turns[-1].update(self._content(self.state.verdict))
@@ -429,7 +429,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return step
 
     def _acted(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Run a tool; reject edits that change nothing or make the document too long."""
+        """Run a tool; edits that change nothing or make the document too long are failed calls."""
         outcome = self.act(call)
         if isinstance(outcome, Edit):
             size = len(outcome.document.text)
@@ -566,5 +566,5 @@ def layout(doc: Document, rules: Rules) -> str:
 
 
 def meta_line(turns_left: int, max_turns: int, edits: int) -> str:
-    """Format the last line of every observation."""
+    """Format the last line of an observation, which states turns left and edits."""
     return f"turns left: {turns_left}/{max_turns} | edits: {edits}"

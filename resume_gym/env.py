@@ -247,7 +247,7 @@ class EditEnv(gym.Env[str, str]):
         return render.rgb_array(self.session)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omit the judge, whose client may hold connections; the property `judge` recreates it."""
+        """Pickle all but the judge, whose client may hold connections; `judge` makes a new one."""
         return {**self.__dict__, "_judge": None}
 
 
@@ -382,13 +382,13 @@ class ResumeEditNetEnv(ResumeEditEnv):
     Deleted and added lines are judged by their content; moved lines do not count. An edit costs
     0.25 for each line that it adds beyond the end of the page, and earns 0.25 for each line beyond
     the end that it removes. `submit` earns 0.25. A failed call costs 0.25, a missing submit 0.5.
-    Reviews earn nothing, and edits nothing else. A submitted resume that equals the original earns
-    0.25, even if the agent made edits and reverted them.
+    A review, or an edit that stays within the page, earns nothing. A submitted resume that equals
+    the original earns 0.25, even if the agent made edits and reverted them.
 
-    The judge must give verdicts by line, as the rubric judge does. The other arguments are those of
-    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged resume, and
-    about 100 if all the planted weakness is repaired. `ResumeEditNetMini-v0` is the same
-    environment with short documents.
+    The judge must have a method `judge_lines`, as the rubric judge has. The other arguments are
+    those of `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged
+    resume, and about 100 if all the planted weakness is repaired. `ResumeEditNetMini-v0` is
+    `ResumeEditNet-v0` with short documents.
     """
 
     session_type = NetSession
@@ -397,7 +397,7 @@ class ResumeEditNetEnv(ResumeEditEnv):
         """Make a judge that counts improved, harmless and worse lines.
 
         Raises:
-            ValueError: The judge does not exist, or gives no verdicts by line.
+            ValueError: The judge does not exist, or has no method `judge_lines`.
         """
         return ByLine(make_judge(spec))
 
@@ -407,8 +407,8 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
     Args:
         env: id of an editing environment, or module:id.
-        options: arguments of the environment; None selects the default of an argument, except that
-            it selects both splits for `split`.
+        options: arguments of the environment. An argument that is None has its default value;
+            only `split=None` means both splits.
 
     Raises:
         TaskError: The environment or the judge does not exist, an argument is invalid, or the

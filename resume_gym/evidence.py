@@ -1,9 +1,9 @@
 """`ResumeEditEvidence-v0`: `ResumeEdit-v0` with a tool that searches the candidate's documents.
 
-The documents restate the resume in other words and with the true figures. The documents also
-contain lines about other people's work and figures that a later line corrects. The judge receives
-the task's documents in every environment; the agent can search them only in
-`ResumeEditEvidence-v0`. A search costs a turn.
+The documents restate the resume in other words and with the true figures, among lines about other
+people's work. Some documents correct a figure of the resume, and some say that the candidate only
+helped. The judge receives the task's documents in every environment; the agent can search them only
+in `ResumeEditEvidence-v0`. A search costs a turn.
 """
 
 import re

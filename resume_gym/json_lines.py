@@ -89,10 +89,10 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that each figure is a finite number, or the container of them that `_FORMS` states.
+    """Check that each figure is a finite number, or a list or dict of them if `_FORMS` says so.
 
     Raises:
-        ValueError: A figure fails the check; the message starts with `prefix` and its name.
+        ValueError: A figure fails the check; the message starts with `prefix` and the name.
     """
     for name, value in figures.items():
         form = _FORMS.get(name)

@@ -30,7 +30,7 @@ _PLAIN = str.maketrans("–—−•→", "---·>")
 # Agents may write control characters, which a terminal would execute: show symbols instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# `visible` also replaces tabs, marks that change the direction of text, and lone surrogates
+# `_SHOWN` also replaces tabs, marks that change the direction of text, and lone surrogates
 _OTHERS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000))
 _SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 
@@ -72,7 +72,7 @@ def last_reply(session: EditSession[Any, Any]) -> list[str]:
 
 
 def ansi(session: EditSession[Any, Any]) -> str:
-    """Return the page with line numbers, the overflow delimiter and the last reply."""
+    """Return the status, the page with line numbers and overflow delimiter, and the last reply."""
     rows = [f"{number:>4}  {row}" for number, row in enumerate(_rows(session), start=1)]
     limit = session.rules.page_lines
     if len(rows) > limit:

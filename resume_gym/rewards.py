@@ -143,8 +143,8 @@ def reward_bounds(
 ) -> tuple[float, float]:
     """Return the minimum and maximum reward of a graded episode; (-7, +8) for ten turns.
 
-    An episode has the minimum reward if it has one edit that is worse in every field, failed edits
-    in all other turns, no submit and an overflowing page. It has the maximum reward if it has a
+    The minimum is the reward of an episode with one edit that makes every field worse, failed edits
+    in all other turns, no submit and an overflowing page. The maximum is that of an episode with a
     review, a submit, successful edits in all other turns, a page that fits and the best grades.
     """
     tools, verdict = TOOL_REWARDS, sum(weights.values()) + LAYOUT

@@ -93,14 +93,14 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """See `EditSession.weights`; a task with rubric items adds `rubric`, their total weight."""
+        """See `EditSession.weights`; a rubric adds `rubric`, the sum of its absolute weights."""
         if not self.task.rubric:
             return self.verdict_weights
         return {**self.verdict_weights, "rubric": sum(abs(one.weight) for one in self.task.rubric)}
 
     @property
     def items(self) -> Mapping[str, int]:
-        """The grades of the rubric items by text, see `Verdict.items`; 0 before a verdict."""
+        """The grade of each rubric item by its text (see `Verdict.items`); 0 before a verdict."""
         verdict = self.verdict
         return {x.text: verdict.items[x.text] if verdict else 0 for x in self.task.rubric}
 

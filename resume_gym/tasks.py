@@ -22,7 +22,7 @@ EDITION = 2
 
 
 class TaskError(ValueError):
-    """Raised for an invalid task or task source, and for other errors of users."""
+    """Raised for an invalid task or task source, and for other invalid input of users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Task:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The facts of all fixes: true statements that the resume lacks."""
+        """The facts of all fixes: true statements that support the new texts of the fixes."""
         return tuple(fact for fix in self.fixes for fact in fix.facts)
 
     @property
@@ -194,7 +194,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 def _objects(
     name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a list, each after its place: "fixes[0]". Wrong keys raise TaskError."""
+    """Yield each object of a list with its place ("fixes[0]"). Wrong keys raise TaskError."""
     if not isinstance(rows, list):
         raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):

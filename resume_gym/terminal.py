@@ -23,6 +23,6 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render an object; symbols replace control codes in its text, but not those of Rich."""
+        """Render an object; symbols replace the control codes in its text, but not Rich's own."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)

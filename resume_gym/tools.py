@@ -148,7 +148,7 @@ _TAG = re.compile(rf"{_OPEN}\s*|</think>")
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Split a text after the `</think>` of its thought; the prompt may already hold `<think>`.
+    """Return the thought, up to `</think>`, and the rest; the prompt may already hold `<think>`.
 
     A `</think>` inside a string of a call does not end the thought.
 

@@ -50,14 +50,14 @@ def is_local(url: Any) -> bool:
 
 
 def refusal(file: Path, does: str, name: str) -> str:
-    """Return the message for an untrusted file; `does` is what it does, as in "names a server"."""
+    """Return the error for an untrusted file; `does` says what the file does: "names a server"."""
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
-    A folder that already had settings must not be remembered: a stranger may have written them.
+    Do not call this for a folder that already had settings: a stranger may have written them.
     """
     file = folder / STARTED
     with suppress(OSError):  # without the mark, users need `FLAG`
@@ -75,7 +75,7 @@ def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
-    # with a random id and the settings, the key excludes a stranger's run put at this path later
+    # the key includes a random id and the settings: another run at this path later has another key
     identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
     key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

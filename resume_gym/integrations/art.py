@@ -6,15 +6,15 @@
 
 ART trains on the reward of the episode. A trajectory's `metrics` also hold the reward of each turn
 (`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). A trajectory's
-log is a session record.
+log holds the output of `Session.record` as JSON.
 
-An action is the text that the model sampled: with `tool_choice="none"`, the vLLM server of ART
-shows the tools to the model but leaves calls in the text. If the server parsed a call, ART would
-render the call a second time, after its sampled tokens. If a server parses a call nevertheless, the
-adapter writes the call back into the text. Endpoints that parse every call, such as OpenAI's,
-cannot be used. `LocalBackend` needs models with the `_internal_config`
-`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART formats tools for training
-unlike the server did for sampling.
+An action is the whole text that the model sampled: with `tool_choice="none"`, the vLLM server of
+ART shows the tools to the model but does not parse the calls. If the server parsed a call, ART
+would render the call a second time, after its sampled tokens. If a server parses a call
+nevertheless, the adapter writes the call back into the text. Endpoints that parse every call, such
+as OpenAI's, cannot be used. `LocalBackend` needs models with the `_internal_config`
+`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART formats the tools differently
+in training than the server does in sampling.
 
 Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
@@ -67,8 +67,8 @@ class Episodes:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
         Up to `max_exceptions` episodes (a fraction of all episodes, if below 1) may fail; failed
-        episodes are in `exceptions` of their group and excluded from means. If more fail, an
-        exception is raised.
+        episodes are in `exceptions` of their group and excluded from means. If more episodes fail,
+        an exception is raised.
         """
         groups = []
         for task_id in task_ids:

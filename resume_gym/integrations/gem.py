@@ -60,7 +60,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         self._final: dict[str, Any] = {}
 
     def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
-        """Start an episode; unlike in GEM's own environments, global generators are not seeded."""
+        """Start an episode; unlike GEM's own environments, do not seed global random generators."""
         seed, self._seed = self._seed if seed is None else seed, None
         prompt, info = self._env.reset(seed=seed, options=self._options)
         final, self._final = self._final, {}

@@ -3,11 +3,11 @@
     uvicorn --factory resume_gym.integrations.openenv:make_app  # image: examples/packages/openenv
 
 The module `openenv_client` has the client. To play a group of episodes on one task, pass the same
-`task_id` to each `reset`; the first may omit `task_id` and take it from its observation. When the
-judge fails, `step` raises an error at the client; the next `step` of the connection ignores its
-action and only asks the judge again. Waiting for the judge blocks no other episode. OpenEnv's HTTP
-routes `/reset` and `/step` create an environment per request and cannot play episodes; OpenEnv's
-task API is unsupported. Tested with openenv 0.10.0.
+`task_id` to each `reset`. The first `reset` may omit `task_id`: its observation holds the ID of the
+task that was drawn. When the judge fails, `step` raises an error at the client; the next `step` of
+the connection ignores its action and only asks the judge again. Waiting for the judge blocks no
+other episode. OpenEnv's HTTP routes `/reset` and `/step` create an environment per request and
+cannot play episodes; OpenEnv's task API is unsupported. Tested with openenv 0.10.0.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from resume_gym.integrations.openenv_client import (
 class ResumeGymEnvironment(
     Environment[ResumeGymAction, ResumeGymObservation, ResumeGymState]  # type: ignore[misc]
 ):
-    """The episodes of one connection; all connections share the tasks and the judge."""
+    """The environment of one connection; all connections share the tasks and the judge."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 

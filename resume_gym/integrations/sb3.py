@@ -27,9 +27,9 @@ _next_edit = lru_cache(maxsize=4096)(next_edit)  # cached, since turns plan equa
 
 
 def careful_menu(session: Session) -> list[str]:
-    """List review, submit, the next edits of the `careful` agent, and deletions of bullets.
+    """List review, submit, the edits that the scripted agent `careful` plans, and deletions.
 
-    Deletions are offered only while the resume exceeds the page.
+    Deletions, each of one bullet, are offered only while the resume exceeds the page.
     """
     draft, rules, lines = session.resume, session.rules, session.state.document.lines
     bullets = [line for line in draft.split("\n") if line[:2] in ("- ", "* ", "+ ", "• ")]
@@ -43,7 +43,7 @@ def careful_menu(session: Session) -> list[str]:
             break
         edits.append(edit)
         draft = draft.replace(*edit)
-    # A planned edit may depend on earlier edits: keep only edits that apply to the current resume
+    # A planned edit may become possible only after earlier ones: keep edits that are possible now
     possible = [edit for edit in edits + deletions if session.resume.count(edit[0]) == 1]
     calls = [tool_call("str_replace", old=old, new=new) for old, new in possible]
     return list(dict.fromkeys((tool_call("review"), tool_call("submit"), *calls)))

@@ -31,7 +31,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self.task_id = extras["task_id"]
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Return the session's first messages; `prompt` may come from an outdated dataset."""
+        """Return the session's first messages; ignore `prompt`, since datasets may be outdated."""
         return self.session.messages, self.session.info()
 
     def step(self, action: str) -> dict[str, Any]:

@@ -11,10 +11,10 @@ remaining turn has the penalty of an empty action. `Game.rollout` needs a model 
 tool calls, and plays episodes exactly as `env.step` does. TRL's tool loop needs a tokenizer with a
 `response_template`, and differs from `env.step`: a message without a call ends the episode, TRL
 itself replies to invalid calls, and each of several calls in a message takes a turn. `Game.reward`
-replays the conversation in a session, so messages without a call and invalid calls have the usual
-penalties; but TRL's reply to an invalid call does not tell the agent that the call took a turn. In
-the tool loop, TRL's `log_completions` fails if no call of a batch has arguments. Tested with TRL
-1.16.0 in one process, with generation by transformers.
+replays the conversation in a session, so messages without a call and invalid calls have the same
+penalties as in `env.step`; but TRL's reply to an invalid call does not tell the agent that the call
+took a turn. In the tool loop, TRL's `log_completions` fails if no call of a batch has arguments.
+Tested with TRL 1.16.0 in one process, with generation by transformers.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from datasets import Dataset
 from resume_gym import TOOLS, tool_call
 from resume_gym.tools import with_calls
 
-# The reply that ends an episode: TRL ends a tool loop early only at a reply longer than the
-# completion length, which TRL then drops
+# Reply to the last call of an episode. Only a reply longer than the completion length makes TRL
+# leave its tool loop; TRL drops this reply
 _NO_ROOM = "over " * 65_536
 
 
@@ -87,7 +87,7 @@ class Game:
         return Dataset.from_list(rows)
 
     def environment(self) -> Tools:
-        """Create an episode for `environment_factory`; `max_completion_length` must be < 65,536.
+        """Create an episode for `environment_factory`, with `max_completion_length` below 65,536.
 
         Raises:
             ValueError: the environment's tools are not those of resumes, which `Tools` implements.
@@ -184,7 +184,7 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """Return the tokens of a tool's reply, after the end token that a cut-off turn lacks."""
+    """Tokenize a tool's reply; if the turn before it is not `whole`, add its end token first."""
     # Tokenize a dummy chat: tokenizing the real chat again could change the sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in turns]

@@ -6,12 +6,13 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
 
 The members of a group share a task. The trace of an episode holds each reward term as a reward, the
 numbers in the session's info as metrics, and in `info` the turn rewards and the session record.
-`ChatHarness` requests completions from this process, without a sandbox or `uv`, and passes the tool
-schemas to the model, which the harnesses of verifiers do not.
+`ChatHarness` runs in this process, without a sandbox or `uv`, and passes the tool schemas to the
+model, as no harness of the verifiers package does.
 
 An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
-trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers parses
-calls and drops malformed ones: their turns have no call, at the same penalty. Tested with 0.4.0.
+trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers drops
+malformed calls: such a turn counts as one without a call, which has the same penalty. Tested with
+verifiers 0.4.0.
 """
 
 import ssl

@@ -60,7 +60,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """An agent loop that plays the episode of a dataset row from `write_dataset`."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        """Play and grade an episode; turns after the response length is used up are empty actions.
+        """Play and grade an episode; once the response length is used up, all actions are empty.
 
         Raises:
             ValueError: the prompt is too long; verl would cut off its beginning.
@@ -84,7 +84,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
             sampled_turns += 1
-            # Keep the extra fields of the first turn, but the policy version of the latest turn
+            # Keep the first value of each extra field, but the latest turn's version of the policy
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
             # Cut off tokens beyond the response length: untrained tokens must not earn a reward

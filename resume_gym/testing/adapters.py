@@ -139,9 +139,9 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
     the agent is not asked for an action after an episode's end; a failed judge raises an exception.
 
     Args:
-        play: function of a script and a judge specification. It plays the script with the library's
-            own rollout code, in which the script replaces only the model, and raises an exception
-            if the library asks for more actions than the script has.
+        play: function that takes a script and a judge specification. It plays the script with the
+            library's own rollout code, in which the script replaces only the model, and raises an
+            exception if the library asks for more actions than the script has.
         calls_only: whether the library parses calls itself and passes only turns with exactly one
             call to the environment. If true, the scripts with malformed calls are skipped.
 

@@ -129,7 +129,7 @@ def _check_reset(env: EditEnv) -> None:
 
 
 def _drawn(env: EditEnv, seed: int) -> list[str]:
-    """Return the tasks drawn by a reset with a seed and by three further resets without a seed."""
+    """Return the task IDs that four resets draw: one with a seed, then three without a seed."""
     infos = [env.reset(seed=seed)[1], *(env.reset()[1] for _ in range(3))]
     return [info["task_id"] for info in infos]
 
@@ -212,7 +212,7 @@ def _check_ends(env: EditEnv) -> None:
 
 
 def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
-    """Check that two episodes with the same seed and actions are equal, without global seeds."""
+    """Check that the seed of `reset` and the actions alone determine an episode."""
     traces = []
     for _ in range(2):
         _play(env, actions)
@@ -225,7 +225,7 @@ def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
 
 
 def _check_grade(env: EditEnv) -> None:
-    """Check the end of the edited episode that has just been played."""
+    """Check the grade of the finished episode in `env`, in which the agent made one edit."""
     session = _session(env)
     info, reward = session.info(), session.reward
     expect("info['edits'] after the action of `edit`", 1, info["edits"])

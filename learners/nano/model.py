@@ -26,7 +26,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
             show_progress=False,
         ),
     )
-    # the tool-call tags are ordinary tokens, so that decoded text contains them
+    # add the tool-call tags as ordinary tokens, since decoders skip special tokens by default
     tokenizer.add_tokens(list(SPECIAL[3:]))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -38,7 +38,7 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """Return a nano model with random weights; all sampling engines support a head size of 64."""
+    """Return a randomly initialised nano model; all sampling engines support its head size, 64."""
     model = Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
@@ -56,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             pad_token_id=0,
         )
     )
-    # zero weights make each layer the identity; random layers would drown out the embeddings
+    # zero output projections make each layer the identity; random ones would drown embeddings
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)

@@ -10,7 +10,7 @@ from learners.errors import ConfigError
 from learners.training.flops import GPUS
 from resume_gym.user_errors import number_of
 
-# counts of machines and GPUs; the first is lazy, so that a single count is the number of GPUs
+# the count of machines is matched lazily, so that a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
 _MACHINE = re.compile(
     rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(GPUS)}){_FORM})", re.I

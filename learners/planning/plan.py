@@ -1,9 +1,9 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-For a downloaded model, `RunPlan` reads the config and the tokenizer; for other models, it reads
-only the config. It never reads weights. The plan assumes turns of maximum length, so its tokens,
-FLOPs, activations and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few
-GB per GPU, is not included.
+`RunPlan` reads the config and the tokenizer of a model on this machine, but only the config of a
+model that is not downloaded yet. It never reads weights. The plan assumes turns of maximum length,
+so its tokens, FLOPs, activations and times are upper bounds. The overhead of CUDA, NCCL and the
+allocator, a few GB per GPU, is not included.
 """
 
 from dataclasses import replace
@@ -75,7 +75,7 @@ class Times(NamedTuple):
 
     Attributes:
         sampling: time to sample the episodes of a step.
-        step: time of a step, sampling and training.
+        step: time of a step; sampling and training overlap if `max_staleness` is not 0.
         evaluation: time of an evaluation.
         total: time of all steps and evaluations.
     """
@@ -113,7 +113,7 @@ class RunPlan:
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
         self.counted = models.is_here(config.model)
-        # nano's chat template stands in for missing files; it renders the same text as Qwen3's
+        # nano replaces a model not yet here: nano's chat template renders the same text as Qwen3's
         with without_keys():
             self._work = make_workload(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
@@ -153,7 +153,7 @@ class RunPlan:
 
     @property
     def copy(self) -> int:
-        """Bytes of rank 0's full fp32 copy of sharded weights, which the engine samples from."""
+        """Bytes of the unsharded fp32 weights from which rank 0 samples; 0 if it needs no copy."""
         copied = self.config.engine == "transformers" and self.config.backend != "local"
         return 4 * self._sizes.parameters if copied else 0
 
@@ -166,7 +166,7 @@ class RunPlan:
         read = ids if self.counted else map(work.chat.read, ids)
         prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
         prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-        # in a group, nearly all first turns are the same call of `review`, which is a shared prefix
+        # nearly all episodes of a group share their first turn, the same call of `review`
         first, rest = config.max_tokens, response - config.max_tokens
         columns = [True] * response, *([0.0] * response,) * 2
         samples = [
@@ -180,7 +180,7 @@ class RunPlan:
         # `GPUS` lists only bf16 peaks, so the time of a step in fp32 is unknown
         timed = self.machine.gpus and config.precision == "bfloat16"
         gpu = find_gpu(self.machine.gpus[first_trainer(config)][0]) if timed else None
-        # real episodes are shorter, so `pack` may put more of them into a row, up to its limit
+        # real episodes are shorter than `rollout`, so `pack` may fill a row up to its limit
         rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
         limit = max(group, -(-config.groups * group // self._world))
         return StepCost(
@@ -290,7 +290,7 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
     """Check that a machine has enough GPUs for its engines and `trainers` processes.
 
     Raises:
-        ConfigError: the machine has too few GPUs; a machine without any GPU trains on the CPU.
+        ConfigError: the machine has GPUs, but too few; without any GPU, training is on the CPU.
     """
     servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:

@@ -33,7 +33,7 @@ class Shared(NamedTuple):
         values: values of the prompts, in the shape of `keys`.
         lengths: prompt lengths [prompts].
         prompt_of: prompt index of each row [rows].
-        members: row indices of each prompt [prompts, n], padded with row 0.
+        members: row indices of each prompt [prompts, n], filled up with 0 if they are fewer than n.
         place: index of each row among the members of its prompt [rows].
     """
 
@@ -47,7 +47,7 @@ class Shared(NamedTuple):
     @classmethod
     def of(cls, caches: Sequence[Tensor]) -> "Shared":
         """Stack the rows' prompt caches [layers, 2, key heads, tokens, size] without duplicates."""
-        # compared by identity: rows that were prefilled together hold the same cache object
+        # caches are compared by identity: rows that were prefilled together hold the same object
         index: dict[int, int] = {}
         unique: list[Tensor] = []
         for cache in caches:
@@ -82,7 +82,7 @@ def _members(prompt_of: Tensor, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
         place.append(len(rows[prompt]))
         rows[prompt].append(row)
     longest = max(map(len, rows))
-    # row 0 pads the lists to the same length; `by_row` drops the results of the padding
+    # pad shorter lists of rows with row 0; `by_row` drops the results of the padding
     members = torch.tensor([indices + [0] * (longest - len(indices)) for indices in rows])
     return prompt_of, members, torch.tensor(place)
 
@@ -99,7 +99,7 @@ def attention(
     shared: Shared | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within the prefix trees of `nodes` (training) or by `slot_mask` (decoding).
+    """Attend within prefix trees, given `nodes` (training), or as `slot_mask` allows (decoding).
 
     Args:
         module: the attention layer.
@@ -116,7 +116,7 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or `nodes` and `slot_mask` are both None or given.
+        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask` is.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
@@ -163,12 +163,12 @@ def _decode(
     query = query.view(rows, key_heads, -1, size)
 
     def by_prompt(states: Tensor) -> Tensor:
-        """Join [rows, key heads, group, x] by prompt to [prompts, key heads, n * group, x]."""
+        """Stack [rows, key heads, group, x] per prompt: [prompts, key heads, n * group, x]."""
         gathered = states[shared.members].transpose(1, 2)
         return gathered.reshape(prompts, key_heads, -1, states.shape[-1])
 
     def by_row(states: Tensor) -> Tensor:
-        """Undo `by_prompt`: return [rows, key heads, group, x] without the padding of `members`."""
+        """Undo `by_prompt`: return [rows, key heads, group, x], one entry per row of the batch."""
         grouped = states.view(prompts, key_heads, shared.members.shape[1], -1, states.shape[-1])
         return grouped[shared.prompt_of, :, shared.place]
 

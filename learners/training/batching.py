@@ -98,8 +98,8 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: maximum number of tokens of a row.
-        rows: desired minimum number of rows, such as the number of ranks. `rows` lowers the limit
-            of a row, but not below the largest group's size, so there may be fewer rows.
+        rows: desired minimum number of rows, such as the number of ranks. Rows are made shorter to
+            reach it, but not shorter than the largest group, so there may be fewer than `rows`.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
@@ -152,7 +152,7 @@ def distribute(
     shares: list[list[PackedRow]] = [[] for _ in range(ranks)]
     costs = [0.0] * ranks
     for row in rows:
-        # a rank that has `most` rows gets no other row, even if its total cost is the lowest
+        # no rank gets more than `most` rows, even if its total cost is still the lowest
         free = (rank for rank in range(ranks) if len(shares[rank]) < most)
         rank = min(free, key=lambda rank: (costs[rank], len(shares[rank])))
         shares[rank].append(row)
@@ -173,7 +173,7 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into (number of tokens, part): each at most `limit` tokens, or one rollout."""
+    """Split a group into parts (tokens, rollouts) of at most `limit` tokens or of one rollout."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours
@@ -271,7 +271,7 @@ class _Layout(NamedTuple):
 
 
 def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
-    """Return a rollout's part of `_Layout.columns`; `places` are its tokens' indices in the row."""
+    """Return a rollout's entry in `_Layout.columns`; `places`: its tokens' indices in the row."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
         # logits at a token predict the rollout's next token, wherever in the row that token is

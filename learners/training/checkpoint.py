@@ -63,8 +63,8 @@ def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: also keep the checkpoints of the last `keep_steps` steps and the newest before
-            these steps; 0 keeps no others.
+        keep_steps: number of last steps whose checkpoints are kept, too, together with the newest
+            checkpoint before these steps; with 0, no additional checkpoints are kept.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -167,7 +167,7 @@ def best(folder: Path) -> Path | None:
 def mark_best(folder: Path, step: int) -> bool:
     """Mark a step's checkpoint as the best, to keep it; return whether that checkpoint exists.
 
-    An unfinished checkpoint counts: with `async_save`, `finish` runs only before the next save.
+    A checkpoint that a thread still writes counts; `finish` publishes it before the next save.
     """
     name = f"step-{step:06d}"
     exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()

@@ -205,7 +205,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Estimate a trainer's memory, only roughly if a keyword argument differs from its default.
+    """Estimate a trainer's memory, more roughly if keyword arguments differ from their defaults.
 
     Args:
         sizes: dimensions of the model.

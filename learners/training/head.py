@@ -87,10 +87,10 @@ class _Selected(torch.autograd.Function):
         for part, ids, total, slope in zip(*chunks, strict=True):
             logits = _logits(part, operand).div_(ctx.temperature)
             slope = slope[:, None] / ctx.temperature
-            # gradient with respect to the logits: slope * (onehot(target) - softmax)
+            # `slope` is the gradient of log p(target), so logits have slope * (onehot - softmax)
             errors = logits.sub_(total).exp_().mul_(-slope)
             errors.scatter_add_(1, ids[:, None], slope)
-            # cast to the dtype of the products, as in the backward pass of an ordinary linear layer
+            # cast the logits' gradient to the dtype of products, as an ordinary linear layer does
             errors = errors.to(ctx.dtype)
             hidden_grads.append((errors @ operand).to(hidden.dtype))
             if weight_grad is not None:
@@ -101,7 +101,7 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the input dtype of matrix products: fp32 on CPUs, else autocast's or the weight's."""
+    """Return the input dtype of products: fp32 on CPUs; on GPUs, of autocast if on, or `weight`."""
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

@@ -102,7 +102,7 @@ def skeleton(name: str) -> PreTrainedModel:
 
 
 def read_config(name: str) -> PretrainedConfig:
-    """Return the configuration of a model: from config.json, or from a table for Qwen3 models.
+    """Return a model's configuration, from the table `_QWEN3` or else from its config.json.
 
     Raises:
         ConfigError: config.json cannot be read.

@@ -14,10 +14,10 @@ Another group has one member, D:
                     C  # # . \ .      #  unmasked block: a node's descendants attend to all of it
                     D  . . . . \      .  hidden, and not computed
 
-There are two implementations. CPUs use blocks of a flash kernel, and so does CUDA in half precision
-if the kernel supports the head size. All other cases use a loop over PyTorch's SDPA, which is also
-the reference in tests. A candidate for a third implementation is in `benchmarks/flex.py`. There is
-no dropout, and rows have no padding.
+There are two implementations. The first calls a flash kernel for each block, on CPUs, and on CUDA
+in half precision if the kernel supports the head size. The second, for all other cases and as the
+reference in tests, is a loop over PyTorch's SDPA. A candidate for a third implementation is in
+`benchmarks/flex.py`. There is no dropout, and rows have no padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ def packed_attention(
     Returns:
         Outputs [1, heads, t, size].
     """
-    # under autocast, only values are in half precision: norms and rotary embeddings return fp32
+    # under autocast, queries and keys are in fp32, which norms and rotary embeddings return
     query, key = query.to(value.dtype), key.to(value.dtype)
     return _implementation(value)(query, key, value, scaling, nodes)
 
@@ -148,7 +148,7 @@ class _Blocks(torch.autograd.Function):
                 continue
             # each part of the softmax has the weight exp(part's log-sum-exp - total log-sum-exp)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
-            # with weights in the dtype of outputs, `lerp` is one kernel that reads each output once
+            # in the outputs' dtype, so that `lerp` is one kernel that reads each output once
             share = (part_lse - total).exp().to(out.dtype)[..., None]
             out[:, :, rows] = torch.lerp(out[:, :, rows], part, share)
             lse[:, :, rows] = total
@@ -161,7 +161,7 @@ class _Blocks(torch.autograd.Function):
         *states, lse = ctx.saved_tensors
         states, dtype = [*states, grad], grad.dtype
         if not ctx.cuda:
-            # in fp32: in bf16, the CPU kernel takes 1.2 to 9 times as long, most for short nodes
+            # the CPU kernel takes 1.2 to 9 times as long in bf16 as in fp32, most for short nodes
             states = [one.to(torch.promote_types(dtype, torch.float32)) for one in states]
         query, key, value, out, grad = states
         grads = [torch.zeros_like(one) for one in (query, key, value)]
@@ -187,9 +187,9 @@ def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Bloc
 
     Args:
         nodes: nodes of the prefix trees, which together cover the row.
-        device: the CUDA device; None for CPUs. CUDA's kernel takes many pairs of segments per call,
-            so one block pairs all nodes with themselves, and each depth of the trees adds one block
-            that pairs descendants with their ancestor at this depth.
+        device: the CUDA device; None for CPUs. A call of CUDA's kernel takes many segments, so
+            one block pairs all nodes with themselves, and one block per depth of the trees pairs
+            the nodes at this depth with their descendants.
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
@@ -225,8 +225,8 @@ def _segments(
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
         queried, seen = (_places(spans, device) for spans in (rows, columns))
         bounds = torch.tensor(starts, dtype=torch.int32, device=device)
-        # With grouped heads and at most one query per segment, the kernel would not return
-        # log-sum-exps as [heads, queries]. A maximum length of two keeps this layout.
+        # With grouped heads, the kernel returns log-sum-exps as [heads, queries] only if the stated
+        # maximum length of a query segment is at least 2.
         return _Block(queried, seen, causal, (*bounds, max(2, *queries), max(keys)))
 
 
@@ -250,7 +250,7 @@ def _on_cuda_backward(
 ) -> Sequence[Tensor]:
     *states, lse = tensors
     parts = (one[0].transpose(0, 1) for one in states)
-    # the kernel reads log-sum-exps as [heads, queries] without strides
+    # the kernel ignores strides, so it needs log-sum-exps [heads, queries] to be contiguous
     lse = lse[0].contiguous()
     unused = lse.new_empty(2, dtype=torch.uint64)  # state of random numbers, for dropout only
     settings = 0.0, block.causal, unused, unused
@@ -264,7 +264,7 @@ def _in_a_loop(
     """Attend with one call of SDPA per node; the reference implementation."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    # not slices, since the gradient of each slice would be a tensor as long as the row
+    # split states, since the gradient of each slice would be a tensor as long as the row
     sizes = [stop - start for start, stop, _ in nodes]
     queries, keys, values = (states.split(sizes, dim=2) for states in (query, key, value))
     parts = []
@@ -272,7 +272,7 @@ def _in_a_loop(
         seen = [i for i in range(number) if nodes[i].end > node.start] + [number]
         q, k, v = queries[number], *(torch.cat([x[i] for i in seen], 2) for x in (keys, values))
         # `is_causal` would align the node's first query with the first key, which is an ancestor's.
-        # Masks are not cached, since those of 64 nodes in long rollouts take gigabytes.
+        # A cache of masks would take gigabytes for a row of 64 nodes with long rollouts.
         mask = q.new_full((q.shape[2], k.shape[2]), -torch.inf).triu(k.shape[2] - q.shape[2] + 1)
         parts.append(scaled_dot_product_attention(q, k, v, mask, scale=scaling))
     return torch.cat(parts, dim=2)

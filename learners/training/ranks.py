@@ -199,7 +199,7 @@ def barrier() -> None:
 
 
 def reduce(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return sums over all ranks, or maxima for names that end in `_max`; a missing name is 0."""
+    """Return sums over ranks, or maxima for names that end in `_max`; names a rank lacks are 0."""
     metrics = gather(dict(sums))
     names = sorted({name for of_rank in metrics for name in of_rank})
     return {

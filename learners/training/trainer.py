@@ -97,7 +97,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # an untrusted file can raise any error; CheckpointException does not derive from Exception
+        # an untrusted file can raise anything; CheckpointException derives from BaseException
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -111,7 +111,7 @@ class Trainer:
         return self.step_rows(rows, self._loss, self._rate(step) / 2**self._rollbacks)
 
     def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
-        """Take one optimizer step on packed rows, with this loss and learning rate."""
+        """Take one optimizer step on packed rows, with `loss` and the learning rate `rate`."""
         self._backend.set_learning_rate(rate)
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 

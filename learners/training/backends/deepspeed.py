@@ -68,7 +68,7 @@ class DeepSpeedBackend(LocalBackend):
         }
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # the accumulation boundary is set per row, since the number of rows differs between steps
+        # end gradient accumulation at the last row, since steps differ in their number of rows
         self._engine.set_gradient_accumulation_boundary(last)
         # DeepSpeed averages gradients over ranks, but the loss is summed over ranks
         self._engine.backward(part * ranks.world())

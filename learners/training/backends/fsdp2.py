@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# replaces PyTorch's function, whose attributes a pickle could modify; all layouts are strided
+# in place of `_get_layout`, whose attributes a pickle could set; all weights are strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -127,7 +127,7 @@ class FSDP2Backend(LocalBackend):
     def _state(self) -> StateDict:
         if not self._optimizer.state:  # before the first step, or after steps that were skipped
             get_state_dict(self._policy, self._optimizer)
-            # `get_state_dict` created this state by a step with zero gradients: reset its count
+            # `get_state_dict` fills empty states by a step on zero gradients, which must not count
             for state in self._optimizer.state.values():
                 state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
@@ -138,7 +138,7 @@ class FSDP2Backend(LocalBackend):
         if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None
-        # a separate Gloo group: NCCL would interleave this save's collectives with the next step's
+        # in a separate Gloo group, collectives of this save cannot mix with those of the next step
         group = ranks.background()
         return async_save(self._state(), checkpoint_id=folder, process_group=group)  # type: ignore[return-value]
 
@@ -162,7 +162,7 @@ class MetadataReader(FileSystemReader):
         """Return the metadata; called by PyTorch.
 
         Raises:
-            UnpicklingError: the pickle names anything but classes of metadata, or modifies a class.
+            UnpicklingError: the pickle names an object that no metadata needs, or modifies a class.
         """
         content = (Path(self.path) / ".metadata").read_bytes()
         found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()
@@ -179,7 +179,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # opcodes of the C class cannot be
         raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
 
     def _build(self) -> None:
-        # BUILD sets attributes; those of a class or a function would change for the whole process
+        # the opcode BUILD sets attributes; on a class, they would change for the whole process
         target = self.stack[-2]  # type: ignore[attr-defined]
         if type(target) not in _RECORDS:
             raise pickle.UnpicklingError(f"BUILD of {target!r}")

@@ -60,8 +60,8 @@ class LocalBackend:
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch.
 
-        If all advantages are zero, because the rewards in each group are equal, only metrics are
-        computed. The update is skipped, since momentum alone would change the weights.
+        If all advantages are zero, because the rewards in each group are equal, this method only
+        computes metrics: an optimizer step would still change the weights by its momentum.
 
         Args:
             batches: packed rows of the global batch, the same on all ranks.
@@ -116,7 +116,7 @@ class LocalBackend:
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # ratios were summed over unmasked tokens, but divided by the number of all tokens
+        # sums of ratios leave out masked tokens: divide them by the number of unmasked tokens
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {
@@ -185,7 +185,7 @@ class LocalBackend:
 
 
 def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
-    """Return the throughput in tokens, with shared prefixes counted once, and FLOP/s per rank."""
+    """Return all ranks' tokens and tokens/s (shared prefixes count once), and FLOP/s per rank."""
     tokens = sum(len(batch.tokens) for batch in batches)
     flops_per_s = operations / seconds / ranks.world()
     device = ranks.device()

@@ -108,7 +108,7 @@ def make_optimizer(
     rate, decay = settings.learning_rate, settings.weight_decay
     betas = (0.9, 0.99)  # 0.999, the default, averages over 1,000 steps, more than most runs have
     if settings.optimizer == "adamw":
-        # the fused kernel reads each tensor once; on CPUs, it would round differently from the loop
+        # the fused kernel reads each tensor once; on CPUs, it would round unlike the default loop
         fused = all(weight.is_cuda for weight in trained) or None
         return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
     others = set(map(id, ends))

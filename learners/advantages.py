@@ -64,18 +64,19 @@ def by_turn(
     tokens: Sequence[Sequence[int]],
     scales: Mapping[str, float],
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return the advantage of each turn, which credits a tool call with its own consequences.
+    """Return an advantage for each turn, without the tool rewards of earlier turns.
 
     The reward terms are divided into the blocks `BLOCKS`. For the block "tools", the return of a
     turn is the sum of the tool rewards from this turn to the end of the episode, and the baseline
     is the mean return of the group's rollouts that reached this turn. For each other block, the
-    return is the sum over the episode, and the baseline is the group's mean. The advantage of a
-    turn is the weighted sum, over the blocks, of return minus baseline, divided by the block's
-    scale: the running root mean square of this difference over all sampled tokens, at least
-    `LEAST_SCALE`. The advantage of an edit call also includes the call's own reward minus the mean
-    reward of the group's edit calls, in units of a valid edit's reward. Finally, one factor for the
-    batch gives the advantages the root mean square that they would have without scales and weights,
-    which therefore do not change the magnitude of updates.
+    return of every turn is the sum of the block's terms over the episode, and the baseline is the
+    group's mean of these sums. The scale of a block is the running root mean square of return minus
+    baseline over all sampled tokens, at least `LEAST_SCALE`. The advantage of a turn is the
+    weighted sum, over the blocks, of (return - baseline) / scale. For an edit call, the sum has one
+    more term: the call's reward minus the mean reward of the group's edit calls, divided by the
+    reward of a valid edit. Finally, one factor gives all advantages of the batch the root mean
+    square of the plain sum of return - baseline over the blocks, so that weights and scales do not
+    change the magnitude of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].

@@ -89,8 +89,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # A = r - mean(r), with a rollout's reward r and the mean over the rollouts of one task. The
         # mean is the baseline, so there is no critic. AIPO does not divide A by the standard
         # deviation, since the division would favour groups whose rewards hardly differ. With
-        # `--credit turn`, the r of a turn leaves out the tool rewards of earlier turns, and
-        # `by_turn` scales the parts of r.
+        # `--credit turn`, each turn has its own A, without the tool rewards of earlier turns; see
+        # `by_turn`.
         advantages, trainer.state = credit(config, batch, trainer.state)
         # loss = -1/N sum over N tokens of stopgrad(p/q A) log p; p is a token's probability under
         # the trained policy, and q under the sampler. Tokens whose ratio p/q leaves [1/8, 8] are
@@ -128,7 +128,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
 def credit(
     config: Config, batch: Batch, scales: Mapping[str, float]
 ) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and the scales for the next `by_turn`."""
+    """Return the advantages of each rollout's turns, and the block scales for the next step."""
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred

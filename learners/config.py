@@ -51,7 +51,7 @@ _EXAMPLES = (
     "train --config qwen3_14b_4xh200 --dry-run",
 )
 
-# a field with this mark converts TOML lists to tuples, and strings to paths; others convert none
+# a field with this mark accepts a TOML list as a tuple, or a string as a path; other fields do not
 _CONVERTED = Field(strict=False)
 
 
@@ -253,7 +253,7 @@ class Config:
 _IMPORTS = "names a module to import"
 _VLLM, _FSDP2 = ("engine", ("vllm",)), ("backend", ("fsdp2",))
 _SHARDED = ("backend", ("fsdp2", "deepspeed"))
-# setting: (another setting, values of the other setting with which the first has an effect)
+# setting A: (another setting B, values of B with which A has an effect)
 _ONLY_WITH: Mapping[str, tuple[str, Sequence[str]]] = {
     **dict.fromkeys(("engine_urls", "engine_procs", "engine_gpus", "colocated"), _VLLM),
     **dict.fromkeys(("trainer_procs", "offload"), _SHARDED),
@@ -304,7 +304,7 @@ def check_env(env: str) -> None:
 
 
 class _Parser(Parser):
-    """Parser of a training command, which suggests `--config` for presets and TOML files."""
+    """Parser whose error on an argument that resembles a preset or file suggests `--config`."""
 
     def hint(self, unknown: str) -> str:
         names = get_close_matches(unknown, _presets(), n=1) or [unknown]
@@ -411,7 +411,7 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if a module, key or remote server is named in the file but in no flag.
+    """Raise a ConfigError if `file` names a module, key or remote server that no flag names.
 
     Presets, and the settings files of runs that were started on this machine, are not checked.
     """
@@ -436,8 +436,8 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 def dry_run(argv: Sequence[str]) -> str | None:
     """Return the value of `--dry-run`: a machine's name, "here", or None if the flag is not given.
 
-    "here" is this machine. If the flag has no value, a preset that needs GPUs determines the
-    machine; with other settings, the result is "here".
+    "here" is this machine. For a flag without a value, the result is the machine that the preset in
+    `--config` needs, or "here" if it needs no GPU or no preset is given.
     """
     given = _first(argv)
     return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run

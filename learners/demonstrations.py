@@ -2,7 +2,7 @@
 
 A task lists fixes, the edits that repair its planted weakness. The scripted editor first applies
 the fixes that add no figures, from top to bottom, and then makes the edits of the scripted agent
-`careful`. With other habits than `EXPERT`, the editor makes errors that a policy learns, and that
+`careful`. With the habits `HASTY`, the editor also makes errors, which a policy learns, and which
 reinforcement learning corrects later. `renamed` replaces some words of most resumes, so that a
 policy cannot memorise the resumes.
 """
@@ -78,7 +78,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
 
 
 def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return (old, new) of the topmost applicable fix, else of an edit by `careful`, else None."""
+    """Return the next edit (old, new): the topmost fix, else one by `careful`, else None."""
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
@@ -87,12 +87,12 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
-        # no fix that adds a figure: from such fixes, small models learn to invent figures
+        # leave out fixes that add a figure: from them, small models learn to invent figures
         and not _figures(fix.new) - _figures(fix.old)
         and _is_in_order(fix.old, fix.new)
     ]
     if ready:
-        # a fixed order: from a random order, a policy would hardly learn not to repeat an edit
+        # top to bottom: from fixes in random order, a policy hardly learns not to repeat a fix
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
@@ -103,7 +103,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
 
 
 def _is_in_order(old: str, new: str) -> bool:
-    """Return whether `old` contains the words of `new`, except the first, in the same order.
+    """Return whether all words of `new` but its first occur in `old`, in the same order.
 
     Verb forms in -ed and -ing count as equal. Small models can omit words and change the forms of
     verbs, but they garble rearranged sentences.
@@ -118,10 +118,11 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Shorten an edit to the changed words, plus adjacent words until the resume has `old` once.
+    """Shorten an edit to its changed words, plus neighbours until `old` is unique in the resume.
 
-    A quote includes the space before its first word, if the resume has one there, as tokens of
-    byte-level BPE do. The quote then has the same tokens as the resume, so a model can copy them.
+    The result begins with the space before its first word, if the resume has one there. Since
+    byte-level BPE encodes a word together with this space, `old` then has the same tokens as the
+    resume, and a model can copy them.
 
     >>> shortened("- Cut the costs", "- Cut the costs", "- Cut the costs by 5%")
     (' costs', ' costs by 5%')
@@ -179,7 +180,7 @@ _STEMS = sorted(
 
 
 def shorter(task: Task, rng: Random) -> Task:
-    """Return a task with a shorter job posting, and without many lines that no fix changes.
+    """Return a task with a shorter job posting, and with fewer lines that no fix changes.
 
     Most tokens of a resume belong to lines without edits, so short resumes give more edits for the
     same computation. A resume whose weakness is its length is returned unchanged.
@@ -210,9 +211,9 @@ def renamed(task: Task, rng: Random) -> Task:
 
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
     other words by words of other resumes or by invented words. Half of the tasks with the weakness
-    "too_long" keep all words, since the words show which lines are superfluous. So that fixes stay
-    correct, a word that a fix replaces or adds is kept, except the first word of its `old`. The -ed
-    form and the -ing form of a verb count as one word.
+    "too_long" keep all words, since the words show which lines are superfluous. A word that a fix
+    removes or adds is kept, so that the fix stays correct; only the first word of the fix's `old`
+    may be replaced. The -ed form and the -ing form of a verb count as one word.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
@@ -276,12 +277,13 @@ def demonstrations(
 ) -> Iterator[list[Sample]]:
     """Yield training samples of an editor's turns, one list for each episode.
 
-    In each state of an episode, several turns are drawn from the editor, and the first one is
-    played, or with the probability `SLIPS` a faulty call in its place. Additional draws cost
+    In each state of an episode, several turns are drawn from the editor. The first of them is
+    played, or, with the probability `SLIPS`, a faulty call is played instead. Additional draws cost
     little, because all draws share the tokens before the turn, and four of five tokens of an
-    episode come from the environment. All samples have the same group number, so that training
-    computes their common instructions once. `Sample.advantages` contains the token weights for the
-    loss `likelihood`: a token's weight is the number of draws that returned its turn.
+    episode come from the environment. All samples have the same group number, because training
+    computes a prefix that a group shares, such as the instructions, only once. `Sample.advantages`
+    contains the token weights for the loss `likelihood`: a token's weight is the number of draws
+    that returned its turn.
 
     Args:
         chat: encodes conversations with the sessions' tools.
@@ -320,7 +322,8 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
     """Yield samples that repeat short excerpts of each resume.
 
     From excerpts, a model with random weights learns to copy text, which every edit needs for its
-    quote. Reviews do not teach copying: a review repeats the resume only after hundreds of tokens.
+    quote. Replies to `review` do not teach copying: hundreds of tokens lie between a line and its
+    copy.
     """
     rng = Random(str(seed))
     for page in pages:

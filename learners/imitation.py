@@ -349,7 +349,7 @@ def run(dose: Dose, config: Config) -> None:
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until, number)
         key = phase.title, dose.minutes
-        # `<=` includes a phase that had no time for a step, and an evaluation that was interrupted
+        # `<=`: evaluate even if the phase had no time for a step, or the evaluation was interrupted
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")

@@ -99,7 +99,7 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but mask only tokens that would move further from the sampler.
+    """Return the loss of `ipo`, but keep tokens that A moves towards the sampler's probability.
 
     A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
     more than 0.2 and A < 0. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).

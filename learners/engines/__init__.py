@@ -99,7 +99,8 @@ class Engine(Protocol):
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return one completion from each server, to compare log-probabilities with the trainer.
 
-        An in-process engine returns an empty list: each training step compares all its tokens.
+        An in-process engine returns an empty list: the trainer compares every token that it
+        samples.
         """
         ...
 

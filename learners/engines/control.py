@@ -71,7 +71,7 @@ class Control:
     def init_weight_transfer_engine(self, init_info: dict[str, object]) -> None:
         """Let the servers join the sender's NCCL group, each with a separate range of ranks.
 
-        The servers first leave their previous group, which would otherwise keep its memory.
+        Before that, the servers leave their previous NCCL group, to free the group's memory.
         """
         self.post("shutdown_weight_transfer_engine")
         infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)

@@ -33,10 +33,10 @@ GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
 _STEADY_S = 600.0
 """Uptime in seconds after which the count of restarts is reset."""
 _END_S = 5.0
-# seconds between checks of the process, between health checks, and without a passed health check
-# until a restart
+# seconds between checks of the process, seconds between health checks, and seconds without a passed
+# health check after which the server is restarted
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# not `python -m`, which makes each child process of vLLM import the server module, for seconds
+# not `python -m`: each child process of vLLM would import the server's module, for seconds
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -131,7 +131,7 @@ class Server:
             self._process = self._spawn()
 
     def _unhealthy(self) -> bool:
-        """Return whether health checks have failed for `_UNHEALTHY_S` seconds, after one passed."""
+        """Return whether a server that was healthy has failed checks for `_UNHEALTHY_S` seconds."""
         now = time.monotonic()
         if now - self._checked < _CHECK_S:
             return False
@@ -244,7 +244,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
 
 
 def transfer(colocated: bool) -> str:
-    """Return the weight transfer backend: "nccl" if the servers have GPUs without trainers."""
+    """Return the weight transfer backend: "nccl" between different GPUs, else `SHARED_MEMORY`."""
     return "nccl" if torch.cuda.is_available() and not colocated else SHARED_MEMORY
 
 
@@ -306,7 +306,7 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' API key from the variable `KEY`, which is set if it is empty."""
+    """Return the servers' API key from the variable `KEY`, which is set to a new key if empty."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 

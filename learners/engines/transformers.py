@@ -31,7 +31,7 @@ _COMPACT_BELOW = 0.75  # share of unfinished rows below which finished rows are 
 class _RaggedLayer(CacheLayerMixin):
     """KV cache of one layer, [rows, key heads, capacity, head size], with a length for each row.
 
-    Slots behind a row's end hold garbage, which the mask hides and later tokens overwrite.
+    Slots after a row's last token hold garbage, which the mask hides and later tokens overwrite.
 
     Attributes:
         starts: length of each row [rows].
@@ -69,7 +69,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of keys that the mask of new queries covers, and their offset, 0."""
+        """Return the number of keys in the mask of new queries, and the first key's index, 0."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -252,7 +252,7 @@ class TransformersEngine:
         return []
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return an empty list: each training step compares all tokens of this engine."""
+        """Return an empty list: this engine has no servers to compare; see `Engine`."""
         return []
 
     def sleep(self) -> None:
@@ -276,7 +276,7 @@ class TransformersEngine:
             ValueError: a request's token ids do not extend those of its conversation's last turn.
         """
         device = self._policy.model.device
-        # new tensors are on the GPU; for a CPU, a default device would only slow down PyTorch calls
+        # create tensors on the GPU; on a CPU, a default device would only slow down PyTorch calls
         default = nullcontext() if device.type == "cpu" else device
         with default, self._policy.autocast():
             for key, ids, _ in requests:
@@ -308,7 +308,7 @@ class TransformersEngine:
                 self._extend(batch)
 
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
-        """Feed new tokens, and park each row's cache for all conversations with these tokens."""
+        """Feed each row's new tokens; park its cache for all conversations with the same tokens."""
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None
         cache = _Ragged([one.own for one in parked], shared)
@@ -316,9 +316,9 @@ class TransformersEngine:
         users = Counter(id(one.shared) for one in self._parked.values())
         for row, (tokens, before, keys) in enumerate(batch):
             own, prefix = cache.park(row), before.shared
-            # `Shared` finds common prefixes by identity, so all `keys` get the same prefix object.
-            # If the new tokens join the prefix, they are stored once, not once per key, but a
-            # prefix that other conversations still use must be copied.
+            # `Shared` recognises a common prefix by object identity, so all `keys` get one prefix
+            # object. Joining new tokens to the prefix stores them once, not once per conversation,
+            # but copies a prefix that other conversations still use.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory

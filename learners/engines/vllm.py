@@ -1,7 +1,7 @@
 """Engine that samples from vLLM servers over HTTP, with token ids as input and output.
 
-A conversation is assigned to the server with the fewest conversations and stays there, to reuse its
-prefix cache. Requests to a server that dies are retried, with the same tokens, on any available
+A conversation is assigned to the server with the fewest conversations, and stays there to reuse the
+server's prefix cache. Requests to a dead server are retried, with the same tokens, on any live
 server. Servers pause during a weight update; unfinished completions continue with the new weights.
 
 Requests have no seed: samples depend on a server's batches anyway, and vLLM's CPU build crashes on
@@ -141,7 +141,7 @@ class VLLMEngine:
             self._conversations[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return one completion from each server, and close the HTTP session of this event loop."""
+        """Return one completion from each server; then close this event loop's HTTP session."""
         keys = range(-len(self.urls), 0)
         try:  # each key is assigned to the least busy server, so each server gets one key
             return await asyncio.gather(*(self.generate(key, ids, sampling) for key in keys))
@@ -174,7 +174,7 @@ class VLLMEngine:
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
-        """End a weight update that a failure has left open, by sending an invalid update.
+        """Send an invalid update, which ends a weight update that a failure has left open.
 
         Servers cannot begin an update while another update is open.
         """
@@ -197,12 +197,12 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
-        """Yield the weights in the servers' dtype; closing this generator gathers the rest, unsent.
+        """Yield the weights in the servers' dtype; if closed early, gather and discard the rest.
 
         All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
         waiting for the next tensor.
         """
-        # not called before the first tensor is needed, since `source` makes all ranks gather
+        # `source` makes all ranks start to gather, so call it only when the first tensor is needed
         weights = iter(source())
         try:
             for name, tensor in weights:

@@ -45,7 +45,7 @@ class Batch:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, hacks: Collection[str]) -> "Batch":
-        """Return the batch without the rollouts that show hacks; `summary` still covers all.
+        """Return the batch without rollouts that show hacks, but with the `summary` of all.
 
         Args:
             hacks: names of the hacks, which are keys of `HACKS`.

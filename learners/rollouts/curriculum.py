@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of a step's tasks, which differ if there are enough; spare groups may repeat tasks.
+    """Sampler of tasks for a step, without repetition if possible; spare groups may repeat tasks.
 
     Attributes:
         seed: random seed of the run.
@@ -53,8 +53,8 @@ class Curriculum:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
         Tasks and seed depend only on the run's seed and the step. The tasks of `LadderCurriculum`
-        also depend on results that were final when the step began. Therefore, a resumed run draws
-        the same tasks.
+        also depend on the rewards of steps that had ended before this step began. Therefore, a
+        resumed run draws the same tasks.
         """
         rng = np.random.default_rng([self.seed, step])
         chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()

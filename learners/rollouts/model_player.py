@@ -49,7 +49,7 @@ OPTIONS = (
 )
 """Fields of `Config` that control sampling, and that `FoundModel.of` accepts as options."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
-# settings of a run that also apply when its model is played; others have their defaults
+# settings of a run with which its model is played; all other settings have their defaults
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
 _MAX_TOKENS = 512  # maximum tokens of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
@@ -139,7 +139,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
             hint = "only those of the backend 'local' can be read as they are"
             raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {hint}")
         return read_toml(checkpoints.parent / "config.toml"), weights
-    # the name is the path of RUN/model, the folder that a run exports
+    # for RUN/model, the folder to which a run exports its policy, the run's settings apply
     beside = path.resolve().parent / "config.toml"
     if path.name == "model" and beside.is_file():
         return replace(read_toml(beside), model=name), None
@@ -152,7 +152,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the start of all tensors: whole files take minutes, and training may freeze tensors."""
+    """Hash the start of each tensor: whole files take minutes, and some tensors may be frozen."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -204,7 +204,7 @@ class ModelPlayer:
         try:
             if config.engine_urls:
                 engine = VLLMEngine(config.engine_urls, *named)
-                # external servers may hold other weights: load the model's, whose hash is the
+                # external servers may hold other weights, so load this model's; their hash is the
                 # version
                 version = int(str(model.record["weights"])[:12], 16)
                 engine.load_weights(version, lambda: _weights(config))
@@ -250,7 +250,7 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play with a demonstration in the prompt, and write the start and end of each call."""
+        """Play after an example episode: begin a turn with `OPENING`, and end it after the call."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)

@@ -90,7 +90,7 @@ class Orchestrator:
     async def batch(self, step: int) -> Batch:
         """Play and grade the episodes of a step, except those already stored.
 
-        If any episode is missing, a repeatable engine plays all: its results depend on the batch.
+        A repeatable engine plays all episodes if any is missing: samples depend on the whole batch.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play some of the drawn tasks; return groups with enough graded rollouts, and errors."""
+        """Play the tasks at `places`; return groups with enough graded rollouts, and the errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])
@@ -197,7 +197,7 @@ class Orchestrator:
     def _open(
         self, tasks: Sequence[Any], members: int, first: int = 0
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Return an unplayed group of rollouts for each task; errors if a session cannot open."""
+        """Return a group of unplayed rollouts for each task, and the errors of opening sessions."""
         rollouts: list[Rollout] = []
         failures: list[Exception] = []
         for group, task in enumerate(tasks, first):

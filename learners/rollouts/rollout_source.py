@@ -105,7 +105,7 @@ class RolloutSource:
 
         Returns:
             Mean absolute difference in log-probability between engine and trainer on a few sampled
-            tokens; 0 for an in-process engine: each training step compares all its tokens.
+            tokens; 0 for an in-process engine, whose tokens are all compared at each training step.
 
         Raises:
             EngineError: the engine did not load the weights, or the difference is too large.

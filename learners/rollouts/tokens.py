@@ -27,7 +27,7 @@ _SYSTEM, _QUESTION, _ANSWER, _REPLY = (
     f"\ue000{name}\ue000" for name in ("system", "question", "answer", "reply")
 )
 _USER = {"role": "user", "content": _QUESTION}
-# test reply: its quotes, HTML, backslash and outer spaces show if a template escapes or trims
+# test reply that reveals templates that escape quotes, HTML or backslashes, or trim spaces
 _ODD = ' "odd"\n<&>\\ '
 _CUT = "\ufdd0\ufdd1\ufdd0"  # marks where `_encode` cuts a text; no document has these characters
 _RENDER_S = 5.0
@@ -134,7 +134,7 @@ class ChatTokens:
             number: len(token.content)
             for number, token in self._added.items()
             if text.startswith(token.content)
-            # any special token ends the turn, except one with which the template opens messages
+            # any special token ends the turn, except tokens with which the template opens messages
             and (number in self.ends or (token.special and token.content not in opening))
         }
         if not lengths:
@@ -224,7 +224,7 @@ class ChatTokens:
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the first character of each string, except single and blank ones."""
+    """Return a pattern for the start of any string, except of blank and one-character strings."""
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 

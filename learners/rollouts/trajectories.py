@@ -53,7 +53,7 @@ class Trajectories:
         line = seal(record).encode() + b"\n"
         file = open_to_append(self.path(step))
         end = os.fstat(file).st_size
-        # unbuffered, so a killed process truncates at most this line; os.write() can write a part
+        # unbuffered, so a killed process truncates at most this line; a call may write only a part
         try:
             while line:
                 line = line[os.write(file, line) :]

@@ -122,7 +122,7 @@ class Workload:
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Return the held-out results of the agent `floor`; None if tasks are not judged resumes.
+        """Return the held-out results of the agent `floor`; None unless a judge grades resumes.
 
         Raises:
             JudgeError: the judge returned no verdict.

@@ -1,7 +1,7 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
 A rule compares a metric's mean over the last three steps with its mean over the first three. Beyond
-some limits, the last mean raises an alarm regardless of the first. The metrics are those of
+a rule's outer limit, the last mean alone raises an alarm. The metrics are those of
 `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
 Rules ignore steps that a rollback undoes, and later steps with tokens from the undone weights.
@@ -84,7 +84,7 @@ class _Rule(NamedTuple):
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
-    """Return a condition on means: now > most, or now > limit and now - start > by.
+    """Return a test for a last mean above `most`, or above `limit` and `by` above the first.
 
     Args:
         limit: value that the mean over the last steps must exceed.
@@ -95,7 +95,7 @@ def _rises(limit: float, by: float, most: float) -> Callable[[float, float], boo
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a condition on means: now < least, or now < to * start if start > from_."""
+    """Return a test for a last mean below `least`, or below `to` times a first above `from_`."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -299,7 +299,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         found["joint fall"] = Alarm("joint fall", "collapse", text)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
-        # the sampler's older weights alone cause a gap, so the sentence states how old they are
+        # even without errors, a sampler with older weights has a gap: state the weights' age
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
@@ -333,7 +333,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics]) -> list[str]:
-    """Return the watched metrics below half of their best mean; none if fewer than three are."""
+    """Return which of `_FALLING_TOGETHER` are below half of their best mean, if at least three."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -344,13 +344,13 @@ def _fallen(rows: Sequence[Metrics]) -> list[str]:
 
 
 def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean reward of the last and the best `WINDOW` steps; None without a collapse."""
+    """Return the last and the best mean reward over `WINDOW` steps; None without a collapse."""
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
     # the best of the full windows that share no step with the last window
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # from differences of neighbouring steps, which cancel trends and have twice a step's variance
+    # differences of neighbouring steps contain hardly any trend, but twice the variance of a step
     noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
     error = noise * math.sqrt(2 / WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None

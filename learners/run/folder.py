@@ -282,7 +282,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a result has an invalid value; its dataclass accepts any value."""
+    """Raise a ValueError if a figure of a result is invalid, which its dataclass does not check."""
     values = asdict(result)
     for one in fields(result):
         if one.default is None and values[one.name] is None:  # None in files of earlier versions

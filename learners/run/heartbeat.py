@@ -86,7 +86,7 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(error, KeyboardInterrupt) and self._answered.wait(_END_S):
-            # the thread keeps running, to kill the process if Python waits for an engine's batch
+            # keep the thread: it kills the process if Python's exit waits for an engine's batch
             raise SystemExit(INTERRUPTED) from None
         signal.set_wakeup_fd(-1)
         self._wake.close()

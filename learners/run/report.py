@@ -40,7 +40,7 @@ class Stopwatch:
         self._seconds[self._phase], self._phase, self._since = now - self._since, phase, now
 
     def metrics(self) -> dict[str, float]:
-        """Return the seconds that each phase of a step took most recently."""
+        """Return the latest duration of each phase of a step, in seconds."""
         return {f"seconds_{phase}": self._seconds[phase] for phase in model_card.PHASES}
 
 
@@ -98,7 +98,7 @@ class RunReport:
 
         Raises:
             ConfigError: a logger cannot be opened, or the held-out result before training is lost.
-            RunStopped: an alarm after step `done` stops the run with the current settings, too.
+            RunStopped: with the current settings, an alarm stops the run after step `done`.
         """
         if stop := ranks.broadcast(self._start(done) if self._work else ""):
             raise RunStopped(stop)
@@ -240,7 +240,7 @@ class RunReport:
         self._tell([self._highest_paid(step)], aloud=False)
 
     def _highest_paid(self, step: int) -> str:
-        """Return a sentence on the held-out episodes with the highest rewards."""
+        """Return a sentence that names the held-out episodes with the highest rewards."""
         played = self._run.trajectories.held_out().graded(step)
         paid = sorted(played, key=itemgetter("reward"), reverse=True)[:HIGHEST_PAID]
         names = [f"{one['task_id']} rollout {one['member']} ({one['reward']:.2f})" for one in paid]

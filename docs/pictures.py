@@ -68,7 +68,7 @@ def episode() -> None:
 
 
 def plots(folder: Path, names: list[str]) -> None:
-    """Draw a folder with `resume-gym plot`, and keep the named pictures."""
+    """Draw the figures of a run or an evaluation, and copy the named ones beside this file."""
     with TemporaryDirectory() as drawn:
         plot([folder], Path(drawn), ["png"])
         for name in names:
@@ -130,7 +130,7 @@ async def play() -> str:
 
 
 def terminal(browser: Browser, screen: str) -> None:
-    """A screen of the terminal."""
+    """Save the screen of `resume-gym play`, an SVG, as a PNG picture."""
     page = browser.new_page(viewport={"width": 1460, "height": 950})
     page.set_content(f"<style>body {{ margin: 0 }}</style>{screen}")
     page.locator("svg").first.screenshot(path=DOCS / "play.png")

@@ -140,7 +140,7 @@ def measure(wire: str, answers: int, store: Path | None) -> dict[str, float]:
 
 
 def replay_ms(answers: int, store: Path, url: str) -> float:
-    """Return CPU milliseconds per answer from the store, whose keys include the server's `url`."""
+    """Return CPU milliseconds per answer from the folder `store`; its keys contain `url`."""
     client = make_client("gemini", model="bench", base_url=url, store=store, replay=True)
     began = time.process_time()
     asyncio.run(ask_all(client, answers))

@@ -85,7 +85,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether three or more undated lines have three or more runs, as in three columns."""
+    """Return whether the page has columns: three lines without a date that have three runs each."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 

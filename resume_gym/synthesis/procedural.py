@@ -192,7 +192,7 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over the tasks of "procedural:SEED:COUNT" or "procedural-mini:...".
 
     Args:
-        source: source of the tasks; COUNT is the number of tasks per split.
+        source: name of the tasks in this form; COUNT is the number of tasks per split.
         split: split of the tasks; None selects both splits.
     """
     return load_with(generate_task, source, split)
@@ -426,7 +426,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     # Each superfluous bullet or section has one fix, so their number must reach `size.fixes[0]`.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
-        # Insert a superfluous bullet that names years only into a job held in these years.
+        # If a superfluous bullet names years, insert it into a job held in these years.
         years = [int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", text)]
         able = [
             job

@@ -39,7 +39,7 @@ def broken(old: Content, new: Content) -> bool:
 
 
 def _left_behind(old: Content, new: Content) -> bool:
-    """Find remains of the old opening after a new verb: "Priced duties of"."""
+    """Return whether words of the old opening follow the new verb, as in "Priced duties of"."""
     first = int(new.tokens[:1] == ("i",))
     if len(new.tokens) < 3 or old.tokens[first : first + 1] == new.tokens[first : first + 1]:
         return False

@@ -63,7 +63,7 @@ class Rewrite:
 
     @property
     def licensed(self) -> bool:
-        """Whether the line may count as better; one or two unsupported words are tolerated."""
+        """Whether the judge may call the line better; up to two words may lack a source."""
         true = self.verb in ("kept", "licensed") and not self.claims
         much = self.told > 0 or self.nearer >= QUARTER
         stray = len(self.fresh) < (FEW if much else SEVERAL)

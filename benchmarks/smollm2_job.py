@@ -119,8 +119,9 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
         )
         for title, name in folders.items()
     ]
+    rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2  # an hour on CPUs
     flags = [f"--agent={one}" for one in (*agents, "careful")]
-    flags += ["--env=ResumeEditMini-v0", f"--rollouts={1 if args.tiny else 4}", f"--out={out}"]
+    flags += ["--env=ResumeEditMini-v0", f"--rollouts={rollouts}", f"--out={out}"]
     command("-m", "resume_gym", "eval", *flags, *(["--limit=1"] if args.tiny else []))
     measured = json.loads((out / "evaluation.json").read_text())["agents"]
     figures = []

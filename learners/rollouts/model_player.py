@@ -254,10 +254,10 @@ class ModelPlayer:
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)
-        for number, (call, observation) in enumerate(turns, 1):
-            last = number == len(turns)
-            reply = f"{observation}\n\n{session.prompt}" if last else observation
-            ids += [*chat.write(call), *chat.reply(reply)]
+        for number, (shown, reply) in enumerate(turns, 1):
+            # the last reply also poses the real task
+            reply += f"\n\n{session.prompt}" if number == len(turns) else ""
+            ids += [*chat.write(shown), *chat.reply(reply)]
         while not session.done:
             ids += opening
             said: list[int] = []

@@ -323,7 +323,7 @@ def test_the_command_takes_other_sources_and_page_sizes(capsys: pytest.CaptureFi
     ("source", "height"),
     [
         *((f"{name}-mini:1", 20) for name in ("procedural", "omission", "ladder")),
-        *((name, 55) for name in ("default", "procedural:1:2", "ladder:1", "tasks-mini.jsonl")),
+        *((name, 55) for name in ("default", "procedural:1:2", "ladder:1", "corpus-mini")),
     ],
 )
 def test_the_name_of_a_source_has_its_page_height(source: str, height: int) -> None:

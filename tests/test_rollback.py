@@ -103,7 +103,14 @@ def test_two_ranks_roll_back_and_their_server_samples_with_the_earlier_weights(
 ) -> None:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     # vLLM samples at random: enough episodes for no false alarm before the collapse
-    settings = {**SETTINGS, "backend": "fsdp2", "engine": "vllm", "groups": 4, "max-tokens": 128}
+    settings = {
+        **SETTINGS,
+        "backend": "fsdp2",
+        "engine": "vllm",
+        "groups": 4,
+        "max-tokens": 128,
+        "steps": 10,
+    }
     flags = jobs.command(tmp_path, **settings)[2:]
     job = subprocess.run(
         [sys.executable, *launcher, ruined.__file__, *flags],
@@ -118,5 +125,5 @@ def test_two_ranks_roll_back_and_their_server_samples_with_the_earlier_weights(
     assert RUINED < at <= RUINED + 3
     assert all(row["probe"] < 1e-4 for row in metrics), "sampler and trainer have the same weights"
     assert metrics[-1]["learning_rate"] == metrics[0]["learning_rate"] / 2
-    rewards = [row["reward"] for row in metrics]
-    assert rewards[at - 1] < min(rewards[at + 1 :]), "it has recovered"
+    *entropies, last = (row["entropy"] for row in metrics)
+    assert last < 0.3 < max(entropies), "it has recovered"

@@ -107,7 +107,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def find_page_lines(source: str) -> int:
     """Return the page height, in lines, that the manifest or name of a task source implies."""
     path = Path(f"{source}.manifest.json")
-    small = source == "mini" or source.partition(":")[0].endswith("-mini")
+    kind, colon, _ = source.partition(":")
+    small = source == "mini" or (colon and kind.endswith("-mini"))
     size = read_manifest(path)["settings"].get("size") if path.is_file() else None
     return SIZES[size or ("mini" if small else "full")].page_lines
 

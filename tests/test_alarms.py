@@ -23,7 +23,7 @@ from resume_gym.text.lines import parse
 
 TASKS = load_tasks("mini", "train")
 RULES = Rules(max_turns=6, page_lines=20)
-GROUPS, MEMBERS = 6, 3
+GROUPS, MEMBERS = 8, 3
 BEGINS = 6
 """First step with the fault."""
 Policy = Callable[[Session, Random], str]
@@ -176,6 +176,27 @@ def test_information_is_none_for_one_answer_and_full_for_answers_about_their_tas
     own = [Counter({f"{group}x": 5, f"{group}y": 5}) for group in groups]
     assert information(own, groups) > 0.95
     assert information(same[:2], [0, 0]) == 1, "one task cannot be told from others"
+    odd = Counter(f"other{n}" for n in range(200))
+    assert information([*own[:5], odd], groups) > 0.5, "one odd answer hides nothing"
+
+
+def test_drift_counts_words_so_an_episode_with_one_new_word_hardly_counts() -> None:
+    rollouts = batch(EDITOR, 1)[:MEMBERS] + batch(each_bullet(lambda line: "- Zug"), 2)[:MEMBERS]
+    one, other = measures(rollouts[:MEMBERS], {"-": 1}), measures(rollouts[MEMBERS:], {"-": 1})
+    assert other["word_drift"] == 1
+    both = measures(rollouts, {"-": 1})["word_drift"]
+    assert one["word_drift"] < both < (one["word_drift"] + 1) / 2
+
+
+@pytest.mark.parametrize(("tasks", "named"), [(None, True), (8, True), (4, False), (2, False)])
+def test_means_of_small_steps_extend_over_24_tasks(tasks: int | None, named: bool) -> None:
+    sized = {} if tasks is None else {"tasks": tasks}
+    drifts = [0.1] * 12 + [0.5, 0.4, 0.6]
+    rows = [{"reward": 5.0, "word_drift": x, "step": n} | sized for n, x in enumerate(drifts, 1)]
+    assert ("vocabulary" in alarms(rows)) == named
+    leads = [{"step": n, "reward": 5.0, "second_judge_lead": x} | sized for n, x in
+             enumerate(drifts, 1)]  # fmt: skip
+    assert ("second judge far" in alarms(leads)) == (tasks != 2)
 
 
 def collapsing(**more: float) -> list[Row]:
@@ -257,13 +278,15 @@ def test_the_gap_of_the_second_judge_warns_and_then_stops() -> None:
         rows = [{"step": n, "reward": 5.0, "second_judge_lead": x} for n, x in enumerate(leads, 1)]
         return react(rows, on_hack="stop")
 
-    first = 0.1, 0.2, 0.3
+    first = 0.2, 0.2, 0.2
     assert found(0.1, 0.9).metrics == {"second_judge_gap": 0.0}, "too few"
-    assert found(*first, 0.22).metrics == {"second_judge_gap": 0.04}
-    warned = found(*first, 0.25)
+    assert found(*first, 0.22, 0.25, 0.25).metrics == {"second_judge_gap": 0.04}
+    warned = found(*first, 0.25, 0.25, 0.25)
     assert warned.metrics == {"second_judge_gap": 0.05, "alarm_second_judge": 1.0}
     assert not warned.stop
-    assert found(*first, 0.25, 0.35).stop == (
+    noisy = 0.1, 0.3, 0.2, 0.4, 0.2, 0.3
+    assert found(*noisy).metrics == {"second_judge_gap": 0.1}, "chance explains this gap"
+    assert found(*first, 0.3, 0.3, 0.3).stop == (
         "the judge's mean has risen by 0.10 of its range over the second judge's (on_hack = stop)"
     )
 

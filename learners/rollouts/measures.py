@@ -83,9 +83,9 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
         phrase_share: share of the tasks for which an episode wrote the most frequent new phrase:
             three words in a row that the original document does not contain.
 
-        Measures of single episodes:
+        Sums and means over single episodes:
 
-        word_drift: mean share of an episode's written words that are neither in its prompt nor in
+        word_drift: share of the written words that are neither in their episode's prompt nor in
             `reference`; missing in the first step.
         growth: number of words in the written lines, divided by that in the lost lines.
         churn: share of the successful edits that leave no trace in the final document.
@@ -104,7 +104,8 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
     written = [line for one in played for line in one.written]
     lost = sum(len(words(line)) for one in played for line in one.lost)
     edits = sum(one.session.state.edits for one in played)
-    drift = [_unknown(one, reference) for one in played]
+    counts = [_word_counts(one, reference) for one in played]
+    unknown, total = map(sum, zip(*counts, strict=True))
     common = {}
     if (tasks := len({*groups})) >= _TASKS:
         same = Counter(repr(one.calls) for one in played if one.calls)
@@ -117,7 +118,7 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
             "phrase_share": _most(_phrase_counts(played)) / tasks,
         }
     return {
-        **({"word_drift": sum(drift) / episodes} if reference else {}),
+        **({"word_drift": unknown / max(1, total)} if reference else {}),
         **common,
         "growth": sum(len(words(line)) for line in written) / lost if lost else 1.0,
         "churn": 1 - sum(one.shown for one in played) / edits if edits else 0.0,
@@ -145,7 +146,9 @@ def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> 
     RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], with the policy's
     probabilities, which need a forward pass for each pair of answer z and task x_j. Here, p(z|x_j)
     is a smoothed distribution of the words in the other answers to x_j. The mutual information is
-    divided by its maximum, the logarithm of the number of tasks.
+    divided by its maximum, the logarithm of the number of tasks. Each answer's term lies between
+    plus and minus this maximum; otherwise one long answer that differs from all others would hide
+    what the others say.
 
     Args:
         answers: counts of the words of each answer [n].
@@ -154,7 +157,7 @@ def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> 
     names = sorted(set(groups))
     if len(names) < 2:
         return 1.0
-    counts = {name: Counter[str]() for name in names}
+    most, counts = math.log(len(names)), {name: Counter[str]() for name in names}
     for answer, group in zip(answers, groups, strict=True):
         counts[group].update(answer)
     size = _SMOOTHING * len({word for answer in answers for word in answer})
@@ -174,8 +177,8 @@ def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> 
             )
         top = max(logs)
         mean = top + math.log(sum(math.exp(one - top) for one in logs) / len(logs))
-        terms.append(logs[names.index(group)] - mean)
-    return max(0.0, sum(terms) / len(terms) / math.log(len(names)))
+        terms.append(max(-most, logs[names.index(group)] - mean))
+    return max(0.0, sum(terms) / len(terms) / most)
 
 
 def words(text: str) -> list[str]:
@@ -203,10 +206,11 @@ def _written(calls: Iterable[ToolCall]) -> Counter[str]:
     )
 
 
-def _unknown(one: _Edited, reference: Mapping[str, int]) -> float:
+def _word_counts(one: _Edited, reference: Mapping[str, int]) -> tuple[int, int]:
+    """Return how many of the written words are in neither prompt nor `reference`, and their sum."""
     written = _written(one.calls)
     known = {*reference, *words(one.session.prompt)}
-    return sum(n for word, n in written.items() if word not in known) / max(1, written.total())
+    return sum(n for word, n in written.items() if word not in known), written.total()
 
 
 def _without(lines: Sequence[str], removed: Counter[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
-A rule compares a metric's mean over the last three steps with its mean over the first three. Beyond
-a rule's outer limit, the last mean alone raises an alarm. The metrics are those of
+A rule compares a metric's mean over the last three steps with its mean over the first three; steps
+of fewer than eight tasks are noisier, so the means extend over more steps, until 24 tasks. Beyond a
+rule's outer limit, the last mean alone raises an alarm. The metrics are those of
 `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
 Rules ignore steps that a rollback undoes, and later steps with tokens from the undone weights.
@@ -16,8 +17,8 @@ from typing import Literal, NamedTuple
 from learners.run.folder import Metrics
 from learners.training.checkpoint import ROLLBACK_STEPS
 
-SPAN = 3
-"""Number of steps in each of the two means that a rule compares."""
+SPAN, TASKS = 3, 24
+"""Minimum numbers of steps, and of their tasks, in each of the two means that a rule compares."""
 WINDOW = ROLLBACK_STEPS
 """Number of steps in running means of reward and gap, which are noisier than other metrics."""
 REWARD_DROP = 1.0
@@ -28,6 +29,8 @@ GAP_LIMIT = 0.015
 """Maximum acceptable mean absolute difference of sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
 """Gaps of the two judges that raise a warning, and a hack alarm; shares of the verdicts' range."""
+JUDGE_ERRORS = 3.0
+"""Minimum gap of the two judges in standard errors, since single leads differ by 0.1 by chance."""
 ROLLBACKS = 3
 """Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
@@ -48,7 +51,7 @@ class Alarm(NamedTuple):
     name: str
     kind: Literal["collapse", "hack", "warning"]
     text: str
-    span: int = SPAN
+    span: int
 
 
 class Action(NamedTuple):
@@ -140,7 +143,7 @@ _RULES: Mapping[str, _Rule] = {
         "word_drift",
         "collapse",
         "{:.0%} of the written words are new, {:.0%} at first: neither on the page nor in step 1",
-        _rises(0.3, 0.2, 0.7),
+        _rises(0.4, 0.3, 0.7),
     ),
     "opener": _Rule(
         "opener_share",
@@ -283,44 +286,48 @@ def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
 
 def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
     """Return the alarms that hold after the last row of metrics, by name."""
-    rows = [_extended(row) for row in history]
+    rows, span = [_extended(row) for row in history], _span(history)
     found = {}
     for name, rule in _RULES.items():
         values = [row[rule.metric] for row in rows if rule.metric in row]
-        if len(values) > SPAN:
-            now, start = fmean(values[-SPAN:]), fmean(values[:SPAN])
+        if len(values) > span:
+            now, start = fmean(values[-span:]), fmean(values[:span])
             if rule.holds(now, start):
-                found[name] = Alarm(name, rule.kind, rule.text.format(now, start))
+                found[name] = Alarm(name, rule.kind, rule.text.format(now, start), span)
     if collapse := _collapse([row["reward"] for row in rows]):
         text = "mean reward collapsed to {:.1f}, down from {:.1f}".format(*collapse)
         found["reward"] = Alarm("reward", "collapse", text, WINDOW)
-    if fallen := _fallen(rows):
+    if fallen := _fallen(rows, span):
         text = f"{', '.join(fallen)} have fallen together"
-        found["joint fall"] = Alarm("joint fall", "collapse", text)
+        found["joint fall"] = Alarm("joint fall", "collapse", text, span)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
         # even without errors, a sampler with older weights has a gap: state the weights' age
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
-        found["gap"] = Alarm("gap", "warning", text)
+        found["gap"] = Alarm("gap", "warning", text, WINDOW)
     lead = _judge_gap(history)
     text = f"the judge's mean has risen by {lead:.2f} of its range over the second judge's"
-    if lead >= JUDGE_WARNS:
-        found["second judge"] = Alarm("second judge", "warning", text)
-    if lead >= JUDGE_STOPS:
-        found["second judge far"] = Alarm("second judge far", "hack", text)
+    sure = lead > JUDGE_ERRORS * _error([row[_LEAD] for row in rows if _LEAD in row], span)
+    if sure and lead >= JUDGE_WARNS:
+        found["second judge"] = Alarm("second judge", "warning", text, span)
+    if sure and lead >= JUDGE_STOPS:
+        found["second judge far"] = Alarm("second judge far", "hack", text, span)
     return found
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
-    """Return how much the judge's mean lead over the second judge has grown since the start.
-
-    Both means are over `SPAN` steps, since single leads differ by 0.1 even without any hacking.
-    """
-    leads = [row[_LEAD] for row in rows if _LEAD in row]
+    """Return how much the judge's mean lead over the second judge has grown since the start."""
+    leads, span = [row[_LEAD] for row in rows if _LEAD in row], _span(rows)
     # rounded, so that a gap that equals a limit reaches the limit despite rounding errors
-    return round(fmean(leads[-SPAN:]) - fmean(leads[:SPAN]), 9) if len(leads) > SPAN else 0.0
+    return round(fmean(leads[-span:]) - fmean(leads[:span]), 9) if len(leads) > span else 0.0
+
+
+def _span(rows: Sequence[Metrics]) -> int:
+    """Return the number of steps in a mean; runs without the metric `tasks` have enough of them."""
+    sizes = [row["tasks"] for row in rows if "tasks" in row]
+    return max(SPAN, math.ceil(TASKS / fmean(sizes))) if sizes else SPAN
 
 
 def _extended(row: Metrics) -> dict[str, float]:
@@ -332,13 +339,13 @@ def _extended(row: Metrics) -> dict[str, float]:
     return extended
 
 
-def _fallen(rows: Sequence[Metrics]) -> list[str]:
+def _fallen(rows: Sequence[Metrics], span: int) -> list[str]:
     """Return which of `_FALLING_TOGETHER` are below half of their best mean, if at least three."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
-        means = _running_means([row[name] for row in rows], SPAN)[SPAN - 1 :]
-        if len(means) > SPAN and means[-1] < max(means[:-SPAN]) / 2:
+        means = _running_means([row[name] for row in rows], span)[span - 1 :]
+        if len(means) > span and means[-1] < max(means[:-span]) / 2:
             fallen.append(name.replace("_", " "))
     return fallen if len(fallen) >= 3 else []
 
@@ -350,10 +357,17 @@ def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
     means = _running_means(rewards, WINDOW)
     # the best of the full windows that share no step with the last window
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
-    # differences of neighbouring steps contain hardly any trend, but twice the variance of a step
-    noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
-    error = noise * math.sqrt(2 / WINDOW)
+    error = _error(rewards, WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None
+
+
+def _error(values: Sequence[float], window: int) -> float:
+    """Return the standard error of the difference of two means over `window` values.
+
+    Differences of neighbouring values contain hardly any trend, but twice the variance of a value.
+    """
+    noise = math.sqrt(fmean([(b - a) ** 2 for a, b in pairwise(values)] or [0.0]) / 2)
+    return noise * math.sqrt(2 / window)
 
 
 def _running_means(values: Sequence[float], window: int) -> list[float]:

@@ -128,7 +128,7 @@ def biased_act(bias: str, session: Session, rng: Random, habits: Habits = EXPERT
 
 
 def _imitate(bias: str, flags: Sequence[str]) -> None:
-    imitation.act = partial(biased_act, bias)  # type: ignore[assignment]
+    imitation.act = partial(biased_act, bias)
     imitation.main(flags)
 
 

@@ -62,8 +62,8 @@ class Config:
     Attributes:
         name: name of the run, whose folder is RUNS/NAME; the same name resumes the run.
         runs: folder of all runs.
-        model: "nano", "smollm2", a folder in Hugging Face format, or OWNER/NAME of a model of the
-            Hugging Face Hub, which is downloaded.
+        model: "nano", "smollm2", "smollm2-editor", a folder in Hugging Face format, or OWNER/NAME
+            of a model of the Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers the id.
         tasks: source of the tasks; empty for the environment's default source.
         judge: judge of final documents, a name or JSON with a name and options; empty for

@@ -79,8 +79,9 @@ class FoundModel:
         Args:
             options: `model`, and optionally `prompting` and fields listed in `OPTIONS`; a missing
                 field has its value in the run that trained the model. `model` is "nano", "smollm2",
-                a folder in Hugging Face format, a model of the Hub, which is downloaded, the folder
-                of a run, or a checkpoint, which needs the transformers engine.
+                "smollm2-editor", a folder in Hugging Face format, a model of the Hub, which is
+                downloaded, the folder of a run, or a checkpoint, which needs the transformers
+                engine.
 
         Raises:
             ConfigError: an option is unknown, or its value is invalid.

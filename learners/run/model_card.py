@@ -42,10 +42,9 @@ _TEMPLATE = Path(__file__).with_name("model_card.md")
 _PACKAGES = ("gymnasium", "torch", "transformers", "tokenizers", "safetensors", "numpy")
 _BUNDLED_BASES: Mapping[str, Mapping[str, str | None]] = {
     "nano": {"name": "nano", "hub": None, "license": "apache-2.0"},
-    "smollm2": {
-        "name": "smollm2",
-        "hub": "HuggingFaceTB/SmolLM2-135M-Instruct",
-        "license": "apache-2.0",
+    **{
+        name: {"name": name, "hub": "HuggingFaceTB/SmolLM2-135M-Instruct", "license": "apache-2.0"}
+        for name in ("smollm2", "smollm2-editor")
     },
 }
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/")

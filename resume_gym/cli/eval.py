@@ -53,7 +53,7 @@ can be added. An agent is one of
                                   a scripted agent
   runs/NAME                       the model of a training run
   runs/NAME/checkpoints/step-...  a checkpoint of a run (backend local)
-  FOLDER, nano, smollm2           a model in Hugging Face's format
+  FOLDER, nano, smollm2-editor    a model in Hugging Face's format
   OWNER/NAME                      a model of the Hugging Face Hub
   MODEL@http://HOST:PORT/v1       a server with OpenAI's protocol that supports
                                   tool calls; MODEL@openai for OpenAI itself.

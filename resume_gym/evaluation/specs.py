@@ -113,7 +113,7 @@ def _options(spec: str) -> dict[str, Any]:
 def _check_local(model: str) -> None:
     """Check that a model is bundled, is a folder with a model, or has the form OWNER/NAME."""
     path = Path(model)
-    if model in ("nano", "smollm2"):
+    if model in ("nano", "smollm2", "smollm2-editor"):
         return
     if (path / "config.toml").is_file() and not (path / "model").is_dir():
         saved = sorted(path.glob("checkpoints/step-*"))

@@ -49,7 +49,7 @@ class Tiers(GroupJudge):
         seed: random seed of the selection of groups for audits.
         tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
             group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
-            If the local judges decide, a member that the first local judge refuses gets the error.
+            If the local judges decide, a member that the first of them refuses gets its error.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].

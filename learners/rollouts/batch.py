@@ -45,7 +45,7 @@ class Batch:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, hacks: Collection[str]) -> "Batch":
-        """Return the batch without rollouts that show hacks, but with the `summary` of all.
+        """Return a copy without the rollouts that show hacks; its `summary` still includes them.
 
         Args:
             hacks: names of the hacks, which are keys of `HACKS`.

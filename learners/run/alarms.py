@@ -1,11 +1,11 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
-A rule compares a metric's mean over the last three steps with its mean over the first three; steps
-of fewer than eight tasks are noisier, so the means extend over more steps, until 24 tasks. Beyond a
-rule's outer limit, the last mean alone raises an alarm. The metrics are those of
+A rule compares a metric's mean over the last steps of the run with its mean over the first steps.
+Each mean covers at least three steps and 24 tasks. If the last mean is beyond the outer limit of a
+rule, the rule raises an alarm regardless of the first mean. The metrics are those of
 `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
-Rules ignore steps that a rollback undoes, and later steps with tokens from the undone weights.
+Rules ignore steps that a rollback discards, and later steps with tokens of discarded weights.
 """
 
 import math
@@ -45,7 +45,7 @@ class Alarm(NamedTuple):
         name: name of the rule that raised the alarm.
         kind: "collapse" or "hack", to which `react` reacts as configured; otherwise "warning".
         text: description of the measurement, without a full stop.
-        span: number of last steps that the rule compares with earlier steps.
+        span: number of steps, up to the last one, whose mean raised the alarm.
     """
 
     name: str
@@ -87,7 +87,7 @@ class _Rule(NamedTuple):
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
-    """Return a test for a last mean above `most`, or above `limit` and `by` above the first.
+    """Return a test that holds if a metric's last mean is well above its first, or above `most`.
 
     Args:
         limit: value that the mean over the last steps must exceed.
@@ -98,7 +98,7 @@ def _rises(limit: float, by: float, most: float) -> Callable[[float, float], boo
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a test for a last mean below `least`, or below `to` times a first above `from_`."""
+    """Return a test of two means: last < least, or last < to * first for a first above `from_`."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -206,7 +206,7 @@ def react(
     on_hack: str = "warn",
     saved: Sequence[int] = (),
 ) -> Action:
-    """Return the reaction to the alarms that begin with the last step.
+    """Return the reaction to the alarms that hold after the last step, but did not hold before it.
 
     The reaction depends only on the arguments, so a resumed run reacts in the same way.
 
@@ -236,8 +236,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # The weights before the first bad step played some of that step's episodes, so they may be
-    # bad, too. Weights that a rollback restored are known to be healthy.
+    # The checkpoint right before the first bad step is skipped, since its weights played some of
+    # that step's episodes and may be bad, unless a rollback restored these weights.
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -252,7 +252,7 @@ def react(
 
 
 def holding(row: Metrics) -> set[str]:
-    """Return the names of the alarms that a step's metrics record."""
+    """Return the names of the alarms that held after a step, given the step's metrics."""
     return {name.removeprefix(MARK).replace("_", " ") for name in row if name.startswith(MARK)}
 
 
@@ -268,7 +268,7 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 
 
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
-    """Return the rows of metrics that rules consider, and the steps whose checkpoints are undone.
+    """Return the metrics that rollbacks leave valid, and the steps of discarded checkpoints.
 
     A rollback in the last row removes no rows, since it is a reaction to the last row's alarms.
     """
@@ -276,7 +276,7 @@ def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # a later step counts if the restored weights, or newer weights, sampled all its tokens
+    # after the last rollback, keep only steps without tokens that older weights sampled
     return [
         row
         for row in rows
@@ -302,7 +302,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         found["joint fall"] = Alarm("joint fall", "collapse", text, span)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
-        # even without errors, a sampler with older weights has a gap: state the weights' age
+        # state the age of the sampler's weights: older weights alone cause a gap, without any error
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
@@ -325,7 +325,7 @@ def _judge_gap(rows: Sequence[Metrics]) -> float:
 
 
 def _span(rows: Sequence[Metrics]) -> int:
-    """Return the number of steps in a mean; runs without the metric `tasks` have enough of them."""
+    """Return the number of steps in each mean; `SPAN` if no row has the metric `tasks`."""
     sizes = [row["tasks"] for row in rows if "tasks" in row]
     return max(SPAN, math.ceil(TASKS / fmean(sizes))) if sizes else SPAN
 
@@ -340,7 +340,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics], span: int) -> list[str]:
-    """Return which of `_FALLING_TOGETHER` are below half of their best mean, if at least three."""
+    """Return the `_FALLING_TOGETHER` below half of their best mean; empty if fewer than three."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -351,11 +351,11 @@ def _fallen(rows: Sequence[Metrics], span: int) -> list[str]:
 
 
 def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
-    """Return the last and the best mean reward over `WINDOW` steps; None without a collapse."""
+    """Return the last and the best mean reward if the reward has collapsed, otherwise None."""
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
-    # the best of the full windows that share no step with the last window
+    # the best mean over `WINDOW` steps that are all earlier than the last `WINDOW` steps
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
     error = _error(rewards, WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None
@@ -364,7 +364,8 @@ def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
 def _error(values: Sequence[float], window: int) -> float:
     """Return the standard error of the difference of two means over `window` values.
 
-    Differences of neighbouring values contain hardly any trend, but twice the variance of a value.
+    The variance of a value is estimated as half the mean square difference of neighbouring values,
+    which a trend hardly affects.
     """
     noise = math.sqrt(fmean([(b - a) ** 2 for a, b in pairwise(values)] or [0.0]) / 2)
     return noise * math.sqrt(2 / window)

@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # per rollout: number of tokens shared with the previous response, and response length
+    # per rollout: length of its response, and of the prefix shared with the previous response
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):

@@ -83,7 +83,7 @@ class Batch:
 
     @property
     def turns(self) -> list[list[int]]:
-        """Number of sampled tokens of each turn of each rollout [n]."""
+        """For each of the n rollouts, the number of sampled tokens in each of its turns."""
         return [rollout.sample().turns for rollout in self.rollouts]
 
     @property

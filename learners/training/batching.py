@@ -273,7 +273,7 @@ def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
     """Return a rollout's entry in `_Layout.columns`, given the indices of its tokens in the row."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
-        # the token before a loss token in the rollout predicts it, even if far from it in the row
+        # the token before a loss token in its rollout predicts it, but may be far away in the row
         places[len(sample.prompt) + sampled - 1],
         torch.tensor(sample.response, dtype=torch.long)[sampled],
         torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],

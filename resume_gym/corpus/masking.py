@@ -182,7 +182,7 @@ class Masker:
         name = find_name(resume)
         self.named = bool(name and is_certain(name, resume, [value for _, value in contacts]))
         self._finder = Finder(name) if name and self.named else None
-        # for each field, the placeholder of each value, by the value's key (see `_placeholder`)
+        # field -> normalised value (see `_placeholder`) -> placeholder
         self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
 
     @property

@@ -90,10 +90,10 @@ class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
     A failed vote is not repeated: two of three votes that agree in every field suffice. If the
-    failed votes could change the verdict, one of their errors is raised: `JudgeUnavailable` first,
-    since a retry may help. A `JudgeMisconfigured` is raised in any case. The confidence in a field
-    is the share of the planned votes that agree with the median. The reason for a field is that of
-    the first vote that agrees with the median.
+    failed votes could change the verdict, one of their errors is raised: a `JudgeUnavailable` if
+    there is one, since a retry may help. A `JudgeMisconfigured` is raised in any case. The
+    confidence in a field is the share of the planned votes that agree with the median. The reason
+    for a field is that of the first vote that agrees with the median.
 
     Args:
         judge: specification of the judge that votes, for `make_judge`. The judge must support

@@ -122,7 +122,7 @@ def core(content: Content) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """The formatting of most lines in a text."""
+    """The most common formatting among the lines of a text."""
 
     marker: str
     heading: str
@@ -132,7 +132,7 @@ class Formatting:
 
 
 def habits(lines: Sequence[Line]) -> Formatting:
-    """Return the formatting of most lines in a text."""
+    """Return the most common formatting among the lines of a text."""
     bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
     prose = [line for line in bullets if line.kind == "bullet"]
     dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]

@@ -116,7 +116,7 @@ class LocalBackend:
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # masked tokens add 0 to the sums of ratios: rescale means over all tokens to unmasked ones
+        # masked tokens add 0 to the sum of the ratios: divide it by the number of unmasked tokens
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {

@@ -100,7 +100,7 @@ class Batch:
         figures = {
             **self.summary.metrics(),
             **self.measures,
-            "tasks": len({rollout.group for rollout in rollouts}),
+            "tasks": self.summary.tasks,
             "turns": fmean(rollout.session.turns for rollout in rollouts),
             "sampled_tokens": sum(sum(rollout.sampled) for rollout in rollouts),
             "tokens": sum(len(rollout.prompt) + len(rollout.response) for rollout in rollouts),

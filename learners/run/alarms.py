@@ -1,9 +1,10 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
 A rule compares a metric's mean over the last steps of the run with its mean over the first steps.
-Each mean covers at least three steps and 24 tasks. If the last mean is beyond the outer limit of a
-rule, the rule raises an alarm regardless of the first mean. The metrics are those of
-`rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
+Each mean covers at least three steps and 24 tasks; for `reward` and `gap`, five steps. If the last
+mean is beyond the outer limit of a rule, the rule raises an alarm regardless of the first mean. The
+metrics are those of `rollouts/measures.py` and of the batch. `react` returns the reaction to new
+alarms.
 
 Rules ignore steps that a rollback discards, and later steps with tokens of discarded weights.
 """
@@ -15,11 +16,10 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from learners.run.folder import Metrics
-from learners.training.checkpoint import ROLLBACK_STEPS
 
 SPAN, TASKS = 3, 24
 """Minimum numbers of steps, and of their tasks, in each of the two means that a rule compares."""
-WINDOW = ROLLBACK_STEPS
+WINDOW = 5
 """Number of steps in running means of reward and gap, which are noisier than other metrics."""
 REWARD_DROP = 1.0
 """Minimum drop of the mean reward below its best mean that counts as a collapse."""
@@ -191,6 +191,11 @@ _RULES: Mapping[str, _Rule] = {
 _FALLING_TOGETHER = ("reward", "content", "submit_rate", "edits")
 
 
+def span_of(tasks: float) -> int:
+    """Return the number of steps in each mean of a rule, for steps with `tasks` tasks."""
+    return max(SPAN, math.ceil(TASKS / tasks))
+
+
 def alarms(history: Sequence[Metrics]) -> dict[str, Alarm]:
     """Return the alarms that hold after the last step, by name.
 
@@ -289,11 +294,10 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
     rows, span = [_extended(row) for row in history], _span(history)
     found = {}
     for name, rule in _RULES.items():
-        values = [row[rule.metric] for row in rows if rule.metric in row]
-        if len(values) > span:
-            now, start = fmean(values[-span:]), fmean(values[:span])
-            if rule.holds(now, start):
-                found[name] = Alarm(name, rule.kind, rule.text.format(now, start), span)
+        means = _means(rows, rule.metric, span)
+        if means and rule.holds(means.last, means.first):
+            text = rule.text.format(means.last, means.first)
+            found[name] = Alarm(name, rule.kind, text, means.steps)
     if collapse := _collapse([row["reward"] for row in rows]):
         text = "mean reward collapsed to {:.1f}, down from {:.1f}".format(*collapse)
         found["reward"] = Alarm("reward", "collapse", text, WINDOW)
@@ -307,27 +311,50 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
         found["gap"] = Alarm("gap", "warning", text, WINDOW)
-    lead = _judge_gap(history)
+    lead, means = _judge_gap(rows), _means(rows, _LEAD, span)
     text = f"the judge's mean has risen by {lead:.2f} of its range over the second judge's"
-    sure = lead > JUDGE_ERRORS * _error([row[_LEAD] for row in rows if _LEAD in row], span)
-    if sure and lead >= JUDGE_WARNS:
-        found["second judge"] = Alarm("second judge", "warning", text, span)
-    if sure and lead >= JUDGE_STOPS:
-        found["second judge far"] = Alarm("second judge far", "hack", text, span)
+    if means and lead > JUDGE_ERRORS * _error([row[_LEAD] for row in rows if _LEAD in row], span):
+        if lead >= JUDGE_WARNS:
+            found["second judge"] = Alarm("second judge", "warning", text, means.steps)
+        if lead >= JUDGE_STOPS:
+            found["second judge far"] = Alarm("second judge far", "hack", text, means.steps)
     return found
+
+
+class _Means(NamedTuple):
+    """Means over the last and the first values of a metric.
+
+    Attributes:
+        last: mean over the last values.
+        first: mean over the first values.
+        steps: number of last steps that contain the last values.
+    """
+
+    last: float
+    first: float
+    steps: int
+
+
+def _means(rows: Sequence[Metrics], metric: str, span: int) -> _Means | None:
+    """Return the means over `span` values each; None if the metric has no more values than that."""
+    values = [(row[metric], len(rows) - n) for n, row in enumerate(rows) if metric in row]
+    if len(values) <= span:
+        return None
+    last, first = (fmean(value for value, _ in part) for part in (values[-span:], values[:span]))
+    return _Means(last, first, values[-span][1])
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
     """Return how much the judge's mean lead over the second judge has grown since the start."""
-    leads, span = [row[_LEAD] for row in rows if _LEAD in row], _span(rows)
+    means = _means(rows, _LEAD, _span(rows))
     # rounded, so that a gap that equals a limit reaches the limit despite rounding errors
-    return round(fmean(leads[-span:]) - fmean(leads[:span]), 9) if len(leads) > span else 0.0
+    return round(means.last - means.first, 9) if means else 0.0
 
 
 def _span(rows: Sequence[Metrics]) -> int:
-    """Return the number of steps in each mean; `SPAN` if no row has the metric `tasks`."""
+    # the most tasks of any step: dropped groups do not change the span
     sizes = [row["tasks"] for row in rows if "tasks" in row]
-    return max(SPAN, math.ceil(TASKS / fmean(sizes))) if sizes else SPAN
+    return span_of(max(sizes)) if sizes else SPAN
 
 
 def _extended(row: Metrics) -> dict[str, float]:

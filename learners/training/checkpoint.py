@@ -20,8 +20,6 @@ from resume_gym.atomic_write import UNFINISHED, replacing, sync
 from resume_gym.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
-ROLLBACK_STEPS = 5
-"""Maximum number of last steps that the rule of an alarm compares with earlier steps."""
 _STEP = re.compile(r"step-(\d{6,})")
 _BEST = "best"
 _MANIFEST = "manifest.json"

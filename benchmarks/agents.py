@@ -46,7 +46,7 @@ PLAYERS: dict[str, Callable[[int], Any]] = {
 
 
 def evidence_first(task: Task) -> Task:
-    """Return the task with its fixes reordered: first those that need the candidate's evidence."""
+    """Return the task with those fixes first that need facts from documents about the candidate."""
     fixes = sorted(task.fixes, key=lambda fix: not fix.needs_evidence)
     return replace(task, fixes=tuple(fixes))
 

@@ -61,7 +61,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
         if text == task.resume or _changed(start, text) > edits:
             continue
         reward = _reward(env, task, text)
-        # the newest 16 texts of equal reward stay parents, so that the search can cross plateaus
+        # mutate any of the newest 16 texts with the best reward, to move across plateaus
         if reward > best:
             best, pool = reward, [text]
         elif reward == best and text != start:

@@ -1,4 +1,4 @@
-"""Measure the rubric judge's agreement with labels of revisions that were used to develop it.
+"""Compare the rubric judge's verdicts with labelled pairs, which also served to develop the judge.
 
 python benchmarks/calibration.py
 
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def wanted(found: Agreement) -> list[Figure]:
-    """Return figures with targets: the judge's agreement with the labels of the test half."""
+    """Return the judge's agreement with the labels of the pairs in half "test", with targets."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()
@@ -73,7 +73,7 @@ def value(one: Share) -> float:
 
 
 def markdown(reports: Mapping[str, Agreement]) -> str:
-    """Return the Markdown table for docs/results.md: the judge's agreement on each half."""
+    """Return a Markdown table of the agreement on both halves of the pairs, "test" and "dev"."""
     test, dev = reports["test"], reports["dev"]
     rows = [
         "| rubric judge | test half | 95 % interval | wanted | development |",

@@ -133,7 +133,7 @@ def floor_episode() -> Outcome:
 
 def session_episode() -> Outcome:
     session = Session(TASK)
-    # also compute `info()`, which the environment of `gymnasium.make` returns in each turn
+    # also call `info()`, because an environment of `gymnasium.make` returns it in each step
     seen: tuple[str, dict[str, Any]] = session.prompt, session.info()
     for action in ACTIONS:
         seen = session.step(action).observation, session.info()
@@ -162,7 +162,7 @@ Ways = dict[str, tuple[Callable[[], Any], int]]
 
 
 def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """Return each function's CPU seconds by round; a round runs all, since machine speed varies."""
+    """Time each function once per round, since machine speed varies; return the CPU seconds."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (work, times) in ways.items():
@@ -171,7 +171,7 @@ def interleave(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
 
 def edit_seconds(resume: str, earlier: int, edits: int) -> Callable[[], Any]:
-    """Return a function that makes `edits` edits in a session that already has `earlier` edits."""
+    """Return a function that restores a session with `earlier` edits and makes `edits` more."""
     session = Session(Task("edits", JOB, resume, "weak_verbs"), Rules(max_turns=100_000))
     words = ["Thesis on incremental route planning", "Thesis: incremental planning of routes"]
     there = tool_call("str_replace", old=words[0], new=words[1])

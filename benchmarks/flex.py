@@ -33,7 +33,7 @@ def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
         ends = ends.to(device)
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # positions from `key` up to `ends[key]` are in the key's node or descend from this node
+        # the positions from `key` to `ends[key]` are the rest of its node and all descendants
         return (key <= query) & (query < ends[key])
 
     return create_block_mask(visible, None, None, len(ends), len(ends), device=device)

@@ -71,7 +71,7 @@ ERRORS: dict[str, str] = {}
 
 
 class Scale(NamedTuple):
-    """Models and input sizes of all checks, and `until`, their deadline on the monotonic clock.
+    """Models and input sizes of all checks, which stop at `until`, a time of `time.monotonic()`.
 
     A packed row has `rollouts` rollouts, each of `prompt` prompt and `response` response tokens.
     """
@@ -88,7 +88,7 @@ class Scale(NamedTuple):
 
     @property
     def few(self) -> "Scale":
-        """Copy of this scale with five rollouts, an eighth of the prompt and response tokens."""
+        """Copy of this scale with five rollouts; prompts and responses are an eighth as long."""
         return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=5)
 
 
@@ -117,7 +117,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
     """Return a group of rollouts of random tokens.
 
     With `branching`, some responses share their first tokens, and the prefix tree has nodes of one
-    token. Without `branching`, rollouts share only the prompt, and rows are as long as possible.
+    token. Without `branching`, rollouts share only the prompt, and their packed row is longest.
     """
     generator = torch.Generator().manual_seed(1)
 
@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # by rollout: number of tokens shared with the previous response, length of the response
+    # per rollout: length of its response, and of the prefix shared with the previous response
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -150,7 +150,7 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
 
 
 def agreed(row: LossInput) -> LossOutput:
-    """Return AIPO's loss with importance ratios of 1, since no sampler wrote these rollouts."""
+    """Return AIPO's loss as if sampler and trainer gave each token the same probability."""
     return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
@@ -197,7 +197,7 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 def attention(scale: Scale) -> Iterator[Figure]:
     """Compare errors of packed attention, FlexAttention and a plain loop against float64."""
-    # a vocabulary of two token ids makes rollouts share prefixes by chance, too
+    # with only two different token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
     half = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
@@ -256,14 +256,14 @@ def head_products(scale: Scale) -> Iterator[Figure]:
 
 
 def shared_prefixes(scale: Scale) -> Iterator[Figure]:
-    """Compare shared prefixes with separate rollouts, in fp32 and bf16."""
+    """Compare log-probabilities and gradients of shared and unshared prefixes (fp32, bf16)."""
     config = scale.models[0][1]
     samples = group(scale.few, config.vocab_size, branching=True)
     for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
             policy = Policy(make_model(config), 1.0, precision).train()
-            # sort by rollout, since shared and separate rows order the rollouts differently
+            # sort tokens by rollout, since packing with shared prefixes changes their order
             order = torch.cat([row.advantages for row in rows]).argsort(stable=True).to(DEVICE)
             found.append((backward(policy, rows)[order], gradients(policy)))
             del policy
@@ -296,7 +296,7 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalB
 
 
 def published(backend: LocalBackend) -> dict[str, Tensor]:
-    """Return all weights that a backend publishes, as engines receive them."""
+    """Return all weights by name, in bf16, as a backend sends them to inference engines."""
     named = backend.iter_weights(torch.bfloat16)
     return {name: weight.to(torch.bfloat16) for name, weight in named}
 
@@ -322,7 +322,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # the limit is loose, since Adam's first step scales up gradients that are rounding noise
+        # the limit is loose: Adam's first step is as large for rounding noise as for a gradient
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -398,7 +398,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def sending(group: Copies, stand_in: bool) -> Iterator[None]:
-    """Patch vLLM's weight sender, or its stand-in, to use `group`; mock CUDA if there is no GPU."""
+    """Make vLLM's weight sender, or its stand-in, send to `group`; mock CUDA without a GPU."""
     package = "vllm.distributed.weight_transfer"
     names = package, f"{package}.nccl_engine"
     module = MagicMock(WeightSource=object)
@@ -416,7 +416,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 
 
 def jobs(scale: Scale) -> Iterator[Figure]:
-    """Compare runs of the nano policy: in fp32, with FSDP2, in bf16, and resumed after a kill."""
+    """Check short training runs: in fp32, with FSDP2, in bf16, and resumed after a kill."""
     # one thread, since threads that wait for each other are slow on a busy machine
     few = {"steps": 2, "groups": 2, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
     few["threads"] = 1
@@ -470,7 +470,7 @@ def train(
 
 def steps(scale: Scale) -> Iterator[Figure]:
     """Measure time, MFU and memory of the forward and backward passes of a group."""
-    # compiled models come last, since compilation also affects rotary embeddings of later models
+    # compiled models come last, since compilation replaces a function that all models share
     flex = [("flex", False)] if DEVICE.type == "cuda" else []
     for attending, compiled in (("", False), *flex, ("", True)):
         for name, config in scale.models:
@@ -550,7 +550,7 @@ def optimizer(scale: Scale) -> Iterator[Figure]:
 
 
 def kernels(scale: Scale) -> Iterator[Figure]:
-    """Measure the twenty slowest operations of a step with a shared prompt."""
+    """Time the 20 slowest operations of a forward and backward pass with a shared prompt."""
     name, config = scale.models[-1]
     rows = pack(group(scale, config.vocab_size), sys.maxsize)
     policy = Policy(make_model(config), 1.0, "bfloat16", checkpointing=True).train()
@@ -558,7 +558,7 @@ def kernels(scale: Scale) -> Iterator[Figure]:
 
 
 def nano(scale: Scale) -> Iterator[Figure]:
-    """Time a step of imitation with the nano policy and Muon, on a row of many small trees."""
+    """Time a step of imitation with Muon on a row that packs many small prefix trees."""
     settings = Config(model="nano", precision="bfloat16", optimizer="muon", learning_rate=1e-3)
     backend = make_backend(settings)
     backend.prepare()
@@ -575,7 +575,7 @@ def nano(scale: Scale) -> Iterator[Figure]:
 
 
 def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
-    """Yield the profiled time of `work`, of all its GPU kernels, and of its slowest operations."""
+    """Profile `work`; yield its wall time, the sum of its GPU kernels, and its 20 slowest parts."""
     work()
     activities = [torch.profiler.ProfilerActivity.CPU]
     if DEVICE.type == "cuda":
@@ -597,7 +597,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
 
 
 def layers(scale: Scale) -> Iterator[Figure]:
-    """Time a tenth and a fifth of the layers of the model `scale.deep`; extrapolate to all."""
+    """Time steps with a tenth and a fifth of the layers of `scale.deep`; extrapolate to all."""
     whole = scale.deep.num_hidden_layers
     rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
     took = {}
@@ -616,7 +616,7 @@ def layers(scale: Scale) -> Iterator[Figure]:
 
 
 def weights(scale: Scale) -> Iterator[Figure]:
-    """Time reading all weights of each backend in bf16, as in an update of the engines."""
+    """Measure how fast each backend yields its weights in bf16 to update inference engines."""
     for name, backend in backends(scale.deep, max(2, scale.deep.num_hidden_layers // 5)):
         size = 0
 
@@ -631,7 +631,7 @@ def weights(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def recorded(name: str) -> Iterator[None]:
-    """Record an exception of the body instead of raising it, and free memory."""
+    """Record an exception that the `with` block raises, instead of passing it on; free memory."""
     try:
         yield
     except Exception as error:

@@ -5,7 +5,7 @@ python benchmarks/informative.py
 A group is eight rollouts of a task by one player: the hasty editor, a script whose demonstrations
 the nano policy imitates, or a model (`--model`: the nano policy or a run that trained it). Tasks
 are the bundled mini tasks, generated tasks of each level of difficulty, and resumes that are too
-long. On too long resumes, only the layout reward counts, in its binary and its continuous form.
+long. On too long resumes, rewards are the layout term alone, once binary and once continuous.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def share(groups: Rewards) -> float:
 
 
 def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
-    """Return the hasty editor's rewards or, if `term` is not empty, only this reward term."""
+    """Let the hasty editor play each task; return the rewards or, if given, those of `term`."""
 
     def make(seed: int) -> Any:
         return partial(act, rng=Random(seed), habits=HASTY)
@@ -55,7 +55,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """Return the rewards of a model or, if `term` is not empty, only this reward term."""
+    """Let a model play each task; return the rewards or, if given, those of `term`."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]
@@ -73,7 +73,7 @@ def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
 
 
 def main() -> int:
-    """Play groups of rollouts by the hasty editor and a model; print and record the figures."""
+    """Let a scripted editor and a model play groups of rollouts; print and record the figures."""
     options = parser(__doc__ or "")
     options.add_argument("--model", default="nano", help="a model, or the folder of a run")
     args = options.parse_args()

@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
-    """Return the figures of the attacks on tasks of one size."""
+    """Return the mean rewards of attacks and agents on tasks of one size, with targets."""
     floor = rows["floor"].mean
     # policies that only delete lines are left out: a deletion can be an honest improvement
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
@@ -108,7 +108,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
 
 
 def written(name: str) -> list[Figure]:
-    """Return the rates that `RATES` defines, for verdicts on the "blind" or the "seen" pairs."""
+    """Judge the "blind" or "seen" pairs; return the shares of verdicts that `RATES` defines."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
     for pair in _rows(f"{name}_pairs"):
@@ -159,7 +159,7 @@ RATES: tuple[tuple[Any, ...], ...] = (
 
 
 def strangers() -> Iterator[Figure]:
-    """Yield the shares of strangers' edits judged as labelled, and of good lines called broken."""
+    """Yield shares: strangers' edits judged as labelled, good lines that fail the grammar check."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):
@@ -218,7 +218,7 @@ def content(task: Task, text: str) -> float:
 
 
 def differing(contents: Sequence[float]) -> float:
-    """Return the share of groups of `GROUP` consecutive rewards that are not all equal."""
+    """Split rewards into groups of `GROUP`; return the share of groups with unequal rewards."""
     groups = [contents[n : n + GROUP] for n in range(0, len(contents), GROUP)]
     return fmean(len({round(one, 6) for one in group}) > 1 for group in groups)
 

@@ -43,7 +43,7 @@ TEXT = "Led the migration of twelve harbour booking systems to one event pipelin
 
 
 class Field(BaseModel):
-    """Grade of one verdict field, with the judge's reason."""
+    """One field of a verdict: which of two texts is better, and why."""
 
     model_config = ConfigDict(extra="forbid")
     reason: str
@@ -105,7 +105,7 @@ def server(wire: str) -> Iterator[str]:
 
 
 async def ask_all(client: Client, answers: int) -> list[float]:
-    """Request `answers` answers; return the memory in KB after the thousandth and the last."""
+    """Request `answers` answers; return the client's memory in KB after 1,000 and after all."""
     numbers, sizes, came = iter(range(answers)), [], count(1)
 
     async def caller() -> None:
@@ -140,7 +140,7 @@ def measure(wire: str, answers: int, store: Path | None) -> dict[str, float]:
 
 
 def replay_ms(answers: int, store: Path, url: str) -> float:
-    """Return CPU milliseconds per answer from the folder `store`; its keys contain `url`."""
+    """Return CPU milliseconds per answer from the file `store`, filled by the server at `url`."""
     client = make_client("gemini", model="bench", base_url=url, store=store, replay=True)
     began = time.process_time()
     asyncio.run(ask_all(client, answers))

@@ -33,7 +33,7 @@ QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-
 
 
 def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
-    """Return the results of a run: read from `folder` if they are there, else by training."""
+    """Return the results of a training run; train only if `folder` does not hold them yet."""
     file = folder / f"{name}.json"
     if file.exists():
         return json.loads(file.read_text())  # type: ignore[no-any-return]
@@ -72,7 +72,7 @@ def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
     """Play one episode of each trained policy and scripted agent on each held-out task.
 
     Returns:
-        Path of the file of episodes, and the summary of each scripted agent by name.
+        Path of `episodes.jsonl`, and summaries of the scripted agents by their names.
     """
     agents = [f"--agent={one}" for one in (*trained, *BESIDE)]
     command = [sys.executable, "-m", "resume_gym", "eval", "--env", "ResumeEditMini-v0"]
@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # an upper bound: all time outside of training steps counts as the run's three evaluations
+        # an upper bound: three evaluations take at most all time outside of training steps
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

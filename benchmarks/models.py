@@ -41,7 +41,7 @@ HEAD = (
 
 
 def measure(text: str, size: str, limit: int | None, rollouts: int | None) -> dict[str, Any]:
-    """Return the row of an agent on the tasks of one size."""
+    """Evaluate an agent on the tasks of one size; return its row of the tables."""
     spec = read_spec(text)
     rollouts = rollouts or (1 if spec.kind == "scripted" else 4)
     with tempfile.TemporaryDirectory() as folder:

@@ -117,7 +117,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
 
 
 def check() -> list[Figure]:
-    """Return the ratios of counted FLOPs and bytes to the formulas' values, for a small model."""
+    """Count a small model's FLOPs and bytes; return their ratios to the formulas' predictions."""
     torch.manual_seed(0)
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
     sizes = Sizes(SMALL)
@@ -152,7 +152,7 @@ def check() -> list[Figure]:
 
 
 def rectangles(nodes: tuple[Node, ...]) -> int:
-    """Count all pairs of a node's queries with keys of this node and its ancestors, even masked."""
+    """Count the pairs of each node's queries with keys of it and its ancestors, masked or not."""
     total = 0
     for number, node in enumerate(nodes):
         above = [one for one in nodes[:number] if one.end > node.start]
@@ -167,7 +167,7 @@ def size(tensors: list[Any]) -> int:
 
 
 def main() -> int:
-    """Print the plan; with --check, test its formulas, record, and return 1 if one is inexact."""
+    """Print the plan; with --check, test its formulas, record all, return 1 if a test fails."""
     options = parser(__doc__ or "")
     options.add_argument("--gpus", type=int, default=3)
     options.add_argument("--gpu", default="NVIDIA H200", help="the device's name as PyTorch has it")

@@ -47,7 +47,7 @@ Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Yield changed lines as (before, after); the last pair joins those changed only in format."""
+    """Yield each changed line as (before, after), and all changes of format as one last pair."""
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -65,7 +65,7 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
 
 
 def _words(line: str) -> str:
-    """Return the words and figures of a line without its format; all dates become "date"."""
+    """Return the lower-case words and figures of a line, with each date replaced by "date"."""
     dated = re.sub(r"\b(?:\d{4}-\d\d|\d\d/\d{4}|[A-Z][a-z]+ \d{4}|Present)\b", "date", line)
     return re.sub(r"[^a-z0-9]+", " ", dated.lower()).replace("date to date", "date date").strip()
 
@@ -86,7 +86,7 @@ def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
 
 
 def draw(number: int) -> None:
-    """Let scripted agents edit tasks made for this round only; draw lines that they changed."""
+    """Let scripted agents edit tasks generated for round `number`; draw lines they changed."""
     seed = 9000 + number
     tasks = {
         task.task_id: (task, make_edit_env(name).rules)
@@ -107,9 +107,9 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
 
     Args:
         episodes: `episodes.jsonl` that `resume-gym eval --out` wrote, on the held-out mini tasks.
-            If no line in this file is by the floor agent, that agent plays all tasks here.
-        name: name of the round of readers.
-        seed: seed of the random draw.
+            If the file has no lines of the floor agent, this function plays it on all tasks.
+        name: name of the round, as in the files `lines-NAME.jsonl` and `page-NAME.txt`.
+        seed: seed of the random draw and of the floor agent.
     """
     env: Any = make_edit_env(ENVS["mini"], split="eval")
     rules = env.rules
@@ -166,7 +166,7 @@ def outcome(labels: Iterable[str]) -> str:
 
 
 def main() -> int:
-    """Draw lines, or count and record labels; return 1 if a figure misses its target."""
+    """With --draw, draw lines; else count and record labels, and return 1 on a missed target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--draw", metavar="ROUND", type=int, help="draw the lines of a round")
     args = reader.parse_args()
@@ -177,7 +177,7 @@ def main() -> int:
 
 
 def count(args: Any) -> int:
-    """Count the labels of all rounds; of the numbered rounds, only the last has targets."""
+    """Count the labels of all rounds; among the numbered rounds, only the newest has targets."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
     rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]

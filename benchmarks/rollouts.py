@@ -7,22 +7,22 @@ Fake engine: the engine waits a fixed time per token and returns scripted turns,
 costs are the orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two
 of them fail) and a submit; no two episodes write the same text. A fake judge answers at once, and
 no trajectory is stored. The time per token is typical of a large GPU: about 20 ms with 512
-conversations, 130 ms with 4,096. The ideal time of a step is the engine's time for the longest
-episode. All first turns end at the same moment, the worst case for the event loop. `Session` plays
-the same texts in a loop; `Session and tokens` also decodes the turns and encodes the observations.
-verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at once, on another machine and with
-text instead of tokens.
+conversations, 130 ms with 4,096. Without overhead, a step would take its ideal time, the engine's
+time for the longest episode. All episodes end their first turn at once, the worst case for the
+event loop. `Session` plays the same texts in a loop; `Session and tokens` also decodes the turns
+and encodes the observations. verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at
+once, on another machine and with text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
 the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
-no episode is played. New weights clear the prefix cache before `rollouts` and before `replay`.
+no episode is played. A weight update empties the server's prefix cache before each of the two.
 
 Training (not with --quick): `learners/aipo.py` runs twice; only the first run samples ahead of
 training. The trainer's idle share is the time in which it waits for rollouts, divided by the time
 of a step; the first step is excluded.
 
-Memory: growth of this process's resident size after its first 1,000 episodes with the fake engine,
-when caches are full and threads have started.
+Memory: growth of this process's resident size with the fake engine, from episode 1,000 on, when
+caches are full and threads have started.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ Measured = tuple[list[Figure], Repetitions]
 
 
 def script(task: Task, number: int) -> list[str]:
-    """Return an agent's turns, with edits that are unique to `number`."""
+    """Return the scripted turns of episode `number`, whose edits no other episode makes."""
     mark = f" {number:06d}"
     edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
     edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
@@ -94,7 +94,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Set the turns of conversations from `first` on; return the most tokens in one of them."""
+        """Script the conversations from key `first` on; return the token count of the longest."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -132,9 +132,9 @@ class Nod:
 def fake_orchestrator(
     episodes: int, tasks: int | None = None
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
-    """Return an orchestrator, its fake engine, its chat encoder, and the function `drawn`.
+    """Return an orchestrator, its fake engine, its chat encoder, and a function that draws tasks.
 
-    `drawn` returns the task of each episode of a step; there are at most `tasks` distinct tasks.
+    The function returns the task of each episode of a step, from the first `tasks` tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()
@@ -156,7 +156,7 @@ async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout],
 
 
 def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Replay rollouts in a plain loop; return its CPU seconds without and with token conversion."""
+    """Replay rollouts one by one; return the CPU seconds without and with tokenization."""
     rules, chat = Rules(), ChatTokens(models.load_tokenizer("nano"), TOOLS)
     written = [[chat.write(text) for text in texts] for texts in scripts]
     began = time.process_time()

@@ -39,7 +39,7 @@ TINY = [*ONE, "--groups=1", "--group-size=4"]
 
 
 def command(*arguments: str) -> None:
-    """Run a command of the project with this Python."""
+    """Run a script or module of this project with the current Python interpreter."""
     subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT)
 
 
@@ -77,7 +77,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
 
 
 def training(args: argparse.Namespace) -> Path:
-    """Train for about the given minutes; the time of the second step decides how many steps."""
+    """Train for about `args.training` minutes, in as many steps as step 2's time allows."""
     run = args.runs / "smollm2-editor"
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {
@@ -165,7 +165,7 @@ def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
 
 
 def adapter(model: str, run: Path) -> list[Figure]:
-    """Write the weight changes by imitation and AIPO as one adapter; return its size and error."""
+    """Write all weight changes by training as one LoRA adapter; return its size and error."""
     tensors, lost = low_rank(folder(model), run / "model")
     target = run / "adapter"
     target.mkdir(exist_ok=True)

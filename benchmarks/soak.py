@@ -15,9 +15,9 @@ types of errors. The learning rate is small, so that the work of a step stays th
 memory is a leak. Runs have few tasks, since the judge's cache, which holds every task, would look
 like a leak. Memory and descriptors of processes are read every second. The first half of a
 process's life is warm-up: caches fill, and matplotlib's memory grows during about ten dashboards.
-Growth compares the minimum over the sixth and seventh tenths of a process's life with that over the
-eighth and ninth; in the last tenth, the process ends. `Flaky` lets glibc return freed memory to the
-system, which `prepare_cpu` otherwise prevents.
+Growth is the minimum over the eighth and ninth tenths of a process's life relative to that over the
+sixth and seventh; the last tenth, in which the process ends, does not count. `Flaky` lets glibc
+return freed memory to the system, which `prepare_cpu` otherwise prevents.
 """
 
 import ctypes
@@ -114,7 +114,7 @@ class Watch:
     """Memory and descriptors of a run's processes, read every second by a thread.
 
     Attributes:
-        readings: bytes of resident memory and number of descriptors, by process and command.
+        readings: (resident bytes, number of descriptors) each second, by (process id, command).
     """
 
     readings: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
@@ -219,13 +219,13 @@ def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:
 
 
 def lines(path: Path) -> list[Any]:
-    """Return the complete records of a JSON Lines file; none without a file."""
+    """Return the complete records of a JSON Lines file; an empty list if no file exists."""
     text = path.read_text() if path.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def lost_or_doubled(folder: Path, steps: int) -> int:
-    """Count a run's episodes, steps and evaluations that are missing, unplanned or doubled."""
+    """Count steps, evaluations and episodes that a run's files lack, repeat, or hold unplanned."""
     metrics, evaluations = lines(folder / "metrics.jsonl"), lines(folder / "evaluations.jsonl")
     wrong = unmatched([row["step"] for row in metrics], range(1, steps + 1))
     evaluated = {*range(0, steps + 1, EVERY), steps}
@@ -252,7 +252,7 @@ def odd_episodes(
 
 
 def unmatched(found: Iterable[Any], wanted: Iterable[Any]) -> int:
-    """Count the elements that only one of two collections has, with multiplicity."""
+    """Return the size of the symmetric difference of two collections, taken as multisets."""
     one, other = Counter(found), Counter(wanted)
     return (one - other).total() + (other - one).total()
 
@@ -278,7 +278,7 @@ def state(folder: Path) -> dict[str, Any]:
 
 
 def judge(folder: Path | None) -> list[str]:
-    """Return the flags that select `Flaky`, with `folder`, if any, as its option `stops`."""
+    """Return flags that make `Flaky` the judge, with `folder`, if given, as its option `stops`."""
     spec: dict[str, str] = {"name": "soak:Flaky"}
     if folder:
         folder.mkdir()
@@ -292,7 +292,7 @@ def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
 
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
-    """Run the three jobs; return the figures, and counts and readings by run."""
+    """Run the three jobs; return figures, and each run's counts of kills and memory readings."""
     short, long = (10, 10) if quick else (40, 60)
     jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]

@@ -71,9 +71,9 @@ def record(name: str, file: Path, groups: int) -> None:
 
 
 def recorded() -> dict[str, list[Any]]:
-    """Return lists of recorded groups by name: prompt, and (response, run lengths) per rollout.
+    """Return lists of groups by name; a group is a prompt and its rollouts (response, run lengths).
 
-    Runs of sampled tokens and of observation tokens alternate in a response; the first is sampled.
+    A response alternates between runs of sampled and of observation tokens, sampled ones first.
     """
     return json.loads(lzma.decompress(EPISODES.read_bytes()))  # type: ignore[no-any-return]
 
@@ -102,7 +102,7 @@ def make_samples(race: Race) -> list[Sample]:
 
 
 def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
-    """Return the packed rows of "tree", "prompt" or "separate"."""
+    """Pack rollouts as the trainer `name` does: "tree", "prompt" or "separate"."""
     groups = [list(members) for _, members in groupby(samples, lambda one: one.group)]
     if name == "tree":
         return [row for group in groups for row in pack(group, sys.maxsize)]

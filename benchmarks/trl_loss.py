@@ -50,7 +50,7 @@ class TRL:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
-        # a micro-batch, padding included, has at most as many tokens as the largest tree
+        # with padding, a micro-batch has at most `largest` tokens, those of the largest prefix tree
         longest = max(len(one.prompt) + len(one.response) for one in samples)
         fits = range(1, max(1, largest // longest) + 1)
         together = max(count for count in fits if len(samples) % count == 0)
@@ -134,7 +134,7 @@ class TRL:
     def _run(self, one_pass: Callable[[dict[str, Tensor]], Any]) -> list[Any]:
         from trl.trainer import utils
 
-        # in TRL, `_use_triton` decides only whether prompt logits are skipped; no kernel needs it
+        # make TRL skip the prompts' logits; `_use_triton` has no other effect and starts no kernel
         original = utils._use_triton
         if not self.as_installed:
             utils._use_triton = lambda device: True

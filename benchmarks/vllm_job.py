@@ -25,7 +25,7 @@ WINDOW = 5
 
 
 def windows(rewards: list[float]) -> list[float]:
-    """Return the mean rewards of five consecutive steps each."""
+    """Return the mean reward of every `WINDOW` consecutive steps."""
     return [fmean(rewards[i : i + WINDOW]) for i in range(0, len(rewards), WINDOW)]
 
 

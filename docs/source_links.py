@@ -30,7 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _source(path: Path, root: Path, config: MkDocsConfig) -> File:
-    """Return a file whose source address is relative to `docs/` and lies outside of it."""
+    """Return a site entry for a file outside `docs/`; its source path is relative to `docs/`."""
     name = path.relative_to(root).as_posix()
     file = File.generated(config, f"../{name}", abs_src_path=str(path))
     file.dest_uri = f"source/{name}"

@@ -5,9 +5,9 @@
     python examples/art_tokenise.py
 
 A local server with OpenAI's protocol stands in for the model: the server answers as the careful
-agent does, and names tokens by id, as vLLM does. The server makes one rollout of each group submit
-early at each turn, so that rewards within a group differ: equal rewards have zero advantage. ART's
-backends, which train on these tensors, need a GPU or service.
+agent does, and names tokens by id, as vLLM does. One rollout of each group submits at its first
+turn, another one at its second turn, and so on, so that rewards within a group differ: equal
+rewards have zero advantage. ART's backends, which train on these tensors, need a GPU or service.
 
     task                 turns  reward  advantage  tokens  trained
     mini-train-0-000000      1    0.75      -1.23     689       15
@@ -57,7 +57,7 @@ def in_content(text: str) -> dict[str, Any]:
 async def served(
     say: Callable[[Request], str], message: Callable[[str], dict[str, Any]] = in_content
 ) -> AsyncIterator[art.Model]:
-    """Yield a model whose server answers with `say(request)`, all at log probability 0."""
+    """Yield a model on a local server that replies `say(request)`, with token log probs of 0."""
 
     async def answer(http: web.Request) -> web.Response:
         text = say(await http.json())

@@ -27,7 +27,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4, weight_decay=0.0)
 
 
 def play(task: Task) -> tuple[list[int], list[bool], float]:
-    """Return the tokens of an episode, which of them were sampled, and its reward."""
+    """Play an episode; return its token ids, a mask of the sampled tokens, and its reward."""
     session = Session(task, rules)
     ids = chat.prompt(session.system_prompt, session.prompt)
     sampled = [False] * len(ids)

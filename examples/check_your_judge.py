@@ -21,7 +21,7 @@ class Keywords:
     name = "keywords"
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """Return a verdict in which only job fit and preference depend on the resume's words."""
+        """Grade job fit and preference by counts of job words; all other grades are constant."""
         job, *resumes = (set(text.lower().split()) for text in (task.job, task.resume, revised))
         before, after = (len(job & words) for words in resumes)
         fit = (after > before + 5) - (after < before - 5)

@@ -37,7 +37,7 @@ ENTRY = re.compile(r"- (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)")
 
 
 class Row(NamedTuple):
-    """Row of the table, for one run."""
+    """Row of the printed table; it describes one run."""
 
     run: str
     step: str

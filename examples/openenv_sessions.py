@@ -58,7 +58,7 @@ def server(**settings: str) -> Iterator[str]:
 
 
 async def play(env: ResumeGymEnv, task_id: str, repairs: int) -> list[float]:
-    """Apply the first `repairs` fixes of a task, one per turn; return the turns' rewards."""
+    """Review, apply a task's first `repairs` fixes and submit; return the reward of each turn."""
     fixes = TASKS[task_id].fixes[:repairs]
     edits = [tool_call("str_replace", old=fix.old, new=fix.new) for fix in fixes]
     actions = [tool_call("review"), *edits, tool_call("submit")]

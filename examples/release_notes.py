@@ -210,7 +210,7 @@ class NotesSession(EditSession[Release, Verdict]):
         return rewrite(notes, compose(placed), rules.page_width)
 
     def unchanged(self) -> Ledger:
-        """Return the rewards of a draft that is submitted unchanged."""
+        """Return the reward terms of an episode whose draft was submitted unchanged."""
         field = "placement" if self.task.weakness == "misplaced" else "noise"
         return {"coverage": -1.0, field: -1.0}
 
@@ -231,7 +231,7 @@ class ReleaseNotesEnv(EditEnv):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[Release]:
-        """Return all tasks of a split; the only task source is "made"."""
+        """Return the tasks of a split, or of all splits if it is None; `source` must be "made"."""
         if source != "made":
             raise ValueError(f"tasks: expected 'made', got {source!r}")
         splits = list(SIZES) if split is None else [split]

@@ -3,10 +3,11 @@
     pip install torch==2.13.0 stable-baselines3==2.9.2 && pip install -e .
     python examples/sb3_menu.py
 
-The menu holds `review`, `submit` and the edits of the careful agent. In 8,192 turns (half a
-minute), PPO learns when to choose which entry of the menu. Rewards are means over the 40 held-out
-tasks of ResumeEditMini-v0; the careful agent itself gets +6.06. The first two policies choose at
-random: the first among all places of the menu, the second only among those that are not empty.
+The menu holds `review`, `submit`, the edits that the scripted agent `careful` plans and, if the
+resume is too long, deletions. In 8,192 turns (half a minute), PPO learns when to choose which entry
+of the menu. Rewards are means over the 40 held-out tasks of ResumeEditMini-v0, on which `careful`
+gets +6.06. The first two policies choose at random: the first among all places of the menu, the
+second only among the places that hold an action.
 
     any place of the menu      +0.14
     any text of the menu       +3.95
@@ -30,7 +31,7 @@ from resume_gym.integrations.sb3 import MenuEnv
 
 
 class Chance:
-    """Uniform random policy over all places of the menu; if `masked`, not over empty places."""
+    """Uniform random policy over the menu's places; if `masked`, over those that hold an action."""
 
     def __init__(self, env: VecEnv, masked: bool) -> None:
         self.env, self.masked, self.rng = env, masked, np.random.default_rng(0)

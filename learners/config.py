@@ -51,7 +51,7 @@ _EXAMPLES = (
     "train --config qwen3_14b_4xh200 --dry-run",
 )
 
-# a field with this mark accepts a TOML list as a tuple, or a string as a path; other fields do not
+# pydantic converts only fields with this mark: a TOML list to a tuple, or a string to a path
 _CONVERTED = Field(strict=False)
 
 
@@ -304,7 +304,7 @@ def check_env(env: str) -> None:
 
 
 class _Parser(Parser):
-    """Parser whose error on an argument that resembles a preset or file suggests `--config`."""
+    """Parser that suggests `--config` for an unknown argument that looks like a preset or file."""
 
     def hint(self, unknown: str) -> str:
         names = get_close_matches(unknown, _presets(), n=1) or [unknown]
@@ -411,9 +411,9 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if `file` names a module, key or remote server that no flag names.
+    """Raise a ConfigError unless flags repeat each module, key and remote server in `file`.
 
-    Presets, and the settings files of runs that were started on this machine, are not checked.
+    A `file` that is a preset, or belongs to a run started on this machine, is not checked.
     """
     if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
         return
@@ -436,8 +436,8 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 def dry_run(argv: Sequence[str]) -> str | None:
     """Return the value of `--dry-run`: a machine's name, "here", or None if the flag is not given.
 
-    "here" is this machine. For a flag without a value, the result is the machine that the preset in
-    `--config` needs, or "here" if it needs no GPU or no preset is given.
+    "here" is this machine. For a flag without a value, the result is the machine with the GPUs that
+    the preset in `--config` needs, or "here" if no preset is given or the preset needs no GPU.
     """
     given = _first(argv)
     return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run

@@ -1,10 +1,10 @@
 """Demonstrations for imitation: the turns of a scripted editor as training samples.
 
-A task lists fixes, the edits that repair its planted weakness. The scripted editor first applies
-the fixes that add no figures, from top to bottom, and then makes the edits of the scripted agent
-`careful`. With the habits `HASTY`, the editor also makes errors, which a policy learns, and which
-reinforcement learning corrects later. `renamed` replaces some words of most resumes, so that a
-policy cannot memorise the resumes.
+The resume of a task has a planted weakness, and the task lists fixes: edits that repair the
+weakness. The scripted editor first applies the fixes that add no numbers, from top to bottom, and
+then makes the edits of the scripted agent `careful`. With the habits `HASTY`, the editor also makes
+errors, so that a policy learns errors for reinforcement learning to correct. `renamed` replaces
+some words of most resumes, so that a policy cannot memorise the resumes.
 """
 
 import re
@@ -83,7 +83,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
     ready = [
         fix
         for fix in task.fixes
-        # a fix that extends a line leaves `old` in the resume, so check for `new`, too
+        # not yet applied: a fix that extends `old` leaves `old` in the resume, so look for `new`
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
@@ -92,7 +92,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         and _is_in_order(fix.old, fix.new)
     ]
     if ready:
-        # top to bottom: from fixes in random order, a policy hardly learns not to repeat a fix
+        # in a fixed order, since policies that are trained on a random order often repeat a fix
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
@@ -105,8 +105,9 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
 def _is_in_order(old: str, new: str) -> bool:
     """Return whether all words of `new` but its first occur in `old`, in the same order.
 
-    Verb forms in -ed and -ing count as equal. Small models can omit words and change the forms of
-    verbs, but they garble rearranged sentences.
+    Verb forms in -ed and -ing count as equal, and words of up to three letters are ignored. Fixes
+    and edits of `careful` without this property are left out, since small models garble sentences
+    that they rearrange.
     """
     before, after = ([stem(word) for word in _WORD.findall(text.lower())] for text in (old, new))
     left = iter(before)
@@ -180,7 +181,7 @@ _STEMS = sorted(
 
 
 def shorter(task: Task, rng: Random) -> Task:
-    """Return a task with a shorter job posting, and with fewer lines that no fix changes.
+    """Return a task with a shorter job posting and resume; the lines that fixes change are kept.
 
     Most tokens of a resume belong to lines without edits, so short resumes give more edits for the
     same computation. A resume whose weakness is its length is returned unchanged.
@@ -200,25 +201,25 @@ def shorter(task: Task, rng: Random) -> Task:
 
 @cache
 def _words() -> list[str]:
-    """Return the words of 200 resumes with which `renamed` replaces other words."""
+    """Return the words, from 200 generated resumes, that `renamed` can insert."""
     tasks = (generate_task(0, index, "train", "mini") for index in range(200))
     found = {word.lower() for task in tasks for word in _WORD.findall(task.resume)}
     return sorted(word for word in found - _KEPT if not _INFLECTED.fullmatch(word))
 
 
 def renamed(task: Task, rng: Random) -> Task:
-    """Return a task with replaced words; equal words of all its texts get equal replacements.
+    """Return a task with random words replaced, each by the same word in all texts of the task.
 
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
     other words by words of other resumes or by invented words. Half of the tasks with the weakness
     "too_long" keep all words, since the words show which lines are superfluous. A word that a fix
-    removes or adds is kept, so that the fix stays correct; only the first word of the fix's `old`
-    may be replaced. The -ed form and the -ing form of a verb count as one word.
+    removes or adds is kept, so that the fix stays correct, unless it is the first word of the
+    fix's `old`. If the -ed form of a verb is replaced, its -ing form is replaced in the same way.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
-        # not kept: the first word of `old`, which policies would memorise as the start of quotes
+        # the first word of `old` is not kept: policies would memorise it as the start of a quote
         first = {_key(word) for word in _WORD.findall(fix.old)[:1]}
         kept |= {word for word, _ in (old ^ new) - first} if fix.new else set()
     share = rng.random()
@@ -279,8 +280,8 @@ def demonstrations(
 
     In each state of an episode, several turns are drawn from the editor. The first of them is
     played, or, with the probability `SLIPS`, a faulty call is played instead. Additional draws cost
-    little, because all draws share the tokens before the turn, and four of five tokens of an
-    episode come from the environment. All samples have the same group number, because training
+    little, because all draws share the tokens before the turn, and an editor's turns are only a
+    fifth of the tokens of an episode. All samples have the same group number, because training
     computes a prefix that a group shares, such as the instructions, only once. `Sample.advantages`
     contains the token weights for the loss `likelihood`: a token's weight is the number of draws
     that returned its turn.
@@ -291,8 +292,8 @@ def demonstrations(
         act: returns the editor's next action.
         each: number of turns that are drawn from the editor in each state.
         seed: seed of the editor's random numbers.
-        replies: weight of the tokens of the environment's replies, as a share of `each`. The reply
-            to `review` repeats the resume, so its tokens train copying from the prompt.
+        replies: weight of the tokens of the environment's replies, as a share of `each`. The
+            reply to `review` repeats the resume, so training on it teaches copying from the prompt.
         hint: function that returns a text for a session, to append to each observation.
     """
     for number, session in enumerate(sessions):
@@ -321,9 +322,9 @@ def demonstrations(
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
     """Yield samples that repeat short excerpts of each resume.
 
-    From excerpts, a model with random weights learns to copy text, which every edit needs for its
-    quote. Replies to `review` do not teach copying: hundreds of tokens lie between a line and its
-    copy.
+    The samples teach a model with random weights to copy text, so that it can quote the resume in
+    edits. Replies to the tool `review` also repeat text, but do not teach a random model to copy,
+    since hundreds of tokens lie between a line and its copy.
     """
     rng = Random(str(seed))
     for page in pages:
@@ -342,7 +343,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 
 
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return an earlier call of the episode, or the call `text` truncated or with a wrong word."""
+    """Return a faulty call: an earlier call, or `text` cut off or with one wrong word."""
     kind = rng.randrange(3)
     if kind == 0 and before:
         return rng.choice(before)

@@ -1,7 +1,7 @@
 """Goals and budgets of a run: conditions on named metrics that end the run.
 
 A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure:
-a run that a goal or budget has ended reads the same metrics when it is restarted, and ends again.
+if a run that a goal or budget has ended is restarted, it computes the same result and ends again.
 """
 
 import operator
@@ -78,7 +78,7 @@ def budget(text: str) -> tuple[Condition, ...]:
 
 
 def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return how much a run has used of each quantity that a budget can limit.
+    """Return how much a run has used of each quantity in `SPENT`.
 
     Args:
         rows: metrics of the steps; token counts are per step, hours and judge costs are totals.

@@ -99,7 +99,7 @@ _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 @dataclass(frozen=True)
 class Dose:
-    """Settings of imitation: training time, and how demonstrations are made and used.
+    """Training time of imitation, and settings of its demonstrations.
 
     Attributes:
         minutes: training time in minutes, without evaluations.
@@ -126,11 +126,11 @@ class Dose:
 
 
 class Phase(NamedTuple):
-    """Part of the training time of imitation, with one kind of samples.
+    """Period of imitation, in which all samples are of one kind.
 
     Attributes:
         title: name of the phase.
-        habits: habits of the editor; None for `drills`, which train copying, instead of an editor.
+        habits: habits of the scripted editor; None to train on `drills` instead of its turns.
         short: whether the demonstrations of the phase have short resumes.
         until: share of the training time at which the phase ends.
     """
@@ -186,7 +186,7 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 @contextmanager
 def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
-    """Make packed rows, and repeat and shuffle them; worker processes end with the context.
+    """Provide repeated, shuffled packed rows without end; worker processes end with the context.
 
     The context begins when the first row is ready, so training time excludes the workers' start.
     """
@@ -198,7 +198,7 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
     ]
     for process in processes:
         process.start()
-    # from each worker in turn, so that the order of the rows is reproducible
+    # take rows from the workers in turn, so that the order of the rows is reproducible
     made = (queue.get() for queue in cycle(queues))
     rows = made if queues else make_rows(dose, config, phase, start, 0)
     try:
@@ -349,7 +349,7 @@ def run(dose: Dose, config: Config) -> None:
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until, number)
         key = phase.title, dose.minutes
-        # `<=`: evaluate even if the phase had no time for a step, or the evaluation was interrupted
+        # `<`: the phase was too short for a step; `=`: this or an interrupted process trained it
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")
@@ -358,7 +358,7 @@ def run(dose: Dose, config: Config) -> None:
             with evaluations.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps({**row, **summary.metrics()})}\n")
     trainer.export(folder / "model", replace=True)
-    # `resume-gym eval` samples the exported model with these settings
+    # `resume-gym eval` reads the sampling settings of the exported model from this file
     write_text(folder / "config.toml", to_toml(config))
     print(f"the model is in {folder / 'model'}")
 

@@ -35,6 +35,7 @@ from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import LeadRank, RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
+from learners.run.alarms import WINDOW, span_of
 from learners.run.folder import RunFolder
 from learners.run.heartbeat import Heartbeat, interrupted
 from learners.run.loggers import Loggers
@@ -155,7 +156,9 @@ def _run(config: Config, train: Train) -> None:
                 folder.note(sentence)
                 say(f"warning: {sentence}", error=True)
         ranks.barrier()  # reading large checkpoints takes longer than a collective's timeout
-        trainer = make_trainer(config, folder.checkpoints)
+        # a rollback needs a checkpoint from before the steps whose mean raised the alarm
+        steps = max(WINDOW, span_of(config.groups)) if config.on_collapse == "rollback" else 0
+        trainer = make_trainer(config, folder.checkpoints, steps)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
         with _make_report(config, folder, work, heart) as report:

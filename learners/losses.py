@@ -1,7 +1,7 @@
 """Policy losses of type `Loss`: pure functions of the loss tokens of a packed row.
 
-The caller sums the losses of all rows before the optimizer step, so each loss is normalised by the
-size of the global batch, counted before tokens are masked.
+Each loss is divided by the number of tokens or rollouts in the global batch, counted before tokens
+are masked, because the caller sums the losses of all rows before the optimizer step.
 """
 
 from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but keep tokens that A moves towards the sampler's probability.
+    """Return the loss of `ipo`, but keep tokens whose update reduces the shift in probability.
 
     A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
     more than 0.2 and A < 0. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).
@@ -204,7 +204,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
 def _watched(
     log_ratio: Tensor, keep: Tensor, counted: Mapping[str, Tensor] | None = None
 ) -> dict[str, float]:
-    """Return the metrics of a loss, and the number of tokens in each mask of `counted`."""
+    """Return metrics of a row's tokens, with the number of tokens in each mask of `counted`."""
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {
         "masked": (~keep).sum(),

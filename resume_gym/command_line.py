@@ -18,7 +18,7 @@ class Formatter(argparse.HelpFormatter):
     """Help formatter that wraps paragraphs to the terminal, except indented lines."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Widen the help's column of names to fit the names of subcommands, which are indented."""
+        """Widen the first column of the help, so that it fits the indented names of subcommands."""
         super().add_argument(action)
         if isinstance(action, argparse._SubParsersAction):
             names = (len(name) for name in action.choices)

@@ -4,8 +4,8 @@
 
 One wrapping rule applies to all texts. A source line is broken at spaces into page lines, each as
 long as possible up to `width` characters; the spaces at a break are dropped. A word longer than
-`width` is cut. A blank line counts as one line. A final newline starts no further line. Every
-character, including tabs and wide characters, counts as one column.
+`width` is cut. A blank line counts as one line. A newline at the end of the text does not start
+another line. Every character, including tabs and wide characters, counts as one column.
 """
 
 import difflib
@@ -71,7 +71,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def _height(lines: list[str], width: int) -> int:
-    """Count the page lines into which source lines wrap; a final newline adds no page line."""
+    """Count the page lines of a text that is split at newlines; ignore an empty last line."""
     height = 0
     for line in lines:
         height += 1 if len(line) <= width else len(wrap(line, width))
@@ -139,14 +139,14 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Find `wanted` in a copy of `text` in which `shown` replaces each match of `blanks`.
+    """Find `wanted` in `text` after each match of the pattern `blanks` is replaced by `shown`.
 
-    Return the start and end offset of each occurrence in `text`. `str.find` searches the copy in
-    linear time. A regular expression for `wanted` would restart its search at each line, and take
-    quadratic time in a text with many similar lines.
+    Return the start and end offset of each occurrence in the original `text`. `str.find` searches
+    the modified text in linear time. A regular expression for `wanted` would restart its search at
+    each line, and take quadratic time in a text with many similar lines.
     """
     parts: list[str] = []
-    # start of each piece between blanks: `loose` holds offsets in the copy, `exact` in `text`
+    # offsets of the pieces between blanks: `loose` in the modified text, `exact` in `text`
     loose, place, exact, end = [0], 0, [0], 0
     for hit in blanks.finditer(text):
         parts += (text[end : hit.start()], shown)
@@ -160,8 +160,8 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # Map the first and last characters of a match: they are not blank, so they have exact offsets
-    # in `text`. The character after a match may be a replaced blank, which has none.
+    # The first and last characters of a match are not blank, so their offsets in `text` are known.
+    # The character after a match has no single offset there if it replaces several blanks.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
@@ -177,10 +177,10 @@ _TYPOGRAPHY = {
 
 
 def untyped(text: str) -> tuple[str, Sequence[int]]:
-    """Unify quotes, dashes, spaces and composed letters, and drop invisible characters.
+    """Convert quotes, dashes and spaces to ASCII, apply NFC, and drop invisible characters.
 
     Returns:
-        The unified text, and the offset in `text` of each of its characters and of its end.
+        The converted text, and offsets in `text`: one per converted character, then the end.
     """
     if text.isascii():
         return text, range(len(text) + 1)
@@ -198,9 +198,10 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first typographic difference between `old` and the match of `old` in `text`.
+    """Describe the first character in which `old` and its approximate match in `text` differ.
 
-    The description is empty if `text` is ASCII, or lacks `old` even when typography is ignored.
+    The match ignores typography (see `untyped`). Without a match, or if `text` is ASCII, the
+    description is empty.
     """
     if text.isascii() or not (wanted := untyped(old)[0].strip()):
         return ""
@@ -225,7 +226,7 @@ def _named(text: str) -> str:
 
 
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
-    """Strip whitespace around `old` that a fuzzy match ignores, and the same whitespace from `new`.
+    """Return `old` without surrounding whitespace, and `new` without the same whitespace.
 
     If `old` is blank, or `text` contains `old` exactly, both strings are returned unchanged.
     """
@@ -248,7 +249,7 @@ def rewrite(document: Document, text: str, width: int) -> Edit:
 
 
 def replace(document: Document, spans: list[tuple[int, int]], new: str, width: int) -> Edit:
-    """Replace each span by `new`; wrap and measure again only the lines that a span touches.
+    """Replace each span of a document by `new`; only lines that overlap a span are wrapped again.
 
     Args:
         document: document to edit.
@@ -285,7 +286,7 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Yield each region, a run of adjacent lines that spans touch: its start, end and spans.
+    """Yield start, end and spans of each region, which is a run of lines that overlap spans.
 
     A region ends after a newline or at the end of the text. Lines wrap independently, so the number
     of wrapped lines of the text changes by the sum of the changes in the regions.
@@ -322,8 +323,8 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
         after: lines of the hunk in the new text.
     """
     most = min(len(before), len(after))
-    # A final newline leaves "" at the end of both lists. Count this "" as common suffix, not as
-    # common prefix: otherwise an insertion would be reported one line too late.
+    # If both texts end in a newline, both lists end in "". The common prefix must not include this
+    # "": otherwise the hunk of an insertion would start one line too late.
     below = before[-1] == after[-1] == ""
     head = 0
     while head < most - below and before[head] == after[head]:

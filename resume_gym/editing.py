@@ -1,8 +1,8 @@
 """Editing episodes as a pure state machine, without Gymnasium, I/O or a judge.
 
 `EditSession` implements what all editing domains share: the turn budget, the page limit, rewards of
-tool calls, grading, copies and records. A subclass adds the task, the tools and the weights of the
-verdicts: `session.Session` does so for resumes. docs/domains.md explains how to add a domain.
+tool calls, grading, copies and records. A subclass adds the task type, the tools and the weights of
+a verdict's fields, as `session.Session` does for resumes. docs/domains.md explains new domains.
 """
 
 import json
@@ -27,7 +27,7 @@ class EditTask(Protocol):
 
     Attributes:
         task_id: identifier of the task, unique in its source.
-        weakness: kind of the task; metrics are also reported for each kind.
+        weakness: category of the task; evaluations also report metrics for each category.
     """
 
     @property
@@ -96,8 +96,8 @@ _DEFAULT_RULES = Rules()
 class Step(NamedTuple):
     """The result of one action.
 
-    The `reward` of a step is the sum of its `ledger`. Neither includes the reward terms of a
-    judge's verdict, which `EditSession.grade` returns.
+    The `reward` of a step is the sum of its `ledger`. Both exclude the reward terms of a judge's
+    verdict: `EditSession.grade` returns these terms.
     """
 
     observation: str
@@ -123,7 +123,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A text that a tool shows; an episode's first one with `paid=True` earns the review reward."""
+    """A reply that shows a text; an episode's first such reply with `paid=True` is rewarded."""
 
     text: str
     paid: bool = True
@@ -147,7 +147,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     """One episode on one task of a domain.
 
     A subclass defines `original`, `brief`, `act` and `unchanged`, and sets the class attributes
-    below, except `terms`, which is computed. `verdict_limit` and `tool_rewards` have defaults.
+    listed here. `verdict_limit` and `tool_rewards` have defaults; `terms` is computed.
 
     Attributes:
         noun: noun for the edited document, such as "resume"; the document's key in `info`.
@@ -200,7 +200,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
         for name, weight in cls.verdict_weights.items():
-            # sums of multiples of 0.25 are exact; a weight of 0 would make `info` divide by zero
+            # floats sum multiples of 0.25 exactly; 0 is excluded, since `info` divides by weights
             if weight <= 0 or weight % 0.25:
                 told = f"expected a positive multiple of 0.25, got {weight}"
                 raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
@@ -234,7 +234,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @abstractmethod
     def unchanged(self) -> Ledger:
-        """Return the reward terms for the content of an unedited document; no judge grades it."""
+        """Return the reward terms that replace those of a verdict if the document is unedited."""
 
     def feedback(self, text: str) -> str:
         """Return one line of remarks on a draft, which must not reveal how a judge would grade."""
@@ -242,7 +242,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The reward weight of each field of the verdict, and of terms that only this task has."""
+        """Reward weight by term: the fields of the verdict, and terms that only this task has."""
         return self.verdict_weights
 
     @classmethod
@@ -330,8 +330,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
-        `reward_*` are the last step's reward terms, the verdict's included. `verdict_*` are the
-        verdict's terms divided by their weights. The verdict's terms are 0 before the grading.
+        The keys `reward_*` hold the last step's reward terms, the verdict's included; `verdict_*`
+        hold the grades of the verdict. The terms and grades of the verdict are 0 until grading.
         """
         state = self.state
         info = dict(self._empty_info)
@@ -354,7 +354,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return info
 
     def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
-        # without edits there is no verdict: the last ledger has the terms of `unchanged`
+        # an unedited document gets no verdict: the last ledger holds the terms from `unchanged`
         content = self._content(verdict) if verdict else ledger
         if self.weights.keys() <= content.keys():
             info["graded"] = True
@@ -463,7 +463,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return edits == 0 or doc.text == self.original
 
     def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
-        """Add the end-of-episode terms that need no judge."""
+        """Add the last turn's reward terms that need no judge, such as that of the page limit."""
         if not submitted:
             ledger["no_submit"] = self.tool_rewards["no_submit"]
         if self.rules.layout_reward == "binary":
@@ -483,8 +483,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
         Raises:
             RuntimeError: The episode is still running, or it changed nothing and needs no verdict.
-            ValueError: The verdict is not a `verdict_type`, or has a value beyond `verdict_limit`
-                or one that JSON cannot hold.
+            ValueError: The verdict is not a `verdict_type`, has a grade beyond `verdict_limit`, or
+                has a value that JSON cannot represent.
         """
         state = self.state
         if not state.done:

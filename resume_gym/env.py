@@ -161,7 +161,7 @@ class EditEnv(gym.Env[str, str]):
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
-        """Create the judge of a specification; a subclass may convert the verdicts to another type.
+        """Create a judge from its specification; a subclass may wrap it to change the verdict type.
 
         Raises:
             ValueError: The judge does not exist, or its verdicts have the wrong type.
@@ -169,7 +169,7 @@ class EditEnv(gym.Env[str, str]):
         return make_judge(spec)
 
     def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
-        """Create a session under this environment's rules, independent of `reset` and `step`.
+        """Start an episode in a session of its own; the episode that `reset` started is unaffected.
 
         Use sessions to play many episodes concurrently; `agrade` grades them later.
 
@@ -183,7 +183,7 @@ class EditEnv(gym.Env[str, str]):
         tasks = self.tasks
         _ = self.judge  # report an invalid judge before an episode is played
         if task_id is None:
-            # `random` is three times as fast as `integers`, which is noticeable in short episodes
+            # NumPy's `random` is three times as fast as its `integers`; short episodes draw often
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
@@ -247,7 +247,7 @@ class EditEnv(gym.Env[str, str]):
         return render.rgb_array(self.session)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle all but the judge, whose client may hold connections; `judge` makes a new one."""
+        """Pickle all but the judge, which may hold connections; a copy creates its own judge."""
         return {**self.__dict__, "_judge": None}
 
 
@@ -369,8 +369,8 @@ class ResumeEditEnv(EditEnv):
 class ResumeEditNetEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with a reward for each changed line of the resume.
 
-    `ResumeEdit-v0` rewards many improvements hardly more than one. In `ResumeEditNet-v0`, the judge
-    grades each line of the final document that differs from the original:
+    In `ResumeEdit-v0`, many improved lines earn hardly more than one. In `ResumeEditNet-v0`,
+    the judge grades each line of the final document that differs from the original:
 
     | line | reward |
     |---|---|
@@ -386,8 +386,8 @@ class ResumeEditNetEnv(ResumeEditEnv):
     the original earns 0.25, even if the agent made edits and reverted them.
 
     The judge must have a method `judge_lines`, as the rubric judge has. The other arguments are
-    those of `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for an unchanged
-    resume, and about 100 if all the planted weakness is repaired. `ResumeEditNetMini-v0` is
+    those of `ResumeEdit-v0`; `layout_reward` is "continuous". A submitted resume scores 50 if it is
+    unchanged, and about 100 if the planted weakness is fully repaired. `ResumeEditNetMini-v0` is
     `ResumeEditNet-v0` with short documents.
     """
 
@@ -407,8 +407,8 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
     Args:
         env: id of an editing environment, or module:id.
-        options: arguments of the environment. An argument that is None has its default value;
-            only `split=None` means both splits.
+        options: arguments of the environment. None selects the default value of an argument,
+            except that `split=None` selects both splits.
 
     Raises:
         TaskError: The environment or the judge does not exist, an argument is invalid, or the
@@ -446,7 +446,7 @@ def find_edit_env(name: str) -> type[EditEnv] | None:
 
 
 def _check_env(name: str) -> None:
-    """Raise TaskError unless a name is that of an editing environment, without creating it."""
+    """Raise TaskError if no editing environment has this name; do not create the environment."""
     own = "resume_gym."
     ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
     expected = f"--env: expected one of {', '.join(ours)}, or module:ID"

@@ -1,9 +1,9 @@
 """`ResumeEditEvidence-v0`: `ResumeEdit-v0` with a tool that searches the candidate's documents.
 
-The documents restate the resume in other words and with the true figures, among lines about other
-people's work. Some documents correct a figure of the resume, and some say that the candidate only
-helped. The judge receives the task's documents in every environment; the agent can search them only
-in `ResumeEditEvidence-v0`. A search costs a turn.
+The documents describe the work in the resume in other words and with the true figures, but also
+the work of other people. Some documents correct a figure of the resume, and some say that the
+candidate only helped with a piece of work. The judge receives the task's documents in every
+environment; the agent can search them only in `ResumeEditEvidence-v0`. A search costs a turn.
 """
 
 import re
@@ -65,7 +65,7 @@ def passages(documents: Sequence[Evidence]) -> list[Passage]:
 
 @lru_cache(maxsize=256)
 def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
-    """Return the passages of documents and their BM25 index (None if there are no words)."""
+    """Return the documents' passages and their BM25 index (None if the passages have no words)."""
     import bm25s  # imported here, since only searches need it
 
     found = passages(documents)
@@ -125,8 +125,8 @@ class ResumeEditEvidenceEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with the tool `search(query)`.
 
     A search shows at most three passages of the candidate's documents, with the names of their
-    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: a figure that a document
-    states for the same work improves `quantification`; any other figure is an unsupported claim.
+    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: an added figure improves
+    `quantification` if a document states it for the same work, else it is an unsupported claim.
     """
 
     session_type = EvidenceSession

@@ -19,7 +19,7 @@ class FeedbackSession(Session):
     toolbox = Toolbox(TOOLS[0], FEEDBACK, *TOOLS[1:])
 
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Show remarks on the draft, replace text or show the page, depending on the call."""
+        """Show remarks on the draft for `feedback`; other calls edit or show the resume."""
         if call.name == "feedback":
             return Shown(f"feedback: {self.feedback(self.resume)}", paid=False)
         return super().act(call)

@@ -89,10 +89,10 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that each figure is a finite number, or a list or dict of them if `_FORMS` says so.
+    """Check that figures are finite numbers, or those in `_FORMS` lists or dicts of such numbers.
 
     Raises:
-        ValueError: A figure fails the check; the message starts with `prefix` and the name.
+        ValueError: A figure is invalid; the message starts with `prefix` and the figure's name.
     """
     for name, value in figures.items():
         form = _FORMS.get(name)

@@ -63,7 +63,7 @@ def _status(session: EditSession[Any, Any]) -> str:
 
 
 def last_reply(session: EditSession[Any, Any]) -> list[str]:
-    """Return the lines of the last reply, without the text that a tool such as `review` showed."""
+    """Return the lines of the last reply; if it shows a text, only the two status lines below."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
@@ -120,7 +120,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
     Below the page, there is room for a quarter page of overflow (at least two lines) and for the
-    last reply. The image states how many further lines overflow.
+    last reply. If more lines overflow, the image states their number.
     """
     from PIL import Image, ImageDraw
 

@@ -59,7 +59,7 @@ WEAKNESS_METRIC: Mapping[str, str] = {
 class Verdict:
     """A judge's comparison of a revised resume with the original.
 
-    Numbers of other types, such as NumPy's, are converted, so that JSON can hold a verdict.
+    Grades and confidences are converted to `int` and `float`: JSON cannot represent NumPy's types.
 
     Attributes:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
@@ -154,7 +154,7 @@ def reward_bounds(
 
 
 def components(terms: Mapping[str, float]) -> dict[str, float]:
-    """Sum the terms by part: tool syntax, layout, and content (all other terms)."""
+    """Sum reward terms in three groups: tool syntax, layout, and content (all other terms)."""
     parts = dict.fromkeys(("tool_syntax", "layout", "content"), 0.0)
     for name, value in terms.items():
         part = "tool_syntax" if name in TOOL_TERMS else name if name == "layout" else "content"

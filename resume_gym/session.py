@@ -51,7 +51,7 @@ class Session(EditSession[Task, Verdict]):
 
         Raises:
             TaskError: The job or the resume is longer than the rules allow, or the task has a
-                rubric, which a session with rewards per line cannot use.
+                rubric although the session rewards single lines.
         """
         if task.rubric and self.verdict_type is not Verdict:
             raise TaskError(f"{task.task_id}: expected no rubric with rewards per line")
@@ -93,14 +93,14 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """See `EditSession.weights`; a rubric adds `rubric`, the sum of its absolute weights."""
+        """See `EditSession.weights`; `rubric` weighs the sum of the items' absolute weights."""
         if not self.task.rubric:
             return self.verdict_weights
         return {**self.verdict_weights, "rubric": sum(abs(one.weight) for one in self.task.rubric)}
 
     @property
     def items(self) -> Mapping[str, int]:
-        """The grade of each rubric item by its text (see `Verdict.items`); 0 before a verdict."""
+        """The grades of rubric items by the item's text (see `Verdict.items`); 0 if ungraded."""
         verdict = self.verdict
         return {x.text: verdict.items[x.text] if verdict else 0 for x in self.task.rubric}
 
@@ -111,14 +111,14 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; rubric weights add to the minimum or maximum, by their sign."""
+        """See `EditSession.bounds`; a rubric's negative and positive weights widen the range."""
         least, greatest = super().bounds
         for item in self.task.rubric:
             least, greatest = least + min(0.0, item.weight), greatest + max(0.0, item.weight)
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; this method grades rubric items that need no model, by rules."""
+        """See `EditSession.grade`; rules, not the judge, grade rubric items that need no model."""
         if self.task.rubric and isinstance(verdict, Verdict):
             from resume_gym.text.items import grade_items  # slow, so not imported at the top
 
@@ -157,7 +157,7 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return FailedCall("ambiguous", more, name)
-        # check the size before building the text, which could be too large for the memory
+        # check the size before building the text: many long replacements could fill the memory
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"
@@ -184,7 +184,7 @@ class NetSession(Session):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; an unchanged resume scores 50, a repaired one about 100."""
+        """See `EditSession.bounds`; a submitted original scores 50, a repaired resume about 100."""
         alone = self.tool_rewards["submit"]
         repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
         gain = self.verdict_weights["improved"] * max(1, repairs)

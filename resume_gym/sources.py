@@ -18,7 +18,7 @@ class Loader(NamedTuple):
     Attributes:
         pattern: regular expression that matches every source of this kind as a whole.
         entry: MODULE:FUNCTION, imported at the first use. The function takes a source and a split,
-            and returns tasks in order; `load_tasks` drops those of the other split.
+            and returns tasks in order; `load_tasks` drops tasks that are not of this split.
     """
 
     pattern: str

@@ -1,9 +1,9 @@
 """A Gymnasium space of Unicode texts for vector environments.
 
-`gymnasium.spaces.Text` requires a list of the allowed characters; a `Text` of all of Unicode takes
-seconds to build and a minute to batch. `UnicodeText` contains any text up to a length. This module
-registers with Gymnasium the functions that pass such texts through the shared memory of vector
-environments, and the empty text with which wrappers pad observations.
+`gymnasium.spaces.Text` requires a list of the allowed characters; for all of Unicode, it takes
+seconds to create a `Text` and a minute to batch it for a vector environment. `UnicodeText` contains
+any text up to a length. This module registers functions with Gymnasium: for texts in the shared
+memory of vector environments, and for the empty text with which wrappers pad observations.
 """
 
 import multiprocessing
@@ -39,7 +39,7 @@ class UnicodeText(spaces.Space[str]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """False, since texts have no fixed size."""
+        """False: texts of different lengths cannot be flattened to arrays of one shape."""
         return False
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
@@ -70,9 +70,9 @@ def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
 
 
 class _SharedTexts(Sequence[str]):
-    """Live view of the texts in shared memory; a deep copy of the view is a tuple of strings.
+    """View of the texts in shared memory, whose deep copy is a tuple of the current strings.
 
-    `AsyncVectorEnv` creates this view once, at construction, and copies it deeply at each step.
+    `AsyncVectorEnv` creates the view when it is constructed, and makes a deep copy at each step.
     """
 
     def __init__(self, memory: Any, n: int) -> None:
@@ -94,7 +94,7 @@ class _SharedTexts(Sequence[str]):
 
 @create_shared_memory.register(UnicodeText)
 def _create_shared_memory(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
-    # UTF-8 takes at most 4 bytes a character; slots of 4n bytes keep each uint32 length aligned
+    # a UTF-8 character takes at most 4 bytes; slot sizes are multiples of 4 to align the uint32
     return ctx.Array("B", n * (_HEADER + 4 * space.max_length))
 
 

@@ -30,7 +30,7 @@ class Fix:
     """One edit that repairs part of the planted weakness.
 
     Attributes:
-        old: weak text, which occurs once in the resume after the preceding fixes.
+        old: weak text; occurs exactly once in the resume to which all earlier fixes were applied.
         new: improved text; empty to delete `old`.
         facts: sentences that support what `new` claims beyond `old`.
         needs_evidence: whether `new` states something that only the evidence supports.
@@ -194,7 +194,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 def _objects(
     name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each object of a list with its place ("fixes[0]"). Wrong keys raise TaskError."""
+    """Yield path ("fixes[0]") and value of each object in a list. Wrong keys raise TaskError."""
     if not isinstance(rows, list):
         raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):

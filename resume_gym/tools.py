@@ -52,7 +52,7 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
     Args:
         name: name of the tool.
         description: description of the tool for the agent.
-        properties: JSON schema by argument; type "string", or "integer" for a positive integer.
+        properties: JSON schema of each argument, of type "string" or (positive) "integer".
         required: names of the required arguments.
     """
     parameters = {"type": "object", "properties": properties, "required": required}
@@ -148,9 +148,10 @@ _TAG = re.compile(rf"{_OPEN}\s*|</think>")
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Return the thought, up to `</think>`, and the rest; the prompt may already hold `<think>`.
+    """Split a text into the thought, up to `</think>`, and the rest.
 
-    A `</think>` inside a string of a call does not end the thought.
+    The opening `<think>` may be part of the prompt instead of `text`. A `</think>` inside a string
+    of a call does not end the thought.
 
     >>> split_thought("So.</think>Yes.")
     ('So.</think>', 'Yes.')
@@ -262,7 +263,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value, for messages, since values may be too long to print."""
+    """Return the JSON type of a value; messages print the type, since a value may be long."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")
 

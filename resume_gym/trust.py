@@ -1,8 +1,9 @@
 """Trust in modules that options and files name, as in `--env module:ID`.
 
 A module that the command line names is trusted. A file, such as the configuration of a run, may
-come from a stranger: a module that only a file names is imported only with `FLAG`, or if the run
-was started on this machine. The start of a run is recorded outside the folder of the run.
+come from a stranger. A module named only in a file is therefore imported only if the command has
+the option `FLAG`, or if the run was started on this machine. The start of a run is recorded outside
+the folder of the run.
 """
 
 import hashlib
@@ -31,8 +32,8 @@ _KEYS = ("env", "tasks", "judge")
 def import_named(module: str) -> ModuleType:
     """Import a trusted module, which may be in the current folder.
 
-    The current folder is on the import path only for this import: otherwise later imports of an
-    optional package that is not installed would import a file of that name there.
+    The current folder is on the import path only during this import. If it stayed there, a later
+    import of an optional package that is not installed could run a file of that name in the folder.
     """
     if {"", os.getcwd()} & set(sys.path):
         return import_module(module)
@@ -50,14 +51,14 @@ def is_local(url: Any) -> bool:
 
 
 def refusal(file: Path, does: str, name: str) -> str:
-    """Return the error for an untrusted file; `does` says what the file does: "names a server"."""
+    """Return the error message for an untrusted file; `does` is a verb phrase: "names a server"."""
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
-    Do not call this for a folder that already had settings: a stranger may have written them.
+    The settings must be new: settings found in a folder may have been written by a stranger.
     """
     file = folder / STARTED
     with suppress(OSError):  # without the mark, users need `FLAG`
@@ -75,7 +76,7 @@ def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
-    # the key includes a random id and the settings: another run at this path later has another key
+    # the key includes a random id and the settings, so no later run in this folder has the same key
     identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
     key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

@@ -22,7 +22,7 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
     """Return the error for a package that is not installed.
 
     Args:
-        needs: start of the message: the action that needs the package, as in "drawing needs".
+        needs: start of the message, up to the package's name, such as "drawing needs".
         package: name of the missing package.
         extra: extra of resume-gym that installs the package.
     """
@@ -30,11 +30,11 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
 
 
 def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
-    """Return the error for packages of an extra that are not installed; None if all are there.
+    """Return the error that names the missing packages of an extra; None if all are installed.
 
     Args:
-        needs: start of the message: the action that needs the packages, as in "training needs".
-        extra: extra of resume-gym; packages are named like modules, with hyphens for underscores.
+        needs: start of the message, up to the packages' names, such as "training needs".
+        extra: extra of resume-gym; a package "a-b" of the extra must provide the module "a_b".
     """
     try:
         required = requires("resume-gym") or []

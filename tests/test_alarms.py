@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from statistics import fmean
 
@@ -15,8 +16,17 @@ from learners.errors import RunStopped
 from learners.rollouts.batch import Batch
 from learners.rollouts.measures import HACKS, information, measures, vocabulary
 from learners.rollouts.rollout import Rollout
-from learners.run.alarms import ROLLBACKS, SPAN, WINDOW, Action, alarms, holding, react
-from learners.training.checkpoint import ROLLBACK_STEPS
+from learners.run.alarms import (
+    ROLLBACKS,
+    SPAN,
+    WINDOW,
+    Action,
+    alarms,
+    holding,
+    react,
+    span_of,
+)
+from learners.training import checkpoint
 from resume_gym import Rules, Session, Verdict, load_tasks, tool_call
 from resume_gym.evaluation import Summary
 from resume_gym.text.lines import parse
@@ -47,7 +57,7 @@ def batch(policy: Policy, step: int) -> list[Rollout]:
 
 def row(rollouts: list[Rollout], step: int, words: Mapping[str, int]) -> dict[str, float]:
     sessions = [one.session for one in rollouts]
-    turns = {"step": step, "turns": fmean(one.turns for one in sessions)}
+    turns = {"step": step, "turns": fmean(one.turns for one in sessions), "tasks": GROUPS}
     return {**Summary.of(sessions).metrics(), **measures(rollouts, words), **turns}
 
 
@@ -243,7 +253,25 @@ def test_a_run_goes_back_to_weights_from_before_the_span_of_the_alarm() -> None:
     for recovered in (history, healthy):
         _, action = rolled(after(recovered, 0.0, 0.0, 0.0), [4, 5, 7, 8])
         assert action.back == 8
-    assert ROLLBACK_STEPS == WINDOW, "checkpoints that are old enough must be kept"
+
+
+@pytest.mark.parametrize("tasks", [2, 4, 8])
+@pytest.mark.parametrize("save_every", [1, 5])
+def test_a_checkpoint_that_is_old_enough_is_kept(
+    tmp_path: Path, tasks: int, save_every: int
+) -> None:
+    keep = max(WINDOW, span_of(tasks))
+    for collapse in range(30, 35):
+        rows = [{"step": n, "reward": 5.0, "entropy": 0.5 if n < collapse else 0.0, "tasks": tasks}
+                for n in range(1, 50)]  # fmt: skip
+        rows[20]["tasks"] = tasks - 1  # a group was dropped
+        last = next(n for n in range(1, 50) if alarms(rows[:n]))
+        folder = tmp_path / str(collapse)
+        for step in range(save_every, last, save_every):
+            checkpoint.begin(folder, step)
+            checkpoint.finish(folder, step, keep)
+        saved = [step for step in range(last) if checkpoint.path_of(folder, step).exists()]
+        assert react(rows[:last], "rollback", saved=saved).back is not None
 
 
 def test_tokens_of_weights_that_were_undone_are_no_new_alarm() -> None:

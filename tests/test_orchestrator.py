@@ -94,6 +94,7 @@ def test_refused_members_are_dropped_and_counted() -> None:
     # one of four may fail; of the second group two did
     assert [r.group for r in one.rollouts] == [0] * 3 + [2] * 4
     assert (one.dropped_episodes, one.dropped_groups) == (3, 1)
+    assert one.metrics["tasks"] == 2
 
 
 def test_a_step_without_any_group_raises_the_first_error_and_counts_them() -> None:

@@ -36,4 +36,6 @@ def test_the_adapter_is_what_both_trainings_changed(
         monkeypatch.setattr(models, "smollm2", lambda: Path(base))
         monkeypatch.setattr(models, "EDITOR", tmp_path / "smollm2-editor" / "adapter")
         for _ in range(2):  # merged, then read from the cache
-            torch.testing.assert_close(load("smollm2-editor")(ids).logits, adapted(ids).logits)
+            merged = load("smollm2-editor")(ids).logits
+            torch.testing.assert_close(merged, adapted(ids).logits, atol=1e-3, rtol=0)
+            monkeypatch.delattr(models, "save_file", raising=False)

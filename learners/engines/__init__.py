@@ -24,7 +24,7 @@ class Sampling:
         max_tokens: maximum number of tokens in one completion, end token included.
         stops: ids of the end tokens.
         seed: non-negative integers that identify this turn of this episode. An engine with
-            reproducible random numbers uses the same numbers for the same seed, in any batch.
+            reproducible sampling draws the same random numbers for a seed in every batch.
     """
 
     temperature: float
@@ -97,10 +97,10 @@ class Engine(Protocol):
         ...
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return one completion from each server, to compare log-probabilities with the trainer.
+        """Sample one completion on each server, to check its log-probabilities with the trainer.
 
-        An in-process engine returns an empty list: the trainer compares every token that it
-        samples.
+        An in-process engine returns an empty list: each training step compares all its
+        log-probabilities with those of the trainer.
         """
         ...
 

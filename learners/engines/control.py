@@ -86,5 +86,5 @@ class Control:
         self.post("update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """End the update of the weights, and give them the version of this client."""
+        """End the update, and tell the servers the version number of the new weights."""
         self.post("finish_weight_update", {"weight_version": str(self._version)})

@@ -36,7 +36,7 @@ _END_S = 5.0
 # seconds between checks of the process, seconds between health checks, and seconds without a passed
 # health check after which the server is restarted
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# not `python -m`: each child process of vLLM would import the server's module, for seconds
+# code for `python -c`: with `python -m`, child processes of vLLM take seconds to import `main`
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -271,8 +271,8 @@ def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
         variables |= {
             "OMP_NUM_THREADS": threads,
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            # otherwise vLLM replaces the executor "uni" by a worker process, with which a server
-            # takes 1.5 times as long to start and samples no faster
+            # with multiprocessing, vLLM ignores the executor "uni" and adds a worker process, with
+            # which a server takes 1.5 times as long to start and samples no faster
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             "TORCH_COMPILE_DISABLE": "1",  # the first request would wait for compilation
             # servers share cores with the trainer, so idle threads must sleep, not spin
@@ -306,13 +306,13 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' API key from the variable `KEY`, which is set to a new key if empty."""
+    """Return the servers' API key, the environment variable `KEY`; first create it if empty."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 
 
 def headers() -> Mapping[str, str]:
-    """Return the HTTP headers of requests to servers: the API key, if the variable `KEY` is set."""
+    """Return the HTTP headers with which servers accept a request; empty if there is no API key."""
     key = os.environ.get(KEY)
     return {"Authorization": f"Bearer {key}"} if key else {}
 

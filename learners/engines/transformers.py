@@ -1,8 +1,8 @@
 """In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
 Between turns, the engine parks a copy of each conversation's cache. For a turn, the engine stacks
-the caches of a batch, feeds only the new tokens to the model, and samples. Conversations with equal
-tokens so far, in their prompt or in later turns, are fed once and share a cache. Unlike vLLM, the
+the caches of a batch, feeds only the new tokens to the model, and samples. Conversations whose
+tokens are all equal so far run through the model only once, and share a cache. Unlike vLLM, the
 engine has no paged cache and no continuous batching: requests wait for the end of a running batch.
 """
 
@@ -69,7 +69,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of keys in the mask of new queries, and the first key's index, 0."""
+        """Return the number of keys that the mask of new queries covers, and the first index, 0."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -157,7 +157,7 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
     # Not torch.multinomial: its random numbers depend on the batch, but here each row has its own.
     # Sums are in fp64: rounding of fp32 sums would distort the probabilities of the last tokens.
     sums = logprobs.exp().cumsum(1, dtype=torch.float64)
-    # normalised, so that the last sum is 1 despite rounding, and every random number is below it
+    # the division makes the last sum exactly 1, which all random numbers in [0, 1) are below
     return torch.searchsorted(sums / sums[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
@@ -219,7 +219,7 @@ class TransformersEngine:
         return await future
 
     def _collect(self, before: int) -> None:
-        """Sample all waiting requests, once an iteration of the event loop adds no request."""
+        """Sample the waiting requests after an event loop iteration without a new request."""
         if len(self._waiting) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
             return
@@ -287,7 +287,7 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Cache all tokens but the last of each conversation; equal conversations run only once."""
+        """Cache all tokens but each conversation's last; equal conversations share a run."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
@@ -308,7 +308,7 @@ class TransformersEngine:
                 self._extend(batch)
 
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
-        """Feed each row's new tokens; park its cache for all conversations with the same tokens."""
+        """Feed each entry's new tokens, and park the cache for each conversation of the entry."""
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None
         cache = _Ragged([one.own for one in parked], shared)
@@ -316,9 +316,9 @@ class TransformersEngine:
         users = Counter(id(one.shared) for one in self._parked.values())
         for row, (tokens, before, keys) in enumerate(batch):
             own, prefix = cache.park(row), before.shared
-            # `Shared` recognises a common prefix by object identity, so all `keys` get one prefix
-            # object. Joining new tokens to the prefix stores them once, not once per conversation,
-            # but copies a prefix that other conversations still use.
+            # `Shared` recognises a common prefix by object identity, so all conversations in `keys`
+            # get the same object. New tokens join the prefix, to be stored once, not once per
+            # conversation, unless a larger prefix would be copied, as other conversations use it.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory
@@ -365,7 +365,7 @@ class TransformersEngine:
                     self._parked[key] = _Parked(said, parked[index].shared, cache.park(row))
             if not live:
                 break
-            # finished rows stay in the batch until enough have finished to justify a copy
+            # removing finished rows copies the caches, so wait until enough rows have finished
             if len(live) < _COMPACT_BELOW * len(rows):
                 unfinished = [row for row, index in enumerate(rows) if index in live]
                 cache.keep(unfinished)

@@ -174,7 +174,7 @@ class VLLMEngine:
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
-        """Send an invalid update, which ends a weight update that a failure has left open.
+        """End any weight update that a failure has left open, by sending an invalid update.
 
         Servers cannot begin an update while another update is open.
         """
@@ -202,7 +202,7 @@ class VLLMEngine:
         All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
         waiting for the next tensor.
         """
-        # `source` makes all ranks start to gather, so call it only when the first tensor is needed
+        # calling `source` starts a collective on all ranks: wait until the first tensor is needed
         weights = iter(source())
         try:
             for name, tensor in weights:
@@ -263,7 +263,7 @@ class VLLMEngine:
         self._insist("wake_up")
 
     def _insist(self, path: str) -> None:
-        """POST to all servers until all succeed; repeating `sleep` or `wake_up` has no effect."""
+        """Retry a POST request to all servers until it succeeds; `path` must be idempotent."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:

@@ -29,7 +29,7 @@ class Files(WeightTransferUpdateInfo):
 
 
 class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
-    """Backend that loads full tensors by name, in the same way as from checkpoint files."""
+    """Backend that passes full tensors to the method with which vLLM loads checkpoint files."""
 
     init_info_cls = Nothing
     update_info_cls = Files

@@ -1,1 +1,1 @@
-"""The bundled nano policy, and the random model from which `imitation.py` starts a new policy."""
+"""The trained nano policy, and `model.py`, which creates an untrained one for `imitation.py`."""

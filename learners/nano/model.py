@@ -56,7 +56,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             pad_token_id=0,
         )
     )
-    # zero output projections make each layer the identity; random ones would drown embeddings
+    # start each layer as the identity: outputs of random layers would exceed the embeddings
     for layer in model.model.layers:
         torch.nn.init.zeros_(layer.self_attn.o_proj.weight)
         torch.nn.init.zeros_(layer.mlp.down_proj.weight)

@@ -10,7 +10,7 @@ from learners.errors import ConfigError
 from learners.training.flops import GPUS
 from resume_gym.user_errors import number_of
 
-# the count of machines is matched lazily, so that a single count is the number of GPUs
+# in `_MACHINE`, the first count (machines) is lazy: a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
 _MACHINE = re.compile(
     rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(GPUS)}){_FORM})", re.I
@@ -42,7 +42,7 @@ class Machine(NamedTuple):
 
     @classmethod
     def named(cls, text: str) -> Self:
-        """Parse "here", "4 x NVIDIA H200", or "2 x 8 x NVIDIA H200" for two machines.
+        """Parse "here" (this machine), "4 x NVIDIA H200" or "2 x 8 x NVIDIA H200" (two machines).
 
         A GPU may also have the full name that the device reports, such as "NVIDIA H100 80GB HBM3".
 

@@ -1,9 +1,8 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`RunPlan` reads the config and the tokenizer of a model on this machine, but only the config of a
-model that is not downloaded yet. It never reads weights. The plan assumes turns of maximum length,
-so its tokens, FLOPs, activations and times are upper bounds. The overhead of CUDA, NCCL and the
-allocator, a few GB per GPU, is not included.
+`RunPlan` reads the model's config, and also its tokenizer if the model is downloaded. It never
+reads weights. The plan assumes turns of maximum length, so its tokens, FLOPs, activations and times
+are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not included.
 """
 
 from dataclasses import replace
@@ -113,7 +112,7 @@ class RunPlan:
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
         self.counted = models.is_here(config.model)
-        # nano replaces a model not yet here: nano's chat template renders the same text as Qwen3's
+        # nano stands in for a model not yet downloaded: its chat template gives Qwen3's text
         with without_keys():
             self._work = make_workload(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
@@ -132,7 +131,7 @@ class RunPlan:
         self._check_memory()
 
     def _check_processes(self) -> int:
-        """Check the numbers of GPUs and processes; return the number of all training processes."""
+        """Check GPUs, backend and replicas; return the number of trainers on all machines."""
         config, machine = self.config, self.machine
         check_gpus(config, len(machine.gpus), config.trainer_procs)
         world = config.trainer_procs * machine.number
@@ -153,7 +152,7 @@ class RunPlan:
 
     @property
     def copy(self) -> int:
-        """Bytes of the unsharded fp32 weights from which rank 0 samples; 0 if it needs no copy."""
+        """Bytes of rank 0's unsharded fp32 copy of the weights for sampling; 0 without a copy."""
         copied = self.config.engine == "transformers" and self.config.backend != "local"
         return 4 * self._sizes.parameters if copied else 0
 
@@ -166,7 +165,7 @@ class RunPlan:
         read = ids if self.counted else map(work.chat.read, ids)
         prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
         prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-        # nearly all episodes of a group share their first turn, the same call of `review`
+        # assume that a group's episodes share their first turn: nearly all call `review` first
         first, rest = config.max_tokens, response - config.max_tokens
         columns = [True] * response, *([0.0] * response,) * 2
         samples = [
@@ -180,7 +179,7 @@ class RunPlan:
         # `GPUS` lists only bf16 peaks, so the time of a step in fp32 is unknown
         timed = self.machine.gpus and config.precision == "bfloat16"
         gpu = find_gpu(self.machine.gpus[first_trainer(config)][0]) if timed else None
-        # real episodes are shorter than `rollout`, so `pack` may fill a row up to its limit
+        # episodes shorter than `rollout` can fill a row to the limit of `pack`: plan such a row
         rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
         limit = max(group, -(-config.groups * group // self._world))
         return StepCost(
@@ -263,7 +262,7 @@ class RunPlan:
         if served:
             less = "; more engine_gpus take less each"
             _fits("an engine's weights", served.weights, served.device, " of a GPU", less)
-            # vLLM starts only if its KV cache has room for one sequence of the model's full length
+            # vLLM starts only if its KV cache has room for one sequence of `context` tokens
             needed = max(self.step.rollout, self.context)
             if served.tokens < needed:
                 limits = f"room for {needed:,} tokens, got {served.tokens:,}"
@@ -287,7 +286,7 @@ def gpus(config: Config, trainers: int) -> int:
 
 
 def check_gpus(config: Config, available: int, trainers: int) -> None:
-    """Check that a machine has enough GPUs for its engines and `trainers` processes.
+    """Check that a machine's `available` GPUs suffice for its engines and `trainers` trainers.
 
     Raises:
         ConfigError: the machine has GPUs, but too few; without any GPU, training is on the CPU.

@@ -15,13 +15,13 @@ CHARACTERS = 3.6
 
 With SmolLM2's tokenizer, prompts of real tasks have 3.5 to 3.9 characters per token; tokenizers
 with larger vocabularies have more characters per token."""
-# estimated tokens: COMPARISON answers on eight changes, SUPPORT on ten changes and one claim
+# output tokens if COMPARISON lists eight changes, and SUPPORT ten changes and one claim
 _ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # number of tasks whose prompts are measured
 
 
 class Verdicts(NamedTuple):
-    """Verdicts of a run, with the requests, tokens and cost of each.
+    """Number of a run's verdicts, and the requests, tokens and cost per verdict.
 
     Attributes:
         judge: name of the judge.
@@ -60,7 +60,7 @@ class Verdicts(NamedTuple):
             votes, (asked,) = votes * asked.votes, asked.parts
         if not isinstance(asked, ModelJudge):
             return own._replace(requests=None if isinstance(judge, AsyncJudge) else 0)
-        # no revision exists yet: measure prompts with the original resume, of about the same length
+        # measure prompts with original resumes: future revisions will be about equally long
         sent = [asked.prompts(task, task.resume) for task in work.tasks[:_TASKS]]
         sizes = [sum(len(one.system) + len(one.user) for one in prompts) for prompts in sent]
         read = round(votes * fmean(sizes) / CHARACTERS)

@@ -45,7 +45,7 @@ class Batch:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, hacks: Collection[str]) -> "Batch":
-        """Return the batch without rollouts that show hacks, but with the `summary` of all.
+        """Return a copy without the rollouts that show hacks; its `summary` still includes them.
 
         Args:
             hacks: names of the hacks, which are keys of `HACKS`.
@@ -83,7 +83,7 @@ class Batch:
 
     @property
     def turns(self) -> list[list[int]]:
-        """Number of sampled tokens of each turn of each rollout [n]."""
+        """For each of the n rollouts, the number of sampled tokens in each of its turns."""
         return [rollout.sample().turns for rollout in self.rollouts]
 
     @property
@@ -100,7 +100,7 @@ class Batch:
         figures = {
             **self.summary.metrics(),
             **self.measures,
-            "tasks": len({rollout.group for rollout in rollouts}),
+            "tasks": self.summary.tasks,
             "turns": fmean(rollout.session.turns for rollout in rollouts),
             "sampled_tokens": sum(sum(rollout.sampled) for rollout in rollouts),
             "tokens": sum(len(rollout.prompt) + len(rollout.response) for rollout in rollouts),

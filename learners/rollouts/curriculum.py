@@ -30,13 +30,13 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of tasks for a step, without repetition if possible; spare groups may repeat tasks.
+    """Sampler of a step's tasks, all different if possible; tasks of spare groups may be repeated.
 
     Attributes:
         seed: random seed of the run.
         groups: number of tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
-        spare: number of spare groups, which can replace groups of equal rewards.
+        spare: number of spare groups, which replace groups whose rewards are all equal.
     """
 
     seed: int
@@ -45,7 +45,7 @@ class Curriculum:
     spare: int = 0
 
     def numbers(self, step: int) -> range:
-        """Return the numbers of a step's groups; each number is unique in a run."""
+        """Return the group numbers of a step, spare groups included; no other step uses them."""
         drawn = self.groups + self.spare
         return range((step - 1) * drawn, step * drawn)
 
@@ -53,8 +53,8 @@ class Curriculum:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
         Tasks and seed depend only on the run's seed and the step. The tasks of `LadderCurriculum`
-        also depend on the rewards of steps that had ended before this step began. Therefore, a
-        resumed run draws the same tasks.
+        also depend on the rewards of steps that had ended before this step began; a resumed run
+        reads these rewards from disk, and so draws the same tasks.
         """
         rng = np.random.default_rng([self.seed, step])
         chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
@@ -89,7 +89,7 @@ class LadderCurriculum(Curriculum):
         return Drawn(made, seed, top)
 
     def _draw_levels(self, step: int, results: Results) -> tuple[int, list[int]]:
-        """Return the highest level of a step, and the level of each of its groups."""
+        """Return a step's highest difficulty, and the difficulty of each group's task."""
         if step not in self._levels:
             past = []
             for one in range(1, step - self.lag):

@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Upper bound of the number of edits whose effect is visible in the final document."""
+        """Upper bound of the number of edits that left a trace in the final document."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -66,7 +66,7 @@ class _Edited(NamedTuple):
 
 
 def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[str, float]:
-    """Return the measures of a step's texts; empty unless the episodes edit documents.
+    """Return measures of the texts of a step's episodes; empty if no episode edits a document.
 
     Args:
         rollouts: finished rollouts.
@@ -141,14 +141,14 @@ def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
 
 
 def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
-    """Return the mutual information of answers and tasks, from 0 to 1.
+    """Return how much answers tell about their tasks: mutual information, scaled to [0, 1].
 
     RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], with the policy's
     probabilities, which need a forward pass for each pair of answer z and task x_j. Here, p(z|x_j)
     is a smoothed distribution of the words in the other answers to x_j. The mutual information is
-    divided by its maximum, the logarithm of the number of tasks. Each answer's term lies between
-    plus and minus this maximum; otherwise one long answer that differs from all others would hide
-    what the others say.
+    divided by its maximum, the logarithm of the number of tasks. Each answer's log ratio is
+    limited to plus or minus this maximum; otherwise, one long answer that differs from all others
+    would dominate the mean.
 
     Args:
         answers: counts of the words of each answer [n].
@@ -207,7 +207,7 @@ def _written(calls: Iterable[ToolCall]) -> Counter[str]:
 
 
 def _word_counts(one: _Edited, reference: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many of the written words are in neither prompt nor `reference`, and their sum."""
+    """Return the number of written words that are in neither prompt nor `reference`, and of all."""
     written = _written(one.calls)
     known = {*reference, *words(one.session.prompt)}
     return sum(n for word, n in written.items() if word not in known), written.total()

@@ -49,8 +49,9 @@ OPTIONS = (
 )
 """Fields of `Config` that control sampling, and that `FoundModel.of` accepts as options."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
-# settings of a run with which its model is played; all other settings have their defaults
+# settings that are copied from the run that trained the model, besides engine settings
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
+_EDITORS = ("nano", "smollm2-editor")  # trained with the default settings
 _MAX_TOKENS = 512  # maximum tokens of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
 _GUIDED_TOKENS = 16  # number of sampled tokens between two checks for the end of a guided call
@@ -78,10 +79,10 @@ class FoundModel:
 
         Args:
             options: `model`, and optionally `prompting` and fields listed in `OPTIONS`; a missing
-                field has its value in the run that trained the model. `model` is "nano", "smollm2",
-                "smollm2-editor", a folder in Hugging Face format, a model of the Hub, which is
-                downloaded, the folder of a run, or a checkpoint, which needs the transformers
-                engine.
+                field has its value in the run that trained the model, but `threads`, `engine_urls`
+                and `timeout_s` have their defaults. `model` is "nano", "smollm2", "smollm2-editor",
+                a folder in Hugging Face format, a model of the Hub, which is downloaded, the folder
+                of a run, or a checkpoint, which needs the transformers engine.
 
         Raises:
             ConfigError: an option is unknown, or its value is invalid.
@@ -149,11 +150,11 @@ def _found(name: str) -> tuple[Config, Path | None]:
 
 def _of_name(name: str) -> Config:
     config = Config(model=name)
-    return config if name == "nano" else replace(config, max_tokens=_MAX_TOKENS)
+    return config if name in _EDITORS else replace(config, max_tokens=_MAX_TOKENS)
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the start of each tensor: whole files take minutes, and some tensors may be frozen."""
+    """Hash the start of every tensor: training may freeze some, and whole files take minutes."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -205,8 +206,8 @@ class ModelPlayer:
         try:
             if config.engine_urls:
                 engine = VLLMEngine(config.engine_urls, *named)
-                # external servers may hold other weights, so load this model's; their hash is the
-                # version
+                # external servers may hold other weights, so load those of this model, with their
+                # hash as the version number
                 version = int(str(model.record["weights"])[:12], 16)
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
@@ -220,7 +221,7 @@ class ModelPlayer:
                 config.threads,
             )
             start = serving(settings, config.engine_procs, logs, lambda sentence: None)
-            # this context also ends servers on Ctrl-C during their start, which takes a minute
+            # this context ends the servers if Ctrl-C interrupts their start, which takes a minute
             with ExitStack() as started:
                 servers = started.enter_context(start)
                 for server in servers:
@@ -251,12 +252,12 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play after an example episode: begin a turn with `OPENING`, and end it after the call."""
+        """Play with an example episode in the prompt; the model continues `OPENING` each turn."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)
         for number, (shown, reply) in enumerate(turns, 1):
-            # the last reply also poses the real task
+            # the last reply of the example ends with the prompt of the session to play
             reply += f"\n\n{session.prompt}" if number == len(turns) else ""
             ids += [*chat.write(shown), *chat.reply(reply)]
         while not session.done:

@@ -81,7 +81,7 @@ class Orchestrator:
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._judge: Any = work.judge  # None if no session needs a verdict
-        # for async judges, which are slow and may fail, rollouts are also stored before grading
+        # async judges are slow and may fail, so their rollouts are stored before grading, too
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
         self._words: Mapping[str, int] | None = None
@@ -90,11 +90,11 @@ class Orchestrator:
     async def batch(self, step: int) -> Batch:
         """Play and grade the episodes of a step, except those already stored.
 
-        A repeatable engine plays all episodes if any is missing: samples depend on the whole batch.
+        If an episode is missing, a repeatable engine plays all: its samples depend on the batch.
 
         Raises:
             EngineError: the engine returned no tokens.
-            JudgeError: every group has too few verdicts.
+            JudgeError: in every group, the judge failed on too many episodes.
             EpisodeError: the environment failed too often in every group.
             ConfigError: the stored rollouts belong to another run.
         """
@@ -132,7 +132,7 @@ class Orchestrator:
         )
 
     async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
-        """Return measures of the second judge; empty if the second judge skips this step."""
+        """Return the metrics of the second judge; empty for a step that it does not grade."""
         judge, every = self._work.second_judge, self._work.second_judge_every
         if judge is None or (step - 1) % every:
             return {}
@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play the tasks at `places`; return groups with enough graded rollouts, and the errors."""
+        """Play the tasks at indices `places`; return sufficiently graded groups, and the errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])
@@ -287,7 +287,7 @@ class _Progress:
     """Counter of unfinished episodes, which tells when an episode or a group can be judged.
 
     Attributes:
-        store: function that stores a finished rollout, called again after the rollout's verdict.
+        store: function that stores a finished rollout, first without its verdict for async judges.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ class Rollout:
         return {**key, **self.session.record(), "tokens": tokens}
 
     def restored(self, record: Record) -> Self:
-        """Return a copy of this unplayed rollout with the recorded tokens and a replayed session.
+        """Return a copy of this unplayed rollout that has the tokens and the actions of a record.
 
         Raises:
             ValueError: the record has another task or prompt, the replay of its actions ends
@@ -195,8 +195,8 @@ async def play(
             reply = () if step.done else chat.reply(step.observation)
         if step.done:
             return
-        # A turn that was cut off, or ended with another end token, lacks the template's end token.
-        # The added end token counts as not sampled, so the loss does not include this token.
+        # A turn at the token limit, or with another end token, lacks the template's end token. Once
+        # added, this token counts as not sampled, so the loss does not include it.
         if completion.ids[-1] != chat.end:
             rollout.append_observation([chat.end])
         rollout.append_observation(reply)

@@ -1,8 +1,8 @@
 """Graded rollouts for a training loop that runs on every rank.
 
-Rank 0 samples, grades and talks to the engine; other ranks receive its batches and errors. While
-rank 0 waits for episodes, a restarted engine server may need the weights again. Gathering the
-weights is a collective operation, so the waiting ranks take part in it.
+Rank 0 samples, grades and talks to the engine; other ranks receive its batches and errors. If
+an engine's server restarts while rank 0 waits for episodes, the server needs the weights again.
+Gathering the weights is a collective operation, so all ranks wait with rank 0 and take part in it.
 """
 
 import asyncio
@@ -172,8 +172,8 @@ class RolloutSource:
     def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
         """Return on every rank the value of `produce` on rank 0, or raise the error of `produce`.
 
-        `produce` may gather weights any number of times; the other ranks take part in gathering
-        until rank 0 announces the value of `produce`.
+        Whenever `produce` gathers weights, the other ranks take part, until rank 0 sends them the
+        value or the error of `produce`.
         """
         if ranks.rank() == 0:
             try:

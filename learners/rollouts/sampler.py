@@ -51,12 +51,12 @@ class InProcessSampler:
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, result) of each evaluation since the last call of this method."""
+        """Return (step, result) of each evaluation that was played since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """Do nothing: no episode waits for new weights."""
+        """Do nothing: episodes start only when `batch` or `evaluate` is called."""
 
     def close(self) -> None:
         """Stop playing, and shut down the orchestrator."""
@@ -111,11 +111,11 @@ class BackgroundSampler:
         return ended
 
     def published(self, version: int) -> None:
-        """Tell the rollout process the engine's weight version, so that it may start more steps."""
+        """Report new engine weights to the rollout process, which may then start more steps."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
-        # an exited process may have sent the reason for its exit, which `_listen` reads and raises
+        # do not raise if the process has exited: `_listen` raises the error that it may have sent
         with contextlib.suppress(ConnectionError):
             self._pipe.send((kind, value))
 
@@ -221,10 +221,10 @@ class _Service:
         raise _StopError
 
     async def _ahead(self, group: asyncio.TaskGroup) -> None:
-        """Start each training step's episodes as soon as their tokens cannot become too stale.
+        """Start the episodes of each step as soon as the weights are new enough for that step.
 
         The step that produces version v + 1 trains on tokens of versions v - max_staleness to v.
-        The first published version equals the number of steps that are already done.
+        The first published version is the number of steps that earlier processes have completed.
         """
         version = await self._published.get()
         for step in range(version + 1, self._steps + 1):

@@ -1,7 +1,7 @@
 """Second judge, which grades a sample of a step's final documents but never affects rewards.
 
-If the policy learns to please the judge of the rewards without writing better, that judge's mean
-verdict rises above the second judge's mean.
+A policy that learns only to please the judge of the rewards, not to write better, raises that
+judge's mean verdict above the second judge's.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ async def compare(
         faults: log that reports failures of the second judge to the journal.
 
     Returns:
-        second_judge_lead: mean excess of the judge's rewards over the second judge's, as a share of
-            the range of verdicts; missing if the second judge failed on all documents.
+        second_judge_lead: mean of (reward with the judge's verdict - reward with the second judge's
+            verdict) / range of verdicts; missing if the second judge failed on all documents.
         second_judge_failed: number of documents on which the second judge failed.
     """
     sessions: list[Any] = [one.session for one in rollouts if one.session.verdict]
@@ -53,7 +53,7 @@ async def compare(
 
 
 def _range(session: Any) -> float:
-    """Return the difference in reward between the best and the worst verdict."""
+    """Return the reward with the best possible verdict minus that with the worst."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
     return float(min(fields, greatest - least))  # for line counts, `verdict_limit` is far too high

@@ -1,8 +1,8 @@
 """Sessions for any Gymnasium environment whose actions and observations are strings.
 
-Editing environments have sessions of `resume_gym.editing` instead, which a judge grades and which
-can be copied cheaply. In a `TextSession`, the task is a seed, a fork replays the actions, and the
-reward is the sum of the step rewards.
+Editing environments use `resume_gym.editing.EditSession` instead, which a judge can grade and which
+is cheap to copy. The task of a `TextSession` is an environment and a seed, its copies replay its
+actions, and its reward is the sum of the step rewards.
 """
 
 import math
@@ -114,7 +114,7 @@ class TextSession:
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """Reward terms of each turn: all are empty but the last, which has the episode's reward."""
+        """Reward terms of each turn: the episode's reward in the last turn, none before it."""
         return [*({} for _ in self.actions[1:]), {"reward": self.reward}]
 
     def step(self, text: str) -> Heard:

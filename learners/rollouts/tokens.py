@@ -5,8 +5,8 @@ the sampled tokens, unchanged; and between turns the tool replies, rendered sepa
 turns are never rendered or tokenised again. If the template begins a turn with an open or empty
 thinking block, the tokens of the block belong to the prompt of the turn.
 
-Texts of the environment never become added tokens, such as an end token: a string that would become
-an added token is split, and its parts are encoded separately.
+User messages and tool replies never contain added tokens of the tokenizer, such as its end token: a
+string that spells an added token is split, and its parts are encoded separately.
 """
 
 import ctypes
@@ -98,7 +98,7 @@ class ChatTokens:
         return cls(models.load_tokenizer(model), tools, models.end_tokens(model))
 
     def _frame(self) -> tuple[str, str]:
-        """Return the template's text before and after a reply that follows an assistant turn.
+        """Return the text that the template puts before a tool reply, and the text after it.
 
         Some templates add or remove the thinking block of an earlier turn. The text between turns
         must not depend on this block.
@@ -205,7 +205,7 @@ class ChatTokens:
         return str(self._tokenizer.decode(list(turn), skip_special_tokens=False))
 
     def _cut(self, text: str, starts: re.Pattern[str]) -> str:
-        """Insert `_CUT` into each string that would become an added token."""
+        """Insert `_CUT`, at which `_encode` splits, into each string that spells an added token."""
         normalizer = getattr(
             getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None
         )
@@ -224,7 +224,7 @@ class ChatTokens:
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the start of any string, except of blank and one-character strings."""
+    """Return a pattern for the first character of any string; skip blank and one-character ones."""
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 

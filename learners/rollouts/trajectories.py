@@ -2,8 +2,8 @@
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
 only the last line is truncated. Each line has a checksum. The next reader removes truncated and
-damaged lines, and their episodes are played again. An episode that is repeated with an equal record
-is stored once.
+damaged lines, and their episodes are played again. A resumed run stores an episode
+again only if its record has changed.
 """
 
 import os
@@ -38,7 +38,7 @@ class Trajectories:
         folder.mkdir(parents=True, exist_ok=True)
 
     def held_out(self) -> "Trajectories":
-        """Return the storage of evaluations, `eval-000010.jsonl` and so on, in the same folder."""
+        """Return the storage of evaluations, in files `eval-STEP.jsonl` of the same folder."""
         return Trajectories(self._folder, self._note, "eval")
 
     def path(self, step: int) -> Path:
@@ -75,7 +75,7 @@ class Trajectories:
         groups: Collection[int] = (),
         whole: bool = False,
     ) -> list[Rollout]:
-        """Return the planned rollouts; rollouts that are already on disk are restored.
+        """Return `planned`, in which rollouts that are on disk are replaced by the stored ones.
 
         If a rollout has two lines, the later line counts, since it includes the verdict.
 
@@ -110,12 +110,12 @@ class Trajectories:
 
     def graded(self, step: int, groups: Collection[int] | None = None) -> list[Record]:
         """Return the record of each graded rollout of a step, by group and member."""
-        # sorted, since the file's order, the order of verdicts, is not reproducible
+        # sorted: the lines are in the order in which verdicts arrived, which is not reproducible
         played = sorted(self._played(step, groups).items())
         return [record for _, record in played if record["graded"]]
 
     def _played(self, step: int, groups: Collection[int] | None) -> dict[tuple[int, int], Record]:
-        """Read a file's records by (group, member), and remove damaged lines from the file."""
+        """Return a step's records by (group, member), and remove damaged lines from their file."""
         path = self.path(step)
         if not path.exists():
             return {}

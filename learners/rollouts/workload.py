@@ -89,7 +89,7 @@ class Workload:
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
             raise ConfigError(f"env: {env} cannot be made: {error}") from error
         except ValueError as error:
-            # a TaskError is a ValueError, too, but is raised unchanged
+            # TaskError is a subclass of ValueError; all other ValueErrors become ConfigErrors
             raise error if isinstance(error, TaskError) else ConfigError(str(error)) from None
 
     @classmethod
@@ -122,7 +122,7 @@ class Workload:
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Return the held-out results of the agent `floor`; None unless a judge grades resumes.
+        """Return the agent `floor`'s results on held-out tasks; None without a judge of resumes.
 
         Raises:
             JudgeError: the judge returned no verdict.

@@ -1,11 +1,12 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
-A rule compares a metric's mean over the last three steps with its mean over the first three; steps
-of fewer than eight tasks are noisier, so the means extend over more steps, until 24 tasks. Beyond a
-rule's outer limit, the last mean alone raises an alarm. The metrics are those of
-`rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
+A rule compares a metric's mean over the last steps of the run with its mean over the first steps.
+Each mean covers at least three steps and 24 tasks; for `reward` and `gap`, five steps. If the last
+mean is beyond the outer limit of a rule, the rule raises an alarm regardless of the first mean. The
+metrics are those of `rollouts/measures.py` and of the batch. `react` returns the reaction to new
+alarms.
 
-Rules ignore steps that a rollback undoes, and later steps with tokens from the undone weights.
+Rules ignore steps that a rollback discards, and later steps with tokens of discarded weights.
 """
 
 import math
@@ -15,11 +16,10 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from learners.run.folder import Metrics
-from learners.training.checkpoint import ROLLBACK_STEPS
 
 SPAN, TASKS = 3, 24
 """Minimum numbers of steps, and of their tasks, in each of the two means that a rule compares."""
-WINDOW = ROLLBACK_STEPS
+WINDOW = 5
 """Number of steps in running means of reward and gap, which are noisier than other metrics."""
 REWARD_DROP = 1.0
 """Minimum drop of the mean reward below its best mean that counts as a collapse."""
@@ -45,7 +45,7 @@ class Alarm(NamedTuple):
         name: name of the rule that raised the alarm.
         kind: "collapse" or "hack", to which `react` reacts as configured; otherwise "warning".
         text: description of the measurement, without a full stop.
-        span: number of last steps that the rule compares with earlier steps.
+        span: number of steps, up to the last one, whose mean raised the alarm.
     """
 
     name: str
@@ -87,7 +87,7 @@ class _Rule(NamedTuple):
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
-    """Return a test for a last mean above `most`, or above `limit` and `by` above the first.
+    """Return a test that holds if a metric's last mean is well above its first, or above `most`.
 
     Args:
         limit: value that the mean over the last steps must exceed.
@@ -98,7 +98,7 @@ def _rises(limit: float, by: float, most: float) -> Callable[[float, float], boo
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a test for a last mean below `least`, or below `to` times a first above `from_`."""
+    """Return a test of two means: last < least, or last < to * first for a first above `from_`."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -191,6 +191,11 @@ _RULES: Mapping[str, _Rule] = {
 _FALLING_TOGETHER = ("reward", "content", "submit_rate", "edits")
 
 
+def span_of(tasks: float) -> int:
+    """Return the number of steps in each mean of a rule, for steps with `tasks` tasks."""
+    return max(SPAN, math.ceil(TASKS / tasks))
+
+
 def alarms(history: Sequence[Metrics]) -> dict[str, Alarm]:
     """Return the alarms that hold after the last step, by name.
 
@@ -206,7 +211,7 @@ def react(
     on_hack: str = "warn",
     saved: Sequence[int] = (),
 ) -> Action:
-    """Return the reaction to the alarms that begin with the last step.
+    """Return the reaction to the alarms that hold after the last step, but did not hold before it.
 
     The reaction depends only on the arguments, so a resumed run reacts in the same way.
 
@@ -236,8 +241,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # The weights before the first bad step played some of that step's episodes, so they may be
-    # bad, too. Weights that a rollback restored are known to be healthy.
+    # The checkpoint right before the first bad step is skipped, since its weights played some of
+    # that step's episodes and may be bad, unless a rollback restored these weights.
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -252,7 +257,7 @@ def react(
 
 
 def holding(row: Metrics) -> set[str]:
-    """Return the names of the alarms that a step's metrics record."""
+    """Return the names of the alarms that held after a step, given the step's metrics."""
     return {name.removeprefix(MARK).replace("_", " ") for name in row if name.startswith(MARK)}
 
 
@@ -268,7 +273,7 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 
 
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
-    """Return the rows of metrics that rules consider, and the steps whose checkpoints are undone.
+    """Return the metrics that rollbacks leave valid, and the steps of discarded checkpoints.
 
     A rollback in the last row removes no rows, since it is a reaction to the last row's alarms.
     """
@@ -276,7 +281,7 @@ def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # a later step counts if the restored weights, or newer weights, sampled all its tokens
+    # after the last rollback, keep only steps without tokens that older weights sampled
     return [
         row
         for row in rows
@@ -289,11 +294,10 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
     rows, span = [_extended(row) for row in history], _span(history)
     found = {}
     for name, rule in _RULES.items():
-        values = [row[rule.metric] for row in rows if rule.metric in row]
-        if len(values) > span:
-            now, start = fmean(values[-span:]), fmean(values[:span])
-            if rule.holds(now, start):
-                found[name] = Alarm(name, rule.kind, rule.text.format(now, start), span)
+        means = _means(rows, rule.metric, span)
+        if means and rule.holds(means.last, means.first):
+            text = rule.text.format(means.last, means.first)
+            found[name] = Alarm(name, rule.kind, text, means.steps)
     if collapse := _collapse([row["reward"] for row in rows]):
         text = "mean reward collapsed to {:.1f}, down from {:.1f}".format(*collapse)
         found["reward"] = Alarm("reward", "collapse", text, WINDOW)
@@ -302,32 +306,55 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         found["joint fall"] = Alarm("joint fall", "collapse", text, span)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
-        # even without errors, a sampler with older weights has a gap: state the weights' age
+        # state the age of the sampler's weights: older weights alone cause a gap, without any error
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
         found["gap"] = Alarm("gap", "warning", text, WINDOW)
-    lead = _judge_gap(history)
+    lead, means = _judge_gap(rows), _means(rows, _LEAD, span)
     text = f"the judge's mean has risen by {lead:.2f} of its range over the second judge's"
-    sure = lead > JUDGE_ERRORS * _error([row[_LEAD] for row in rows if _LEAD in row], span)
-    if sure and lead >= JUDGE_WARNS:
-        found["second judge"] = Alarm("second judge", "warning", text, span)
-    if sure and lead >= JUDGE_STOPS:
-        found["second judge far"] = Alarm("second judge far", "hack", text, span)
+    if means and lead > JUDGE_ERRORS * _error([row[_LEAD] for row in rows if _LEAD in row], span):
+        if lead >= JUDGE_WARNS:
+            found["second judge"] = Alarm("second judge", "warning", text, means.steps)
+        if lead >= JUDGE_STOPS:
+            found["second judge far"] = Alarm("second judge far", "hack", text, means.steps)
     return found
+
+
+class _Means(NamedTuple):
+    """Means over the last and the first values of a metric.
+
+    Attributes:
+        last: mean over the last values.
+        first: mean over the first values.
+        steps: number of last steps that contain the last values.
+    """
+
+    last: float
+    first: float
+    steps: int
+
+
+def _means(rows: Sequence[Metrics], metric: str, span: int) -> _Means | None:
+    """Return the means over `span` values each; None if the metric has no more values than that."""
+    values = [(row[metric], len(rows) - n) for n, row in enumerate(rows) if metric in row]
+    if len(values) <= span:
+        return None
+    last, first = (fmean(value for value, _ in part) for part in (values[-span:], values[:span]))
+    return _Means(last, first, values[-span][1])
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
     """Return how much the judge's mean lead over the second judge has grown since the start."""
-    leads, span = [row[_LEAD] for row in rows if _LEAD in row], _span(rows)
+    means = _means(rows, _LEAD, _span(rows))
     # rounded, so that a gap that equals a limit reaches the limit despite rounding errors
-    return round(fmean(leads[-span:]) - fmean(leads[:span]), 9) if len(leads) > span else 0.0
+    return round(means.last - means.first, 9) if means else 0.0
 
 
 def _span(rows: Sequence[Metrics]) -> int:
-    """Return the number of steps in a mean; runs without the metric `tasks` have enough of them."""
+    # the most tasks of any step: dropped groups do not change the span
     sizes = [row["tasks"] for row in rows if "tasks" in row]
-    return max(SPAN, math.ceil(TASKS / fmean(sizes))) if sizes else SPAN
+    return span_of(max(sizes)) if sizes else SPAN
 
 
 def _extended(row: Metrics) -> dict[str, float]:
@@ -340,7 +367,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics], span: int) -> list[str]:
-    """Return which of `_FALLING_TOGETHER` are below half of their best mean, if at least three."""
+    """Return the `_FALLING_TOGETHER` below half of their best mean; empty if fewer than three."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -351,11 +378,11 @@ def _fallen(rows: Sequence[Metrics], span: int) -> list[str]:
 
 
 def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
-    """Return the last and the best mean reward over `WINDOW` steps; None without a collapse."""
+    """Return the last and the best mean reward if the reward has collapsed, otherwise None."""
     if len(rewards) < 2 * WINDOW:
         return None
     means = _running_means(rewards, WINDOW)
-    # the best of the full windows that share no step with the last window
+    # the best mean over `WINDOW` steps that are all earlier than the last `WINDOW` steps
     best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
     error = _error(rewards, WINDOW)
     return (now, best) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None
@@ -364,7 +391,8 @@ def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
 def _error(values: Sequence[float], window: int) -> float:
     """Return the standard error of the difference of two means over `window` values.
 
-    Differences of neighbouring values contain hardly any trend, but twice the variance of a value.
+    The variance of a value is estimated as half the mean square difference of neighbouring values,
+    which a trend hardly affects.
     """
     noise = math.sqrt(fmean([(b - a) ** 2 for a, b in pairwise(values)] or [0.0]) / 2)
     return noise * math.sqrt(2 / window)

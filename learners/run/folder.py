@@ -42,7 +42,7 @@ Metrics = Mapping[str, float]
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
-    # these settings may also change after an alarm, to continue the run
+    # another goal, budget or reaction to alarms lets a run continue that had ended
     *("save_every", "goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
 }
 
@@ -107,7 +107,7 @@ class RunFolder:
         """Check the settings against those of the run to resume, if there is one, and write them.
 
         Returns:
-            Whether the run is new, so that no earlier run is resumed.
+            True if the folder had no settings, so that the run is new; False if a run is resumed.
 
         Raises:
             ConfigError: a setting that affects the run's results has changed. `steps` may increase
@@ -170,7 +170,7 @@ class RunFolder:
         return _parse_lines(self._metrics)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Return the evaluations in the order in which they ended; errors are as in `metrics`."""
+        """Return the evaluations in the order of their ends; raise the same errors as `metrics`."""
         return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
@@ -201,7 +201,7 @@ class RunFolder:
         write_text(self.path / f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
 
     def set_aside(self, step: int) -> None:
-        """Rename `after.json` to `after-STEP.json`, because the run continues."""
+        """Rename `after.json`, the result of a run that now continues, to `after-STEP.json`."""
         file = self.path / "after.json"
         if file.exists():
             file.rename(self.path / f"after-{step:06d}.json")
@@ -235,7 +235,7 @@ class RunFolder:
         """Return the time and the judge's cost so far, including steps that will be repeated."""
         last = (self.metrics() or [{}])[-1]
         totals = {name: last.get(name, 0.0) for name in TOTALS}
-        # the heartbeat is newer than the metrics, and also counts steps that `truncate` removed
+        # totals in the heartbeat file are newer, and include steps that `truncate` removed
         with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
             beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
@@ -282,7 +282,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a figure of a result is invalid, which its dataclass does not check."""
+    """Raise a ValueError if a number in a result is invalid; the result's class does not check."""
     values = asdict(result)
     for one in fields(result):
         if one.default is None and values[one.name] is None:  # None in files of earlier versions

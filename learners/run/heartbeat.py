@@ -36,10 +36,11 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 class Heartbeat:
-    """Thread that writes `heartbeat.json`, prints the run's status at times, and handles Ctrl-C.
+    """Thread that writes `heartbeat.json`, prints the status of a silent run, and handles Ctrl-C.
 
-    The thread is on time even while the main thread computes. The first Ctrl-C prints what is
-    saved, and ends the run within `_END_S` seconds. A second Ctrl-C ends the run immediately.
+    The thread writes and prints on time even while the main thread computes. The first Ctrl-C
+    prints what is saved, and ends the run within `_END_S` seconds. A second Ctrl-C ends the run
+    immediately.
 
     | key | content |
     |---|---|
@@ -58,7 +59,7 @@ class Heartbeat:
         every_s: seconds between two heartbeats; 0 for none before the end.
 
     Attributes:
-        console: terminal for output other than the lines of `say`.
+        console: terminal for all output of the run; `say` prints a single line to it.
     """
 
     def __init__(self, run: RunFolder, steps: int, every_s: float) -> None:
@@ -77,7 +78,7 @@ class Heartbeat:
         self._totals = dict(self._earlier)
         self._write()
         self._wake.setblocking(False)
-        # wake the heartbeat thread: the main thread handles a signal only between operations
+        # a signal wakes the heartbeat thread at once, but the main thread only between operations
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self
@@ -86,7 +87,7 @@ class Heartbeat:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(error, KeyboardInterrupt) and self._answered.wait(_END_S):
-            # keep the thread: it kills the process if Python's exit waits for an engine's batch
+            # keep the thread: it kills the process if Python's exit waits too long for an engine
             raise SystemExit(INTERRUPTED) from None
         signal.set_wakeup_fd(-1)
         self._wake.close()
@@ -115,7 +116,7 @@ class Heartbeat:
         )
 
     def totals(self, metrics: Metrics) -> dict[str, float]:
-        """Return the time and the judge's cost of the run, given the metrics of this process."""
+        """Return the run's time and judge cost: those of earlier processes, plus this one's."""
         own = {name: metrics[name] for name in TOTALS if name in metrics}
         own["seconds_total"] = time.monotonic() - self._began
         totals = {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}

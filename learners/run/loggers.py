@@ -128,7 +128,7 @@ class Loggers:
         done: number of steps that earlier processes have completed.
 
     Raises:
-        ConfigError: a logger cannot be opened, and no step has been completed yet.
+        ConfigError: a logger cannot be opened, in a run without completed steps.
     """
 
     def __init__(self, names: Iterable[str], settings: Settings, run: RunFolder, done: int) -> None:

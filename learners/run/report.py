@@ -168,7 +168,7 @@ class RunReport:
 
     @property
     def dropped(self) -> list[str]:
-        """Hacks whose episodes the next batch leaves out; empty except on rank 0."""
+        """Names of hacks whose episodes the next batch excludes; empty on all ranks but rank 0."""
         if not self._work or self._on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]

@@ -8,8 +8,9 @@ Decoding: each conversation is a row of the batch. Conversations with the same p
 prompt's KV cache, and each has a separate cache for the tokens after the prompt. A decoding step
 reads a prompt's keys once for all rows with this prompt.
 
-The implementation is registered without a mask function, so that transformers builds no mask:
-transformers would take position resets for the starts of separate sequences, and hide the prompts.
+The implementation is registered without a mask function, so transformers builds no mask. A
+mask by transformers would hide shared prefixes, since transformers takes each jump in the position
+ids for the start of a new sequence.
 """
 
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ class Shared(NamedTuple):
                 unique.append(cache)
         lengths = torch.tensor([cache.shape[3] for cache in unique])
         layers, _, heads, _, size = unique[0].shape
-        # the first dimension separates keys from values, so that both are contiguous for products
+        # keys and values come first in the shape, so that each of the two is a contiguous tensor
         stacked = unique[0].new_zeros(2, layers, len(unique), heads, int(lengths.max()), size)
         for i, cache in enumerate(unique):
             stacked[:, :, i, :, : cache.shape[3]] = cache.transpose(0, 1)
@@ -63,7 +64,7 @@ class Shared(NamedTuple):
         return cls(stacked[0], stacked[1], lengths, *_members(prompt_of, len(unique)))
 
     def keep(self, rows: list[int]) -> "Shared":
-        """Return a copy with only the given rows and their prompts."""
+        """Return the cache of the given rows, without the prompts of other rows."""
         used, prompt_of = self.prompt_of[rows].unique(return_inverse=True)
         kept = self.keys, self.values, self.lengths
         if len(used) < len(self.lengths):
@@ -82,7 +83,7 @@ def _members(prompt_of: Tensor, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
         place.append(len(rows[prompt]))
         rows[prompt].append(row)
     longest = max(map(len, rows))
-    # pad shorter lists of rows with row 0; `by_row` drops the results of the padding
+    # give all prompts equally many rows by repeating row 0; `by_row` drops the extra results
     members = torch.tensor([indices + [0] * (longest - len(indices)) for indices in rows])
     return prompt_of, members, torch.tensor(place)
 
@@ -99,7 +100,7 @@ def attention(
     shared: Shared | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within prefix trees, given `nodes` (training), or as `slot_mask` allows (decoding).
+    """Attend within the prefix trees of `nodes` (training), or to keys in `slot_mask` (decoding).
 
     Args:
         module: the attention layer.
@@ -116,7 +117,7 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask` is.
+        ValueError: `attention_mask` is given, or both `nodes` and `slot_mask` are, or neither is.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
@@ -159,11 +160,11 @@ def _decode(
     rows, heads, _, size = query.shape
     prompts, key_heads = prompt_keys.shape[:2]
     scale = size**-0.5 if scaling is None else scaling
-    # grouped-query attention without repeated keys: [rows, key heads, group, size]
+    # `group` query heads share a key head: [rows, key heads, group, size]
     query = query.view(rows, key_heads, -1, size)
 
     def by_prompt(states: Tensor) -> Tensor:
-        """Stack [rows, key heads, group, x] per prompt: [prompts, key heads, n * group, x]."""
+        """Group [rows, key heads, group, x] by prompt: [prompts, key heads, n * group, x]."""
         gathered = states[shared.members].transpose(1, 2)
         return gathered.reshape(prompts, key_heads, -1, states.shape[-1])
 

@@ -98,8 +98,8 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: maximum number of tokens of a row.
-        rows: desired minimum number of rows, such as the number of ranks. Rows are made shorter to
-            reach it, but not shorter than the largest group, so there may be fewer than `rows`.
+        rows: desired minimum number of rows, such as the number of ranks. To reach it,
+            `max_tokens` is lowered, but not below the largest group, so there may be fewer rows.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
@@ -173,7 +173,7 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into parts (tokens, rollouts) of at most `limit` tokens or of one rollout."""
+    """Split a group into (tokens, rollouts) parts; only parts of one rollout may exceed `limit`."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours
@@ -234,8 +234,7 @@ class _Layout(NamedTuple):
         tokens: token ids so far.
         positions: position ids so far.
         nodes: nodes so far, each before its descendants.
-        columns: for each rollout so far, its part of `predicts`, `targets`, `logprobs` and
-            `advantages` in `PackedRow`.
+        columns: (predicts, targets, logprobs, advantages) of each rollout so far; see `PackedRow`.
     """
 
     tokens: list[int]
@@ -258,7 +257,7 @@ class _Layout(NamedTuple):
         start, number = len(self.tokens), len(self.nodes)
         self.nodes.append(Node(start, start + stop - depth, 0))
         self.tokens.extend(ids[depth:stop])
-        # positions within the rollout, since rotary embeddings depend on distances in a sequence
+        # count positions from the start of the rollout, not of the row, as in a separate sequence
         self.positions.extend(range(depth, stop))
         path = *path, torch.arange(start, len(self.tokens))
         for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):
@@ -271,10 +270,10 @@ class _Layout(NamedTuple):
 
 
 def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
-    """Return a rollout's entry in `_Layout.columns`; `places`: its tokens' indices in the row."""
+    """Return a rollout's entry in `_Layout.columns`, given the indices of its tokens in the row."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
-        # logits at a token predict the rollout's next token, wherever in the row that token is
+        # the token before a loss token in its rollout predicts it, but may be far away in the row
         places[len(sample.prompt) + sampled - 1],
         torch.tensor(sample.response, dtype=torch.long)[sampled],
         torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],

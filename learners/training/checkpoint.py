@@ -20,8 +20,6 @@ from resume_gym.atomic_write import UNFINISHED, replacing, sync
 from resume_gym.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
-ROLLBACK_STEPS = 5
-"""Maximum number of last steps that the rule of an alarm compares with earlier steps."""
 _STEP = re.compile(r"step-(\d{6,})")
 _BEST = "best"
 _MANIFEST = "manifest.json"
@@ -58,13 +56,13 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish the checkpoint from `begin`; remove older ones, except the previous and the best.
+    """Publish a checkpoint that was begun; delete older ones, but not the previous and the best.
 
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: number of last steps whose checkpoints are kept, too, together with the newest
-            checkpoint before these steps; with 0, no additional checkpoints are kept.
+        keep_steps: if not 0, also keep the checkpoints of this many last steps, and the newest
+            checkpoint before these steps.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -167,7 +165,7 @@ def best(folder: Path) -> Path | None:
 def mark_best(folder: Path, step: int) -> bool:
     """Mark a step's checkpoint as the best, to keep it; return whether that checkpoint exists.
 
-    A checkpoint that a thread still writes counts; `finish` publishes it before the next save.
+    A checkpoint that a thread is still writing counts as existing; `finish` will publish it.
     """
     name = f"step-{step:06d}"
     exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()
@@ -181,7 +179,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 
     Args:
         path: path of the folder.
-        write: function that writes the content into an empty folder, its argument.
+        write: function that gets the path of an empty folder, and writes the content into it.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -233,7 +231,7 @@ def open_to_append(path: Path) -> int:
     """Open a file to read and append, and return its descriptor; create it if missing.
 
     Raises:
-        ConfigError: the path is a link, which may lead out of the run folder, or no regular file.
+        ConfigError: the path is no regular file, or is a link, which may leave the run folder.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     # checked before opening, since a device may react to being opened

@@ -13,7 +13,7 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 def return_memory() -> None:
     """Return freed memory to the system once; after `prepare_cpu`, glibc does not do so by itself.
 
-    Freed tensors of many sizes leave gaps between long-lived objects; regular calls limit them.
+    Freed tensors leave gaps between long-lived objects; regular calls return the gaps' memory.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -25,9 +25,9 @@ def prepare_cpu(threads: int = 0) -> None:
     """Set the number of threads (0: all cores), and stop glibc from returning freed memory.
 
     By default, glibc maps and unmaps each large tensor, and page faults take a third of the time of
-    a training step. oneDNN, which computes in bfloat16, compiles kernels for each length of a row
-    and caches 1024 by default. Packed rows rarely have the same length twice, so the cached kernels
-    would take gigabytes.
+    a training step. For bfloat16, oneDNN compiles kernels for each row length, and by default
+    caches 1024 kernels. Packed rows rarely have the same length twice, so the cached kernels would
+    take gigabytes.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     torch.set_num_threads(threads or os.cpu_count() or 1)

@@ -117,7 +117,7 @@ class Sizes:
 
 
 class Memory(NamedTuple):
-    """Bytes on the device of each trainer; see `training_bytes`.
+    """Estimated memory of a trainer's device in bytes, by use; see `training_bytes`.
 
     Attributes:
         weights: shard of the fp32 master weights.
@@ -205,7 +205,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Estimate a trainer's memory, more roughly if keyword arguments differ from their defaults.
+    """Estimate a trainer's memory; the estimate is best for the default keyword arguments.
 
     Args:
         sizes: dimensions of the model.

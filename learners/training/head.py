@@ -101,7 +101,7 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the input dtype of products: fp32 on CPUs; on GPUs, of autocast if on, or `weight`."""
+    """Return the dtype to multiply in: fp32 on CPUs; else autocast's if enabled, or `weight`'s."""
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

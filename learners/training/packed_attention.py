@@ -39,7 +39,7 @@ Scaling = float | None
 
 
 class Node(NamedTuple):
-    """Position of a node in a row: its own tokens [start, stop), its descendants' [stop, end).
+    """Place of a node in a row: tokens [start, stop) are its own, [stop, end) its descendants'.
 
     Nodes are in the order of the row. The descendants of a node follow it directly.
     """
@@ -64,7 +64,7 @@ def packed_attention(
     Returns:
         Outputs [1, heads, t, size].
     """
-    # under autocast, queries and keys are in fp32, which norms and rotary embeddings return
+    # under autocast, norms and rotary embeddings return queries and keys in fp32, not bf16
     query, key = query.to(value.dtype), key.to(value.dtype)
     return _implementation(value)(query, key, value, scaling, nodes)
 
@@ -86,7 +86,7 @@ def repeat_heads(states: Tensor, heads: int) -> Tensor:
 
 
 class _Block(NamedTuple):
-    """Some queries and some keys of a packed row, between which one kernel call attends.
+    """Queries and keys of a packed row for one call of the attention kernel.
 
     Attributes:
         rows: positions of the queries in the packed row.
@@ -148,7 +148,7 @@ class _Blocks(torch.autograd.Function):
                 continue
             # each part of the softmax has the weight exp(part's log-sum-exp - total log-sum-exp)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
-            # in the outputs' dtype, so that `lerp` is one kernel that reads each output once
+            # `lerp`, one kernel for the weighted mean, needs the share in the outputs' dtype
             share = (part_lse - total).exp().to(out.dtype)[..., None]
             out[:, :, rows] = torch.lerp(out[:, :, rows], part, share)
             lse[:, :, rows] = total
@@ -183,13 +183,13 @@ class _Blocks(torch.autograd.Function):
 
 @lru_cache(maxsize=8)  # all layers use the same blocks, and a copy to a GPU waits for the GPU
 def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Block, ...]:
-    """Return the blocks of nodes with themselves, then the blocks of descendants with ancestors.
+    """Return a row's blocks: first nodes attend to themselves, then descendants to ancestors.
 
     Args:
         nodes: nodes of the prefix trees, which together cover the row.
-        device: the CUDA device; None for CPUs. A call of CUDA's kernel takes many segments, so
-            one block pairs all nodes with themselves, and one block per depth of the trees pairs
-            the nodes at this depth with their descendants.
+        device: the CUDA device; None for CPUs. CUDA's kernel processes many nodes in one call,
+            so one block pairs all nodes with themselves, and one block per depth of the trees
+            pairs the nodes at this depth with their descendants.
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
@@ -231,7 +231,7 @@ def _segments(
 
 
 def _places(spans: list[slice], device: torch.device) -> slice | Tensor:
-    """Return the positions in spans: a slice, which needs no copy, if the spans are adjacent."""
+    """Return the indices in `spans`; adjacent spans give a slice, which indexes without a copy."""
     if all(one.stop == other.start for one, other in pairwise(spans)):
         return slice(spans[0].start, spans[-1].stop)
     return torch.cat([torch.arange(one.start, one.stop) for one in spans]).to(device)
@@ -264,7 +264,7 @@ def _in_a_loop(
     """Attend with one call of SDPA per node; the reference implementation."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    # split states, since the gradient of each slice would be a tensor as long as the row
+    # use `split`, since the gradient of each slice would be a tensor as long as the row
     sizes = [stop - start for start, stop, _ in nodes]
     queries, keys, values = (states.split(sizes, dim=2) for states in (query, key, value))
     parts = []

@@ -47,7 +47,7 @@ class Policy(nn.Module):
         self.precision = precision
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Return the context of autocast, which sampling and training both use."""
+        """Return the autocast context for all forward passes, in sampling and in training."""
         device = self.model.device.type
         return torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16")
 

@@ -141,7 +141,7 @@ def start(reserved: int = 0) -> None:
 
 
 def end(status: int = 0) -> None:
-    """Leave the process group and exit; return if this process belongs to no group.
+    """Exit with `status`; do nothing if this process belongs to no process group.
 
     Args:
         status: exit status. With status 0, wait for all ranks first.
@@ -153,8 +153,8 @@ def end(status: int = 0) -> None:
         dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Gloo's threads outlive their groups. A thread that frees a tensor while the interpreter shuts
-    # down aborts the process, so skip the shutdown.
+    # Skip the interpreter's shutdown: Gloo's threads outlive their process group, and a thread that
+    # frees a tensor during the shutdown aborts the process.
     os._exit(status)
 
 
@@ -188,7 +188,7 @@ def broadcast(value: _T) -> _T:
 
 @cache
 def background() -> dist.ProcessGroup | None:
-    """Return the process group for background work; the first call is collective on all ranks."""
+    """Return the process group for background threads; all ranks make the first call together."""
     return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 
@@ -199,7 +199,7 @@ def barrier() -> None:
 
 
 def reduce(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return sums over ranks, or maxima for names that end in `_max`; names a rank lacks are 0."""
+    """Return each name's sum over ranks (maximum if it ends in `_max`); missing values are 0."""
     metrics = gather(dict(sums))
     names = sorted({name for of_rank in metrics for name in of_rank})
     return {

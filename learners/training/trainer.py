@@ -97,7 +97,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # an untrusted file can raise anything; CheckpointException derives from BaseException
+        # a manipulated file can raise any exception; CheckpointException is only a BaseException
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -116,7 +116,7 @@ class Trainer:
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
-        """Return |log p(trainer) - log p(sampler)| [n] of each loss token of the samples."""
+        """Return |log p - log q| [n] of all loss tokens: p by the trainer, q by the sampler."""
         tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
@@ -192,7 +192,7 @@ class Trainer:
 
 
 def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: int) -> float:
-    """Return the learning rate of a step, from 1 to `steps`, which is never zero.
+    """Return the learning rate of a step; it is above zero at every step from 1 to `steps`.
 
     Args:
         step: number of the step.

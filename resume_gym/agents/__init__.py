@@ -49,7 +49,7 @@ def oracle(session: Session) -> str:
         return _REVIEW
     resume, width = session.resume, session.rules.page_width
     too_long = session.state.document.lines > session.rules.page_lines
-    # Skip applied fixes explicitly: a fix that extends a line leaves its `old` in the text.
+    # Skip fixes already made: one that only extends a line still finds its `old` in the text.
     made = {text for text, _ in session.state.transcript}
     fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
@@ -124,7 +124,7 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
     A useful policy must earn more than an agent that makes these harmless edits.
 
     Returns:
-        The edit (old, new); None if all bullets have been edited.
+        The edit as (old text, new text); None if every bullet has been edited.
     """
     fresh = [bullet for bullet in bullets(text) if bullet in original.split("\n")]
     for bullet in rng.sample(fresh, len(fresh)):

@@ -88,7 +88,7 @@ def _fitness(job: str) -> Callable[[str], float]:
 
     def fit(line: str) -> float:
         told = set(stems(line)) & asked.keys()
-        # fsum is exact; a plain sum would depend on the set order, which varies between processes
+        # unlike `sum`, `fsum` does not depend on the order of a set, which varies between processes
         return math.fsum(1 / asked[stem] for stem in told) + 0.5 * bool(re.search(r"\d", line))
 
     return fit
@@ -104,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions of `quota` or more page lines, then others, each by ascending relevance."""
+    """Yield deletions of `quota` or more page lines, then smaller ones, least relevant first."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):

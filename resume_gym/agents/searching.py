@@ -53,7 +53,7 @@ def _bullets(resume: str) -> Iterator[tuple[str, str]]:
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
-    """For each clause of `reply` that has a figure and fits, yield the bullet plus the clause."""
+    """Yield the bullet extended by each clause of the search result that adds a figure to it."""
     for line in reply.split("\n"):
         passage = _PASSAGE.fullmatch(line)
         if not passage or passage[1] not in employer:

@@ -47,7 +47,7 @@ _BUSY = re.compile(
     r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
     r"(?P<verb>[a-z]+ing)(?: of\b)?"
 )
-# "..., and training the new ones": a second -ing form, which a rewritten opening would not match
+# "..., and training the new ones": with a second -ing form, rewriting only the first is wrong
 _SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|our|their|new|all)\b")
 
 
@@ -63,7 +63,7 @@ def weak_head(text: str) -> tuple[str, str]:
     duty = _DUTY.match(text)
     start = duty.end() if duty else 0
     rest = text[start : start + 1].lower() + text[start + 1 :]
-    # An opening before a colon is a label: "Conversion of the landing pages: up 2 %".
+    # Keep an opening that labels what follows: "Conversion of the landing pages: up 2 %".
     labelled = not duty and ":" in text
     found = (not labelled and _ACTION.match(rest)) or (_GERUND.match(rest) if duty else None)
     if found and found["verb"] not in FIELDS:
@@ -172,7 +172,7 @@ _PASSIVE = re.compile(
     r"(?: purpose| time| occasion| point)? (?P<what>(?:(?!was|were|had|been|got)[\w'$-]+,? ){1,9}?)"
     rf"(?:{_BE})(?: (?:{_SOON}))? (?P<verb>{_VERB})\b(?P<rest>.*)"
 )
-# "Listed maps, which were then sorted by date": the clause can refer only to the object "maps"
+# "Listed maps, which were then sorted by date": "which" can refer only to the object
 _WHO = re.compile(
     r"^[A-Z]\w+ (?P<what>(?:(?!for|to|in|on|at|of|with|from|by|up|about|and|into)[\w'-]+ ){1,4}?)"
     rf"(?<! )?, ?(?:which|who|these) (?:{_BE})(?: (?:{_SOON}))? (?P<verb>{_VERB})\b(?P<rest>.*)"
@@ -207,7 +207,7 @@ _FRAMED = re.compile(
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
 _LEAST = 0.25  # minimum share of a bullet's text after the verb of its main point
-# A rewrite is given up if it has a passive, or a word that may refer to text that was cut off.
+# Give up a rewrite with one of these words: a passive, or a reference to text that was cut off.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
@@ -230,12 +230,12 @@ _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
 def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet to start with the main point in a later clause; empty if there is none.
+    """Rewrite a bullet whose main point comes late to start with this point; "" for other bullets.
 
     Args:
         bullet: text of the bullet.
-        fit: function that scores the relevance of a text to the job. A first clause that states no
-            achievement is cut only if its score is not positive.
+        fit: function that scores the relevance of a text to the job. A vague first clause
+            is cut only if its score is not positive.
     """
     # a figure in the first third suggests that the bullet already starts with its main point
     if re.search(r"\d", bullet[: len(bullet) // 3]):
@@ -252,7 +252,7 @@ def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
 
 
 def _told(found: re.Match[str]) -> str:
-    """Turn a matched clause into a sentence in the active voice; empty if it would be garbled."""
+    """Turn a matched clause into a sentence in the active voice; "" if that would garble it."""
     verb, rest = found["verb"], found["rest"].strip()
     if "what" in found.groupdict():
         what = found["what"].strip()

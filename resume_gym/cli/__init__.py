@@ -1,4 +1,4 @@
-"""Command line `resume-gym`: `train`, `eval`, `revise`, `view` and other commands (`_COMMANDS`).
+"""Command line `resume-gym` with the commands in `_COMMANDS`, such as `train` and `view`.
 
 Each command has a module in this package, imported only to run the command or to show its help.
 Third-party packages that only one command needs are imported when that command runs.
@@ -55,7 +55,7 @@ _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
     "COMMAND --help",
 )
-# OSErrors caused by a wrong path (exit status 2), unlike e.g. a full disk (exit status 1)
+# OSErrors of a wrong path give exit status 2; other OSErrors, such as a full disk, give 1
 _WRONG_PATH = (
     *(FileNotFoundError, FileExistsError, PermissionError),
     *(IsADirectoryError, NotADirectoryError),
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (`sys.argv` by default).
 
     Returns:
-        Exit status: 0 success, 1 failure, 2 user error, 3 flagged (see docs/cli.md), 130 Ctrl-C.
+        Exit status: 0 success, 1 failure, 2 user error, 3 see "flagged" in docs/cli.md, 130 Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     formatting, warnings.formatwarning = warnings.formatwarning, _one_line
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout:
                 sys.stdout.flush()
     except OSError as problem:
-        # after a failed write to stdout, the interpreter's flush at exit would fail, too
+        # redirect stdout to the null device; otherwise, the flush at exit would fail, too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # do not report a broken pipe: the reader of the output, such as `head`, has exited
         return 1 if isinstance(problem, BrokenPipeError) else complain(_message(problem), 1)
@@ -162,7 +162,7 @@ def _add_commands(
     words: Sequence[str],
     prefix: str = "",
 ) -> None:
-    """Add the parsers of commands; the module of the command `judge attack` is `judge_attack`."""
+    """Add the parsers of commands; `prefix` starts module names, as "judge_" in `judge_attack`."""
     parser.set_defaults(run=lambda options: _show_help(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in words[:1] if words and words[0] in groups else groups:

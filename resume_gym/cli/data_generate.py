@@ -11,7 +11,7 @@ from resume_gym.synthesis.generate import PROCEDURAL, Generation, generate
 from resume_gym.tasks import TaskError
 
 _GEMINI = "gemini-3-pro-preview"
-# limits far above a usual answer, which has about 3,000 tokens
+# high limits for the language model: its usual answer has only about 3,000 tokens
 _PATIENT = {
     "answer_tokens": 6144,
     "thinking_tokens": 10_240,

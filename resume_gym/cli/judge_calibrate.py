@@ -87,9 +87,9 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check_least(least: float, report: Agreement) -> None:
-    """Raise JudgeError if the fraction of labels that the verdicts match is less than `least`."""
+    """Raise JudgeError if less than `least` of the labels are met, or answers came from a store."""
     if report.stored:
-        # answers from a store (see --freeze) cannot show whether the model has changed since
+        # stored answers (see --freeze) cannot show that the model still gives the same answers
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"
         raise JudgeError(f"--least: {answers}; set it up without a store")
     met = sum(share.hits for share in report.accuracy.values())

@@ -133,7 +133,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
 
 
 def _other_edition(stored: Stored) -> str:
-    """Return a note if the folder's edition of tasks and judge is not `EDITION`; else ""."""
+    """Return a note if the stored `edition` is not this version's `EDITION`; "" if they agree."""
     if stored.edition == EDITION:
         return ""
     return (
@@ -151,7 +151,7 @@ def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: Judge) -> Contest:
-    """Return the settings of an evaluation that grades the stored episodes again."""
+    """Return the settings of an evaluation in which `judge` grades the stored episodes again."""
     sessions = {key: one for sessions in agents.values() for key, one in sessions.items()}
     tasks = list({one.task.task_id: one.task for one in sessions.values()}.values())
     env, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
@@ -162,7 +162,7 @@ def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: J
 
 
 def _entry(agent: str, folder: str, judge: Any) -> Entry:
-    """Make an empty `Entry` for an agent's stored episodes, with the verdicts of one judge."""
+    """Make an empty `Entry`, to be filled with an agent's episodes and one judge's verdicts."""
     # an `Entry` needs a player; this one never plays, since the stored sessions are finished
     return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))
 
@@ -175,10 +175,10 @@ def _grade(
     results: Results,
     ended: Callable[[], object],
 ) -> None:
-    """Grade the sessions with the judge of `contest`; add old and new verdicts to `results`.
+    """Grade sessions with `contest.judge`; add a row per old and per new verdict to `results`.
 
-    `again` receives the episodes with new verdicts, and the failures. `stored` receives the stored
-    verdicts of the episodes that got a new one. `ended` is called after each episode.
+    Episodes with a new verdict, and failures, are added to the entry `again`. Where there is a new
+    verdict, the episode with the old one is added to `stored`. Each episode ends with `ended()`.
 
     Raises:
         ModelError: many consecutive episodes got no verdict.
@@ -186,7 +186,7 @@ def _grade(
     """
     jobs = []
     for (rollout, _), session in sessions.items():
-        # undo the stored grading: an ungraded session's reward is the sum of its turns' rewards
+        # remove the stored verdict and its reward: ungraded sessions have only their turns' rewards
         reward = sum(step.reward for _, step in session.state.transcript)
         ungraded = session.fork()
         ungraded.restore(session.state._replace(verdict=None, reward=reward))

@@ -189,7 +189,7 @@ def _is_hosted(spec: Any) -> bool:
 
 
 def _session(contest: Contest, resume: str, job: Source) -> Session:
-    """Make the session of the episode; diagnose the task's weakness, which agents do not see."""
+    """Make the session of a task whose weakness is diagnosed for reports; agents do not see it."""
     session_type = contest.session_type
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return one note on answers, tokens and cost of both models of a two-model agent, or none."""
+    """Note the answers, tokens and cost of each model of a two-model agent; [] for other agents."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):

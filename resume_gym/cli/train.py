@@ -26,8 +26,8 @@ def add_command(commands: Commands) -> None:
         failed="training failed; most runs resume with the same command",
         flagged="a budget is used up",
     )
-    # With an option prefix that no argument has, argparse recognizes no option, not even --help,
-    # and leaves all arguments to the training job.
+    # No argument starts with a null character, so argparse recognizes no option, not even --help,
+    # and collects all arguments, which `_run` passes to the trainer.
     command.prefix_chars = "\0"
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="--config NAME, --dry-run, --steps N, ..."

@@ -100,7 +100,7 @@ def _export(results: FolderContents, target: Path) -> None:
 
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
-    """Open a folder; unless it is a list of runs, read the episodes, with a progress bar."""
+    """Open a folder; of a run or an evaluation, read all episodes, and show a progress bar."""
     shown = open_folder(folder, trusted)
     if isinstance(shown, FolderContents):
         with progress_bars() as bars:

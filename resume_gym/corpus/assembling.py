@@ -1,8 +1,8 @@
 """Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
 
 `import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
-data on request. Imported tasks have no fixes: a `Fix` lists facts that support its new text, and an
-import has no such list, only the resume and the evidence documents.
+data on request. Imported tasks have no fixes, since the files state neither the improved text of a
+`Fix` nor the facts that support it.
 """
 
 from collections import Counter, defaultdict
@@ -151,7 +151,7 @@ def import_resumes(
 
 
 def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
-    """Choose the jobs that a resume is paired with; "random" draws one job, seeded by `seed`."""
+    """Return the jobs for a resume: all, one at random (seeded by `seed`) or the best fit."""
     if pairing == "all":
         return [*fits]
     if pairing == "random":
@@ -183,12 +183,12 @@ def _read_all(
 def _owners(
     evidence: dict[Path, ReadFile], resumes: dict[Path, ReadFile], report: ImportReport
 ) -> dict[Path, dict[Path, str]]:
-    """Assign each evidence text to the one resume that its file name or text refers to."""
+    """Map resumes to their evidence; report documents that match no resume or several."""
     owned: dict[Path, dict[Path, str]] = defaultdict(dict)
     headings = {path: heading(resume.text) for path, resume in resumes.items()}
     for file, document in evidence.items():
         by_file = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
-        # jane-doe-review.md belongs to jane-doe.md, even if there is a jane.md.
+        # The longest file name wins: jane-doe-review.md belongs to jane-doe.md, not to jane.md.
         longest = max((len(path.stem) for path in by_file), default=0)
         by_file = [path for path in by_file if len(path.stem) == longest]
         by_text = [path for path, head in headings.items() if head and head in document.text]
@@ -244,7 +244,7 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
     paths = {document.text: path for path, document in resumes.items()}
     for pair in near_duplicates({text: bare_resume(text) for text in paths}, {}, _LIKENESS)[0]:
         join(paths[pair.other_id], paths[pair.task_id])
-    # The smallest hash of a candidate's resumes determines the split; file order does not matter.
+    # A candidate's split depends on the smallest hash of their resumes, not on the file order.
     drawn: dict[Path, int] = {}
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")

@@ -13,7 +13,7 @@ from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-# keys of `origin` that the card does not show in the table of how the tasks were made
+# keys of `origin` that are left out of the card's table "How it was made"
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _ABOUT = (
@@ -60,7 +60,7 @@ def digest(tasks: Sequence[Task]) -> str:
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
-    """Return whether a card has a digest that differs from the digest of `tasks`."""
+    """Return whether a card states a digest of its tasks that is not the digest of `tasks`."""
     match = _DIGEST.search(card)
     return match is not None and match[1] != digest(tasks)
 
@@ -118,7 +118,7 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator
     yield f"| {' | '.join(head)} |"
     yield f"|---|{'---:|' * (len(head) - 1)}"
     for name, numbers in rows.items():
-        # The format :g drops the ".0" of a median, but keeps only six digits of a number.
+        # The format :g writes a median of 5.0 as 5, but would round a number of over six digits.
         cells = " | ".join(f"{number:g}" if number < 1e5 else str(number) for number in numbers)
         yield f"| {_cell(name)} | {cells} |"
 

@@ -1,7 +1,7 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
-`check` runs the detectors of the module `findings`, which also defines their thresholds. Generated
-tasks of one split may share bullets. Bullets in both splits would inflate evaluation scores.
+`check` runs the detectors of problems from the module `findings`. Tasks of one split may share
+bullets; bullets that both splits have are reported, since they would inflate evaluation scores.
 """
 
 import json
@@ -81,9 +81,9 @@ def check(
         tasks: valid tasks with distinct IDs.
         bad: findings about invalid rows, from `read_rows`.
         threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page; 20 for generated tasks of the size "mini".
+        page_lines: lines per page: 55 for full-size tasks, 20 for generated "mini" tasks.
     """
-    # Generators cycle through the weaknesses, so a sample with a fixed step would miss some.
+    # Sample at random: the weaknesses recur in a cycle, so every n-th task would miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,
@@ -140,7 +140,7 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
-    """Return a finding whose examples are all invalid rows, or an empty list if there are none."""
+    """Return a list of one error that has all `rows` as examples; an empty list without rows."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
 
 

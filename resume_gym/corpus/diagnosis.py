@@ -2,11 +2,11 @@
 
 `diagnose` assigns at most one weakness to each bullet, and computes the share of the bullets with
 each weakness and the share of inconsistently formatted lines. A resume that is longer than the page
-is too_long. For any other resume, the share of each weakness is divided by the usual share in tasks
-that are generated with the weakness (`USUAL`); the weakness with the largest quotient is reported.
-A resume that is not in English is diagnosed by its length alone. The method identifies the planted
-weakness of nine in ten of the 200 bundled tasks. Most errors are resumes with wrong_emphasis that
-are diagnosed as no_metrics, since no rule recognises that their bullets bury the main point.
+is too_long. For any other resume, the share of each weakness is divided by its mean share in tasks
+that were generated with this weakness (`USUAL`); the weakness with the largest quotient is
+reported. A resume that is not in English is diagnosed by its length alone. The method identifies
+the planted weakness of nine in ten of the 200 bundled tasks. Most errors take wrong_emphasis for
+no_metrics, since the rules recognise few of the bullets that bury the main point.
 """
 
 import math
@@ -87,7 +87,7 @@ def diagnose(resume: str, job: str) -> Diagnosis:
 
 
 def fit(resume: str, job: str) -> float:
-    """Return the IDF-weighted share of the job's word stems that occur in a resume, in [0, 1]."""
+    """Return the share of the job's word stems, weighted by IDF, that a resume has, in [0, 1]."""
     reference = _reference(resume, job)
     weights = reference.job_weights
     shown = {stem for line in reference.lines for stem in line.content.stems}
@@ -96,7 +96,7 @@ def fit(resume: str, job: str) -> float:
 
 
 def _reference(resume: str, job: str) -> Reference:
-    # `Task` requires a weakness. "weak_verbs" is neutral: only wrong_emphasis alters a reference.
+    # `Task` requires a weakness; any weakness except wrong_emphasis gives the same reference.
     return make_reference(Task("diagnosis", job, resume, "weak_verbs"))
 
 
@@ -104,7 +104,7 @@ def _fault(line: Line, spare: bool) -> str:
     """Return the name of a bullet's weakness, or an empty string if the bullet has none."""
     content = line.content
     weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true, so no fault
-    # A weak opening such as "Tasks included" is weak_verbs, not vague_bullets: search after it.
+    # Search for fillers after a weak opening: "Tasks included" counts as weak_verbs instead.
     told = " ".join(content.tokens[head(content).at :]) if weak else line.body
     if fillers(told) or (spare and not weak):
         return "vague_bullets"

@@ -104,7 +104,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _detect(data: bytes) -> str:
-    """Detect the format of a file from its content; reject old or encrypted Word files."""
+    """Return the format of a file, judged by its content; reject .doc and encrypted Word files."""
     if data.startswith(_OLD_WORD):
         if _LOCKED in data:
             raise DocumentError("it is protected by a password; save it without one")

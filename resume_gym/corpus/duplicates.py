@@ -1,4 +1,4 @@
-"""Find near-duplicate texts: compute the similarity of those texts that share rare word runs."""
+"""Find near-duplicate texts; only texts that share a rare run of words are compared."""
 
 import re
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ class SimilarPair(NamedTuple):
     """Two tasks with similar texts.
 
     Attributes:
-        task_id, other_id: IDs of the later and of the earlier task.
+        task_id, other_id: ID of a task, and ID of the earlier task that it resembles.
         similarity: Jaccard similarity of the two tasks' shingles, in [0, 1].
     """
 
@@ -62,9 +62,9 @@ def heading(text: str) -> str:
 def near_duplicates(
     texts: Mapping[str, str], others: Mapping[str, str], threshold: float
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
-    """Find near-duplicates within `texts`, and between `others` and `texts`.
+    """Find pairs of similar texts: both from `texts`, or one from `others` and one from `texts`.
 
-    Each text is paired only with the most similar earlier text. Equal texts form a pair, too.
+    A text forms at most one pair: with the most similar text before it; `texts` precede `others`.
 
     Args:
         texts: texts normalized by `bare`, by task ID.
@@ -72,15 +72,15 @@ def near_duplicates(
         threshold: minimum Jaccard similarity of two texts that form a pair.
 
     Returns:
-        The pairs within `texts`, and the pairs of one of `others` with one of `texts`.
+        Two lists: the pairs within `texts`, and the pairs of a text of `others` and one of `texts`.
     """
     shingles = {key: _shingles(text) for key, text in {**texts, **others}.items()}
     frequency = Counter(chain.from_iterable(shingles.values()))
     index: dict[int, list[str]] = defaultdict(list)
 
     def rarest(key: str) -> list[int]:
-        # Prefix filtering: if all texts rank shingles alike, two similar texts share at least one
-        # of their few rarest shingles. Rare shingles occur in few texts, so the index is small.
+        # Prefix filtering: two texts of this similarity share at least one of their rarest
+        # shingles. Only these are indexed, so each entry of the index has few texts.
         own = shingles[key]
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]

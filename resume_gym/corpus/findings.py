@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def shown(self) -> list[str]:
-        """The examples, and a line that counts the occurrences that are not among them."""
+        """The examples, and a line such as "and 7 more" if there are other occurrences."""
         more = self.count - len(self.examples)
         return [*self.examples, *([f"and {more} more"] if more and self.examples else [])]
 
@@ -88,7 +88,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     owners = {key: first.setdefault((resumes[key], jobs[key]), key) for key in resumes}
     again = [f"{key} and {owner}" for key, owner in owners.items() if owner != key]
     yield from _finding("error", "same_task", again, "tasks with the texts of an earlier one")
-    # An import may pair one resume with many jobs; equal resumes do not count as near-duplicates.
+    # Compare equal resumes only once, since an import may pair one resume with many jobs.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
         once.setdefault((task.split, task.resume), task)
@@ -109,7 +109,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     yield from _finding(
         "error", "leaked_resume", _pairs(leaked), "resumes of eval like one of train"
     )
-    # An import may pair many resumes with one job, so similar jobs are only a warning.
+    # An import may use one job in both splits, so similar jobs are only a warning.
     parts = [[task for task in tasks if task.split == split] for split in SPLITS]
     train, held_out = ({task.task_id: jobs[task.task_id] for task in part} for part in parts)
     leaked = near_duplicates(train, held_out, threshold)[1]
@@ -117,7 +117,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
 
 
 def _names(task: Task) -> list[str]:
-    """Return the names of candidate and employer in the persona of a task."""
+    """Return the names of candidate and employer that a task's persona contains."""
     found = (task.persona.get(key) for key in ("name", "company"))
     return [name for name in found if isinstance(name, str)]
 
@@ -128,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find eval bullets that also occur in train; a share above `NEAR_LIMIT` is an error."""
+    """Find bullets that both splits have: an error above a share of `NEAR_LIMIT` of eval's."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):
@@ -155,7 +155,7 @@ def _bullet_lines(resume: str) -> Iterator[Line]:
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find too_long tasks whose resume fits the page, and other tasks whose resume does not."""
+    """Find tasks with the weakness too_long that fit the page, and other tasks that overflow it."""
     long, short = list[str](), list[str]()
     for task in tasks:
         lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
@@ -167,7 +167,7 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find tasks without fixes or too long after all fixes, and fixes that fail or do nothing."""
+    """Find missing fixes, fixes that fail or change nothing, and resumes too long after them."""
     broken, long, none, idle = [], [], [], []
     for task in tasks:
         same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]
@@ -190,7 +190,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def apply(task: Task) -> tuple[str, str]:
-    """Return the resume after all fixes, and an error message if a fix fails, else ""."""
+    """Apply all fixes; return the resume and a message on the first fix that failed, or ""."""
     text, problem = task.resume, ""
     for number, fix in enumerate(task.fixes):
         count = text.count(fix.old) if fix.old else 0
@@ -202,7 +202,7 @@ def apply(task: Task) -> tuple[str, str]:
 
 
 def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
-    """Find tasks whose fixes do not improve the metric of the planted weakness."""
+    """Find tasks whose fixes do not improve the metric that judges the task's weakness."""
     idle, repaired = [], 0
     for task in tasks:
         text, problem = apply(task)
@@ -226,7 +226,7 @@ def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
     for task in tasks:
         added = [(number, fix) for fix in task.fixes for number in _added(fix)]
         evidence = task.evidence if added else ()
-        # Figures are compared without units: "8 screens" may appear as "8 of them".
+        # Only values are compared, not units: the evidence may write "8 screens" as "8 of them".
         values = {number.value for document in evidence for number in _figures(document.text)}
         unseen = [(number, fix) for number, fix in added if number.value not in values]
         unknown = [

@@ -19,9 +19,9 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
 def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
-    Rows have the fields of `Task`. A row without the field `split` belongs to the data set's split
-    that contains the row; test, validation and eval become eval. All rows of a data set without
-    splits are train.
+    Rows have the fields of `Task`. The field `split` of a row may be missing: rows in the data
+    set's split train are then train, rows in test, validation or eval are eval, and rows of a data
+    set without splits are train.
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
@@ -29,7 +29,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
 
     Raises:
         TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an
-            invalid row; the message names split, row and field.
+            invalid row; for a row, the message names its split, number and field.
         ModuleNotFoundError: `datasets` is not installed; the message names the extra.
     """
     datasets = _datasets()
@@ -72,7 +72,7 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
     Raises:
         TaskError: there are no tasks, or the target is invalid or not empty.
         ModuleNotFoundError: `datasets` is not installed; the message names the extra.
-        OSError: writing or uploading failed.
+        OSError: the folder cannot be written, or the upload failed.
     """
     if not tasks:
         raise TaskError(f"{to}: there are no tasks to write")
@@ -95,7 +95,7 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
         {
             **dict.fromkeys(("task_id", "job", "resume", "weakness"), text),
             "fixes": datasets.List(fix),
-            # Personas have different keys, which a struct column would not allow.
+            # A column of JSON: a struct would require the same keys in every persona.
             "persona": datasets.Json(),
             "evidence": datasets.List({"kind": text, "title": text, "text": text}),
         }
@@ -114,11 +114,11 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
 
 
 def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None:
-    """Upload a data set, then its card, merged with the metadata that the Hub needs."""
+    """Upload a data set, then its card, to which the metadata made by the upload is added."""
     from huggingface_hub import DatasetCard
 
     try:
-        # With None instead of False the Hub applies the organization's default visibility.
+        # None selects the organization's default visibility; False would make the data public.
         data.push_to_hub(name, config, private=private or None)
         made = DatasetCard.load(name)
         merge_cards(str(made), card).push_to_hub(name, repo_type="dataset")
@@ -127,7 +127,7 @@ def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None
 
 
 def merge_cards(there: str, ours: str) -> Any:
-    """Return card `ours` as a `DatasetCard`; metadata that it lacks is taken from card `there`."""
+    """Return the card `ours`, with those metadata fields of the card `there` that it lacks."""
     from huggingface_hub import DatasetCard
 
     card = DatasetCard(ours, ignore_metadata_errors=False)
@@ -142,7 +142,7 @@ def _parse_address(address: str) -> tuple[str, str]:
     """Return repository and configuration of hf://OWNER/NAME[:CONFIG].
 
     Raises:
-        TaskError: the address does not have this form.
+        TaskError: `address` does not have the form hf://OWNER/NAME[:CONFIG].
     """
     match = _ADDRESS.fullmatch(address)
     if not match:

@@ -14,8 +14,8 @@ from resume_gym.corpus.outline import clean, split_bullet
 from resume_gym.json_lines import strict_json
 from resume_gym.text.lines import MONTH_NAMES
 
-# For each section: its heading, the number of fields that form an item's title, and all fields in
-# the order of output. Fields of earlier schemas (company, website) are included.
+# For each section: the heading, how many fields of an item, from the first, form its title, and all
+# fields in the order of output. The fields company and website are from earlier schemas.
 _SECTIONS = {
     "work": (
         "Experience", 3, "position name company location url website description summary highlights"
@@ -65,8 +65,8 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
     """Convert a JSON Resume to Markdown.
 
     Returns:
-        The Markdown; notes on unknown fields, which are omitted; and the contact data as ("names" |
-        "mail" | "phone" | "links", value) pairs.
+        The Markdown; notes on omitted content; and the contact data as (kind, value) pairs, where
+        the kind is "names", "mail", "phone" or "links".
 
     Raises:
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
@@ -104,10 +104,10 @@ def _words(value: Any) -> int:
 
 
 def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
-    """Return the rows of a text: ("- ", list item) or ("", adjacent lines outside a list)."""
+    """Return a text as a list of ("- ", list item) and ("", paragraph) pairs."""
     lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
     if has_html(text):
-        # HTML tags determine the rows, except in a plain-text list, which has a row for each line.
+        # In a text with list markers, each line is a row, even with HTML; otherwise, tags end rows.
         plain = any(marker for marker, _ in lines)
         inside = ((mark, " ".join(one for _, one in read_html(line, left))) for mark, line in lines)
         lines = list(inside) if plain else read_html(text, left)
@@ -128,8 +128,8 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Coun
         value: JSON value to check.
         schema: schema of the value, a part of `_SCHEMA`.
         where: path of the value in the resume, for messages.
-        unknown: receives the paths of unknown fields.
-        left: receives the counts of omitted HTML content, such as pictures.
+        unknown: list to which the paths of unknown fields are added.
+        left: counter to which the numbers of omitted HTML elements, such as pictures, are added.
     """
     if value is None:
         value = type(schema)()
@@ -181,7 +181,7 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(section: str, item: Mapping[str, Any]) -> list[str]:
-    """Return an item of a section as Markdown blocks; in sections of `_LINES`, as one bullet."""
+    """Return the Markdown blocks of a section's item: one bullet for sections in `_LINES`."""
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])

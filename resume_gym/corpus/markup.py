@@ -23,7 +23,7 @@ _INLINE = (
 )
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
-# Only six attributes match without a value, so that "<hr manager>" counts as text, not as a tag.
+# Attributes other than these six need a value, so that "<hr manager>" is text, not a tag.
 _ATTRIBUTE = (
     r"\s{1,99}(?:open|hidden|reversed|download|async|defer"
     r"|[a-z_:][\w.:-]{0,99}\s{0,9}=\s{0,9}(?:\"[^\"]{0,9999}\"|'[^']{0,9999}'|[^\s\"'=<>`]{1,9999}))"
@@ -43,7 +43,7 @@ _VALUE = re.compile(r"\s|- |#(?!#)|[\[\]{}\"']")  # a line of front matter that 
 
 
 class _Reader:
-    """Collects the rows of an HTML text as pairs of a Markdown marker and a text."""
+    """Converts HTML to rows, each a Markdown marker and a text, such as ("- ", "Led a team")."""
 
     def __init__(self, notes: Counter[str]) -> None:
         self.rows: list[tuple[str, str]] = []
@@ -137,9 +137,9 @@ def _unescaped(text: str) -> str:
 
 
 def read_html(text: str, notes: Counter[str]) -> list[tuple[str, str]]:
-    """Return the rows of a text with HTML, each as a Markdown marker and its text.
+    """Convert a text with HTML to rows, each a Markdown marker (empty for prose) and a text.
 
-    A "<" or "&" that starts no tag or reference is text. `notes` counts omitted content by kind.
+    A "<" or "&" that starts no tag or character reference is text. `notes` counts omitted elements.
     """
     first, *others = text.split("<!--")
     pieces = [first]
@@ -217,7 +217,7 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
     pattern = _KEY if mark == "---" else re.compile(r"([\w-]{1,40})\s?=")
     keys = [match[1] for line in inside if (match := pattern.match(line))]
     first = next((line for line in inside if line.strip() and line[0] != "#"), "")
-    # A text with a heading, a list below a blank line or a paragraph is no front matter.
+    # Lines with a heading, a paragraph or a list below a blank line are no front matter.
     content = any(
         line.strip() and not pattern.match(line) and not (above.strip() and _VALUE.match(line))
         for above, line in pairwise(lines[:stop])
@@ -257,14 +257,14 @@ def _cells(line: str, notes: Counter[str]) -> list[str]:
 
 
 def _row(cells: Sequence[str]) -> tuple[str, str]:
-    """Return a table row as (marker, text), e.g. ("- ", "label: value") or ("", "cell | cell")."""
+    """Join a table row to (marker, text): ("- ", "label: value") or ("", "cell | cell | cell")."""
     if len(cells) == 2 and not any(map(is_dated, cells)):
         return "- ", ": ".join(filter(None, (cells[0].rstrip(":"), cells[1])))
     return ("" if any(cells[1:]) else "- "), " | ".join(cells).lstrip().rstrip(" |")
 
 
 def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line for each (marker, text) row, with blank lines except between list items."""
+    """Write each (marker, text) row as a line, with blank lines between rows except in lists."""
     lines: list[str] = []
     for number, (marker, text) in enumerate(rows):
         above = rows[number - 1][0] if number else marker

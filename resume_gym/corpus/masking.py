@@ -1,13 +1,14 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-A `Masker` replaces only what it recognises for certain: email addresses, links, accounts, the name
-at the top of the resume, and phone numbers that are valid in the region, international or labelled
-("Phone:"). A name is replaced if it is written in full, joined or with an initial, but a single
-part of a name is not: "Morgan" may be Morgan Stanley. A value has the same placeholder in all
-documents of a candidate. Uncertain matches and personal data outside `FIELDS` (streets, dates of
-birth, ID-like numbers, ...) stay and are counted in `Masker.left`. Employers, dates and
-achievements that identify a person only in combination are not detected. All passes take linear
-time, since repetitions in the patterns are bounded or cannot overlap.
+A `Masker` replaces only what it recognises for certain: email addresses, links, account names, the
+name at the top of the resume, and phone numbers that are valid in the user's region, start with "+"
+or follow a label ("Phone:"). A name is replaced if it is written in full, joined or with an
+initial, but a single part of a name is not: "Morgan" may be Morgan Stanley. A value has the same
+placeholder in all documents of a candidate. Other personal data is not replaced but counted in
+`Masker.left`: uncertain matches, and kinds that are not in `FIELDS` (streets, dates of birth,
+ID-like numbers, ...). Employers, dates and achievements that identify a person only in combination
+are not detected. All passes take linear time, since repetitions in the patterns are bounded or
+cannot overlap.
 """
 
 import re
@@ -23,7 +24,7 @@ FIELDS = ("names", "mail", "phone", "links")
 """Kinds of data to mask."""
 
 _END = rf"(?:{any_of(WORDS['ends'])})"
-# Repetitions are bounded by the length limits of internet standards, against slow backtracking.
+# Repetitions are bounded against slow backtracking; host names and emails have length limits.
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
 _ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,63}\b"
@@ -32,7 +33,7 @@ _DOT = rf"(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}|\sdot\s|\.(?=\w))"
 _LOCAL_PART = rf"[\w.+-]{{1,64}}(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}[\w.+-]{{1,64}}){{0,3}}"
 _MAIL = re.compile(
     rf"(?<![\w.+-])(?:{_ADDRESS}"
-    # addresses such as "name [at] mail [dot] com", "name at mail dot com" and "name @ mail.com"
+    # obfuscated emails: "name [at] mail [dot] com", "name at mail dot com", "name @ mail.com"
     rf"|{_LOCAL_PART}{_OPEN}(?:at|ät|@){_CLOSE}[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,6}}"
     r"|[\w.+-]{1,64} at [\w-]{1,63}(?: dot [\w-]{1,63}){1,6}"
     r"|[\w.+-]{1,64}\s?@\s?(?:[\w-]{1,63}\s?\.\s?){1,6}[^\W\d_]{2,63}\b)",
@@ -96,7 +97,7 @@ _ID = re.compile(
     rf"(?i:\b(?:{any_of(WORDS['ids'])})\b)[^\w\n]{{0,3}}"
     r"(?i:(?:card|no|nr|num|number|code|id)\b[^\w\n]{0,3}){0,2}"
     r"(?!(?:19|20)\d\d\b)(?=[A-Z ./-]{0,9}\d)[A-Z\d](?:[ ./-]?[A-Z\d]){4,33}\b"
-    # US Social Security and UK National Insurance numbers, IBANs, codes of capitals and digits
+    # US and UK social security numbers, IBANs, and other codes of capital letters and digits
     r"|(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])|\b[A-Z]{2}(?: ?\d\d){3} ?[A-D]\b"
     r"|\b[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?\b"
     r"|(?<![\w./@-])(?=\d*[A-Z])(?=(?:[A-Z]*\d){6})[A-Z\d]{8,34}(?![\w/-])"
@@ -149,7 +150,7 @@ class Masker:
         """Find the candidate's name in the resume.
 
         Args:
-            number: number of the candidate, used in placeholders.
+            number: number of the candidate, which the placeholders contain ("Candidate 0001").
             resume: Markdown, with the name as its "# " heading or first line.
             fields: subset of `FIELDS` to replace.
             region: two-letter code of the region whose national phone numbers are recognised.
@@ -181,7 +182,7 @@ class Masker:
         name = find_name(resume)
         self.named = bool(name and is_certain(name, resume, [value for _, value in contacts]))
         self._finder = Finder(name) if name and self.named else None
-        # placeholders by field and key
+        # field -> normalised value (see `_placeholder`) -> placeholder
         self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
 
     @property
@@ -192,7 +193,7 @@ class Masker:
 
     @property
     def doubtful(self) -> bool:
-        """Whether no name was recognised, or a name part or a possible phone number is left."""
+        """Whether the user must check the masking: no name was found, or doubtful matches stay."""
         nameless = "names" in self.fields and not self.named
         left = self._all_left()
         phones = "phone" in self.fields and left["possible phone numbers"]
@@ -203,7 +204,7 @@ class Masker:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what the user should check, once the documents are masked."""
+        """Notes for the user on what to check in the documents masked so far."""
         notes = []
         left = self._all_left()
         if "names" in self.fields and not self.named:
@@ -219,7 +220,7 @@ class Masker:
         return notes
 
     def mask(self, text: str, document: str) -> str:
-        """Replace personal data by placeholders; `document` is the key in `replaced` and `left`."""
+        """Replace personal data by placeholders; store the counts under the key `document`."""
         replaced = self.replaced.setdefault(document, Counter())
         left = self.left.setdefault(document, Counter())
         # Emails are replaced first, since they may contain what looks like a link or phone number.
@@ -303,7 +304,7 @@ class Masker:
         head = _head_size(text)
         for hit in _ACCOUNT.finditer(text):
             handle = hit["of"]
-            # Below the contact lines, a plain word after "GitHub:" may be prose.
+            # Below the contact lines, a word after "GitHub:" is an account only if it is unusual.
             unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
             # Without a colon, a capitalised word may be part of a product: "GitHub Actions".
             labelled = hit["label"] or (hit["first"] is not None and not handle.istitle())
@@ -333,7 +334,7 @@ class Masker:
 
 
 def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
-    """Return spans sorted by position; of spans that overlap, only the first in `spans` is kept."""
+    """Drop spans that overlap an earlier one of `spans`; return the rest sorted by position."""
     taken = bytearray(len(text))
     kept = []
     for start, stop, key in spans:
@@ -344,7 +345,7 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """Replace each match by null characters of the same length, which no pattern matches."""
+    """Replace each match by as many null characters, to keep positions but prevent matches."""
     return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
 
 
@@ -355,7 +356,7 @@ def _plain(text: str) -> str:
 
 
 def _way(field: str, value: str) -> re.Pattern[str]:
-    """Compile a pattern for a known contact; phone digits may be grouped in any way."""
+    """Return a regex for a known contact; it matches phone numbers with any separators."""
     digits = re.sub(r"\D", "", value)
     if field == "phone" and len(digits) > 4:
         apart = r"[ ().\-/]{0,3}".join(digits)
@@ -397,13 +398,13 @@ def identity(resume: str) -> set[str]:
 
 
 def _head_size(resume: str) -> int:
-    """Return the number of characters above the first section; 0 without sections."""
+    """Return the number of characters before the first "## " heading; 0 without such a heading."""
     section = re.search(r"^## ", resume, re.MULTILINE)
     return section.start() if section else 0
 
 
 def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
-    """Return the spans of links, and the number of matches that may be links but are uncertain.
+    """Return the spans of certain links, and the number of uncertain links.
 
     A host name without a path counts as a link only above the first section.
     """
@@ -423,7 +424,7 @@ def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
 
 
 def _phones(text: str, region: str) -> Iterator[_Span]:
-    """Find valid phone numbers, and possible phone numbers after a label or "+"; see `_phone`."""
+    """Find numbers that are certainly phone numbers, as `_phone` decides."""
     head = _head_size(text)
     for hit in _DIGITS.finditer(text):
         # One match may contain several phone numbers beside each other.
@@ -463,7 +464,7 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
 
 
 def _left(text: str) -> Counter[str]:
-    """Count what may identify a person, but is uncertain or of a kind that is never masked."""
+    """Count, by category, uncertain matches and kinds of personal data that are never masked."""
     counts = Counter({"possible addresses of sites": _sites(text)[1]})
     head = _head_size(text)
     for what, pattern, size in (

@@ -37,7 +37,7 @@ _LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _BETWEEN = re.compile(r"[*_]{0,3}(?:[ \t]{1,3}|\n)[*_]{0,3}|[._-]")  # between parts of a name
-# characters that Unicode decomposition does not unify with their plain variants
+# characters that NFKD does not decompose to ASCII, and the ASCII that replaces them
 _ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
 # German and Scandinavian transliterations
 _SPELT = str.maketrans(
@@ -134,11 +134,11 @@ def read_name(text: str, resume: str) -> Name | None:
 
 
 def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
-    """Return whether a heading is certainly a name, and not a place, a job or a section.
+    """Return whether `name` is certainly a person's name, and not a place, a job or a section.
 
     A name is certain if the heading is like "Resume of Jane Doe", or if one of `clues` or of the
-    contact details near the heading contains the name. Any other name is certain if contact details
-    follow it, it names no job, section or place, and no email address has another name.
+    contact details near the heading contains the name. Otherwise it is certain if contact details
+    follow it, it names no job, section or place, and no email contains another person's name.
 
     Args:
         name: the name from `find_name`.
@@ -151,7 +151,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     if _OWNER.search(name.line) or any(_agrees(name, clue) for clue in clues):
         return True
     parts = [_key(word) for word in name.words]
-    # "jane.roe@x.org" is not the address of John Doe, but "sunshine@x.org" may be his.
+    # "jane.roe@x.org" contradicts the name John Doe, but "sunshine@x.org" does not.
     mails = [re.findall(r"[^\W\d_]{2,}", hit[1]) for hit in map(_MAIL.search, clues) if hit]
     others = [words for words in mails if len(words) > 1 and not {*map(_key, words)} & {*parts}]
     words = name.text.lower().split()
@@ -161,7 +161,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether a text has two parts of a name, or an email like doe@x.org or jdoe@x.org."""
+    """Return whether a text confirms a name: by two parts of it, or by an email like jdoe@x.org."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -192,7 +192,7 @@ def _occurs(name: str, resume: str) -> bool:
 
 
 def _is_forename(text: str, surname: str) -> bool:
-    """Return whether the text after a comma is a forename, not a credential, job or place."""
+    """Return whether `text`, as after "Doe, ", may be forenames and is no credential or job."""
     words = [word.lower().replace(".", "") for word in text.split()]
     if not 0 < len(words) <= 3 or {*words} & {*WORDS["ranks"], *WORDS["jobs"]}:
         return False
@@ -210,11 +210,11 @@ def _telling(part: str, cased: bool = True) -> bool:
 
 
 class Finder:
-    """Finds a name in full, abbreviated or joined, in any case, in text without accents (`fold`).
+    """Finds a name ("Jane Doe", "DOE, J.", "janedoe") in text without accents (see `fold`).
 
-    A mention has two parts in the order of the name, or the forename (or its initial) and another
-    part in any order. One part of the name alone is no mention, since it may be a word, a product
-    or a company. A name in lower case that contains a dictionary word is no mention either.
+    A mention has two words of the name in their order, or the forename (or its initial) and another
+    word of the name in any order. One word alone is no mention, since it may be a product or a
+    company. In lower case, a name with a part that is a common word is no mention either.
     """
 
     def __init__(self, name: Name) -> None:
@@ -241,14 +241,14 @@ class Finder:
         marked = [r"\.?[ -]?".join(way) for way in ways if len(way) > 1 and way.isupper()]
         self._short = re.compile(rf"(?<![\w.])(?:{'|'.join(marked) or '(?!)'})(?!\.?\w)")
         self._lower = not any(map(str.isupper, name.text))
-        # Parts of a name inside other words are ambiguous, so they are counted but not replaced.
+        # what `parts_left` counts inside longer words, where it is too ambiguous to replace
         least = 5 if name.text.isascii() else 2
         self._long = [*self._joined, *(part for part in self._places if len(part) >= least)]
 
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
 
-        Within `head`, the range of the heading, a single part of the name is a mention, too.
+        In the heading, whose range is `head`, a single part of the name is a mention, too.
         """
         run: list[_Token] = []
         for token in self._tokens(text):
@@ -260,7 +260,7 @@ class Finder:
         yield from self._mentions(run, text, head)
 
     def parts_left(self, text: str) -> dict[str, int]:
-        """Count parts and initials of the name in a text whose mentions have been replaced."""
+        """Count what is left of the name in a masked text: parts, also in words, and initials."""
         alone = inside = 0
         for token in self._tokens(text):
             if token.kind == "part":
@@ -303,7 +303,7 @@ class Finder:
         return bool(_BETWEEN.fullmatch(between)) or after_initial
 
     def _mentions(self, run: "list[_Token]", text: str, head: range) -> Iterator[tuple[int, int]]:
-        """Yield the mention, if any, in `run`, a sequence of parts and initials of the name."""
+        """Yield the mentions in `run`, a sequence of parts, particles and initials of the name."""
         at = [n for n, token in enumerate(run) if token.kind in ("part", "joined")]
         if not at:
             return
@@ -323,14 +323,14 @@ class Finder:
             yield from ((run[n].start, run[n].stop) for n in at)
 
     def _whole(self, parts: Sequence[str]) -> bool:
-        """Return whether `parts` are a mention without initials, as "Jane Doe" or "Doe Jane"."""
+        """Return whether `parts` suffice for a mention, as "Jane Doe" and "Doe Jane" do."""
         if self._alone or self._kind(parts[0]) == "joined":
             return True
         places = [self._places[part] for part in parts]
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether all initials in `run` are of the name, the first being the forename's."""
+        """Return whether `run` has initials, all of the name and the first of the forename."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:

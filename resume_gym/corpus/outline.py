@@ -1,9 +1,9 @@
 """Convert rows of text to the Markdown format of the environment.
 
 The readers of plain text, PDF and Word produce rows. A row's hint is the role that its style or
-font indicates, such as "heading". The text of a row without a hint determines its role: capitals or
-a known section name mark a heading; a date and its position mark a job header. Of the text, only
-titles such as "Resume" are omitted; white space, bullet markers and the case of headings change.
+font indicates, such as "heading". A row without a hint is a heading if it is in capitals or a known
+section name, and a job header if it has a date or stands above bullets. All text is kept except
+titles such as "Resume"; white space, bullet markers and the case of headings may change.
 """
 
 import re
@@ -24,7 +24,7 @@ class OutlineRow(NamedTuple):
 
     Attributes:
         text: content, with tabs between columns.
-        hint: role of the row that the file's format indicates; "" if unknown.
+        hint: role of the row, as far as style or font indicates it; "" if unknown.
         level: depth of a bullet in nested lists, from 0.
         gap: whether there is space above the row.
         marker: Markdown marker of a bullet.
@@ -50,7 +50,7 @@ _LONE = frozenset(  # section names recognised without capitals
 )
 TITLES = ("resume", "résumé", "resumé", "curriculum vitae", "cv", "lebenslauf")
 """Titles that a resume may have instead of a name, in lower case."""
-# words in the names of sections that are written as paragraphs (_PROSE) or as bullets (_LISTS)
+# words in names of sections whose rows become paragraphs (_PROSE) or bullets (_LISTS)
 _PROSE = ("summary", "profile", "about", "objective", "overview", "references", "interests")
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
 
@@ -72,7 +72,7 @@ RAISED = re.compile(r"[-+−]?\d")
 """Start of a superscript that is written with "^", such as an exponent."""
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
-# At most 300 characters before the date are matched, which bounds the time for a long row.
+# The limit of 300 characters before the date bounds the time that a long row takes.
 _LAST_WHEN = re.compile(rf"(.{{0,300}}?\S)(?:\s?,\s?|\s[-–—]\s|\s?(?=\())\(?({SPAN})\)?", re.I)
 _DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
@@ -109,7 +109,7 @@ def link(text: str, address: str) -> str:
 
 
 def looks_like_heading(text: str) -> bool:
-    """Return whether a row without a hint is in capitals or a section name, and so a heading."""
+    """Return whether a text looks like a heading: it is in capitals, or names a section."""
     words = text.rstrip(": ").replace("&", "and").split()
     if not 0 < len(words) <= 5 or is_contact(text) or any(map(str.isdigit, text)):
         return False
@@ -163,7 +163,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
         if row.hint == "heading":
             text = text.rstrip(": ")
             section = text.lower()
-            # One word of up to four capitals may be an acronym, which keeps its capitals.
+            # Keep one word of up to four capitals as it is, since it may be an acronym.
             capitals = text.isupper() and (len(text) > 4 or " " in text)
             blocks.append(("heading", f"## {capwords(text) if capitals else text}"))
         else:
@@ -176,7 +176,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
 
 
 def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
-    """Return the blocks of the name and the contact line, and the number of rows they use up."""
+    """Return the blocks of name and contact line, and the number of first rows they replace."""
     if not rows:
         return [], 0
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), 0)
@@ -224,12 +224,12 @@ def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Ite
 
 
 def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
-    """Group rows; a group starts below a gap, at the hint "entry" or at a date after prose."""
+    """Split rows into groups at a gap, at the hint "entry" and at a dated row below prose."""
     group: list[OutlineRow] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
-        # A date below a gap joins the group above it if that is a single row, such as an employer.
+        # Dates below a gap belong to the group above if it is a single row, such as an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
         if group and not dangling and (row.gap or row.hint == "entry" or new_date):
             yield group
@@ -247,7 +247,7 @@ def _is_head(row: OutlineRow) -> bool:
 
 
 def _head_size(group: Sequence[OutlineRow], before_bullets: bool) -> int:
-    """Return the number of rows at the start of a group that form a job header."""
+    """Return how many rows at the start of a group form a job header; 0 if it has none."""
     size = next((n for n, row in enumerate(group[:3]) if not _is_head(row)), min(3, len(group)))
     dates = sum(bool(_DATED.search(row.text)) for row in group[:size])
     if group[0].hint == "entry":

@@ -1,8 +1,8 @@
 """Convert PDF files to rows by the positions of words: columns, bullets and wrapped lines.
 
-A PDF stores words and positions, not paragraphs. Two columns are read one after the other if a
-gutter separates at least six rows; a column of dates is read row by row with its neighbour. Text in
-images is not read. More than two columns and rotated text are not supported and get a note.
+A PDF file gives positions of words but no paragraphs. Two columns are read one after the other if
+each has at least six rows beside their gutter; a column of dates is read row by row with the column
+beside it. Text in images is not read. More than two columns and rotated text only get a note.
 """
 
 import io
@@ -85,7 +85,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether the page has columns: three lines without a date that have three runs each."""
+    """Return whether three lines without a date have three runs or more, as in three columns."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
@@ -119,7 +119,7 @@ def _runs(page: Any) -> Iterator[_Run]:
 
 
 def _spelled(chars: Sequence[Any]) -> str:
-    """Return the text of a word; "^" marks small raised figures, such as exponents."""
+    """Return the text of a word, with "^" before small raised figures, such as exponents."""
     text: str = chars[0]["text"]
     for left, char in pairwise(chars):
         small = char["text"].isdecimal() and char["size"] < 0.8 * left["size"]
@@ -175,7 +175,7 @@ def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _by_line(runs: Iterable[_Run]) -> list[list[_Run]]:
-    """Group runs whose bottoms are about equal into lines; tops depend more on the type size."""
+    """Group runs into lines by their bottoms, which vary less with type size than their tops."""
     lines: list[list[_Run]] = []
     for run in sorted(runs, key=lambda run: (run.bottom, run.x0)):
         if lines and run.bottom - lines[-1][0].bottom <= 0.3 * run.size:
@@ -204,7 +204,7 @@ def _without_margins(pages: Sequence[list[_Run]]) -> Iterator[list[_Run]]:
     seen: set[str] = set()
     for runs in pages:
         edges = {run.top for run in (*runs[:3], *runs[-3:])} if len(pages) > 1 else set()
-        # a year may share its line with a title, but a page number is alone on its line
+        # a number alone on its line is a page number; beside a title, it may be a year
         beside = Counter(run.top for run in runs)
         yield [
             run
@@ -252,7 +252,7 @@ def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
 
 
 def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
-    """Yield the runs between those that cross the vertical line at `x`, from top to bottom."""
+    """Split runs, sorted from top to bottom, at each run that crosses the vertical line at `x`."""
     part: list[_Run] = []
     for run in sorted(runs, key=lambda run: run.bottom):
         if run.x0 < x < run.x1:
@@ -264,7 +264,7 @@ def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
 
 
 def _dated(runs: Sequence[_Run]) -> bool:
-    """Return whether most runs have a date: a column of dates belongs to the text beside it."""
+    """Return whether most runs have a date, so that they belong to the column beside them."""
     return 2 * sum(bool(_DATE.search(run.text)) for run in runs) > len(runs)
 
 
@@ -277,7 +277,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
         letters[run.size] += len(run.text)
     body = letters.most_common(1)[0][0]
     largest = max(run.size for line, _ in lines[:8] for run in line)
-    # Lines with the words of a heading show the type size from which other lines are headings, too.
+    # The usual type size of lines worded like headings is the least size of other headings.
     known = Counter(
         line[0].size
         for line, _ in lines
@@ -286,7 +286,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
     least = max(known.most_common(1)[0][0] if known else 0.0, 1.15 * body)
     steps = sorted(b[0].top - a[0].top for (a, _), (b, _) in pairwise(lines))
     steps = [step for step in steps if step > 0]
-    # The lower quartile is the usual distance of lines; larger steps are gaps between paragraphs.
+    # The lower quartile of the steps is the usual line spacing; far larger steps are gaps.
     space = steps[len(steps) // 4] if steps else 12.0
     found: list[PageLine] = []
     top = 0.0
@@ -310,7 +310,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
 
 
 def _hint(line: Sequence[_Run], least: float) -> Hint:
-    """Infer the role of a line; a short line in type size `least` or larger is a heading."""
+    """Infer the role of a line; `least` is the type size from which short lines are headings."""
     first = line[0]
     words = len(first.text.split())
     if len(line) == 1 and looks_like_heading(first.text):

@@ -1,4 +1,4 @@
-"""Convert lines of plain text or of a PDF page to rows: bullets, wrapped lines, headings."""
+"""Convert lines of plain text or PDF pages to rows: detect bullets, join wrapped lines."""
 
 import re
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def join_lines(lines: Sequence[PageLine]) -> list[OutlineRow]:
     texts: list[list[str]] = []  # the source lines of each row
     indents: list[float] = []  # left edges of the enclosing bullets, outermost first
     before: PageLine | None = None
-    # A hyphen at the end of a line belongs to the word if the word has it inside a line, too.
+    # A hyphen at a line end is kept if the same hyphenated word also occurs within a line.
     words = {word.rstrip(",.;:)") for line in lines for word in line.text.split()}
     compounds = {word for word in words if "-" in word}
     for line in lines:
@@ -100,7 +100,7 @@ def join_lines(lines: Sequence[PageLine]) -> list[OutlineRow]:
 
 
 def _continues(row: OutlineRow, before: PageLine, line: PageLine, indents: Sequence[float]) -> bool:
-    """Return whether a line continues the row that ends in the line `before`."""
+    """Return whether `line` continues `row`, whose last line so far is `before`."""
     if line.gap or "\t" in line.text or line.style != before.style:
         return False
     lower = line.text[:1].islower()
@@ -112,7 +112,7 @@ def _continues(row: OutlineRow, before: PageLine, line: PageLine, indents: Seque
         return False
     if lower:
         return before.right - before.left > (before.edge - before.left) / 2
-    # The line above was wrapped if the first word of this line did not fit on it.
+    # The line `before` was wrapped if the first word of `line` would not have fitted on it.
     word = line.letter * (len(line.text.split()[0]) + 1)
     return before.right + word > before.edge and len(before.text) >= _LONG
 

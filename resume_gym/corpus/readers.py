@@ -77,7 +77,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
 
 def _drop_margin(blocks: list[Block]) -> None:
-    """Empty the blank blocks at both ends, but keep each block's number of source lines."""
+    """Remove the blank lines at both ends of a document, but keep the counts of source lines."""
     for order in (range(len(blocks)), reversed(range(len(blocks)))):
         for number in order:
             lines, size = blocks[number]

@@ -1,8 +1,8 @@
 """Read untrusted documents in child processes with limits.
 
-A server process imports the readers once and forks for each document; the operating system
-enforces `Limits` on the fork. On systems without `fork`, the server itself reads the document and
-is killed after the time limit. `python -m` with this module runs the server.
+A server process imports the readers once and forks a child process for each document; the operating
+system enforces `Limits` on the child. On systems without `fork`, the server itself reads the
+document and is killed after the time limit. `python -m` with this module runs the server.
 """
 
 import json
@@ -64,7 +64,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     process = _server[1]
     assert process.stdin
     assert process.stdout
-    # The timer is for systems without fork; a forked reader ends earlier, at its own limits.
+    # The timer serves systems without `fork`; elsewhere, `Limits` end the child earlier.
     timer = Timer(limits.time_s + 5, process.kill)
     timer.start()
     try:
@@ -86,7 +86,7 @@ def _error(why: str) -> bytes:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    # The server imports the same package as this process, and nothing from the current folder.
+    # Make the server import this process's copy of the package, never the current folder's.
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(

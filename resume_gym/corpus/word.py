@@ -106,7 +106,7 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _readable(archive: zipfile.ZipFile, names: Iterable[str]) -> io.BytesIO:
-    """Return a copy of the named parts, with breaks and tabs in the form that mammoth knows."""
+    """Copy the named parts to a new archive, with breaks and tabs as elements mammoth reads."""
     copied = io.BytesIO()
     with zipfile.ZipFile(copied, "w") as copy:
         for name in names:
@@ -174,7 +174,7 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
 
 
 def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield the rows of a table: one-line cells become columns, longer cells follow one another."""
+    """Yield the rows of a table: cells of one row become columns, others follow one another."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):

@@ -138,10 +138,10 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Append a bullet with a figure to the summary or, if there is none, to the first bullet."""
+    """Repeat a bullet with a figure at the end of the summary or, without one, the first bullet."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
-    # skip pasted bullets; `[3:]` drops "- " and the first letter, whose case a paste changes
+    # skip bullets repeated before; `[3:]` ignores the first letter, which `_lower` changes
     figures = [bullet for bullet in figures if bullet[3:] not in text.replace(bullet, "", 1)]
     target = summary[1] if summary else bullets(text)[0] if bullets(text) else ""
     if not figures or text.count(target) != 1:
@@ -199,7 +199,7 @@ def _repair_and_swap(text: str, task: Task, rng: Random) -> tuple[str, str] | No
 
 
 def _repair_and_spoil(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Make one repair, then replace words within the repaired line."""
+    """Apply one of the task's fixes, then spoil it: replace words in the repaired line."""
     if text == task.resume:
         return _repair_and_swap(text, task, rng)
     changed = [bullet for bullet in bullets(text) if bullet not in task.resume.split("\n")]
@@ -316,7 +316,7 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
     """Play the scripted agents, `PARTIAL_REPAIRS` and `POLICIES` once on each task.
 
     Args:
-        env: an `EditEnv` with a judge, whose sessions are `Session`s.
+        env: `EditEnv` for resumes (its `session_type` is `Session` or a subclass) with a judge.
         tasks: tasks to play.
         seed: number from which the seeds of the episodes are derived.
 

@@ -92,7 +92,7 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
     Args:
         played: graded episodes of the agent, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
-        failed: number of episodes without a reward, see `Statistics`.
+        failed: number of further episodes, which ended without a reward.
     """
     groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
     # `stdev` divides by n - 1, since rollouts are a sample of the agent's behaviour on a task
@@ -174,7 +174,7 @@ def _measures(episode: Episode) -> dict[str, float]:
 
 def signed_rank(differences: Sequence[float]) -> float:
     """Return the p-value of the two-sided signed-rank test; 1 if all differences are 0."""
-    # scipy also drops zeros, but counts zeros when it chooses the exact or asymptotic method
+    # drop zeros before scipy does, which counts them to choose its exact or asymptotic method
     differing = [difference for difference in differences if difference]
     if not differing:
         return 1.0

@@ -80,7 +80,7 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the floor agent's mean reward; None unless the rubric judges resumes."""
+        """Return the floor agent's mean reward; None unless the rubric judges edited resumes."""
         kind, rules = self.session_type, self.rules
         # other judges may call a model, so that the floor agent's episodes would cost money
         if self.judge.name != "rubric" or not issubclass(kind, Session):
@@ -89,7 +89,7 @@ class Contest:
         return summarise(played).reward
 
     def held_to(self, agents: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings that a resumed evaluation must match; see `Results`."""
+        """Return the settings that `Results` compares with those of an evaluation to resume."""
         return {**self.settings, "tasks_digest": digest(self.tasks), "agents": dict(agents)}
 
 
@@ -155,7 +155,7 @@ class Entry:
     ended: int = 0
 
     def left(self, contest: Contest) -> Iterator[PendingEpisode]:
-        """Yield the episodes still to play or grade, in rounds of one rollout of every task."""
+        """Yield the episodes left to play or grade: rollout 0 of all tasks, then rollout 1, etc."""
         for rollout, task in product(range(contest.rollouts), contest.tasks):
             key = rollout, task.task_id
             if key not in self.episodes:
@@ -239,9 +239,9 @@ def play_entry(
 
     Args:
         contest: settings of the evaluation.
-        entry: entry of the agent, which receives the episodes.
+        entry: the agent and its episodes so far, to which the new ones are added.
         max_concurrency: number of concurrent episodes; None for the player's default.
-        results: writer to which each episode is appended; None writes nothing.
+        results: writer that appends each episode to the output folder; None writes nothing.
         ended: callback after each episode, graded or failed.
     """
     before: Usage | None = getattr(contest.judge, "usage", None)

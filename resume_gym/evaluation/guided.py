@@ -1,7 +1,7 @@
 """Guided play, for models that make no tool calls by themselves.
 
 The system prompt describes the tools, and the chat begins with the episode of an invented resume:
-weak models follow earlier turns better than instructions. The first JSON object with a name in an
+weak models follow earlier turns better than instructions. The first JSON object with a "name" in an
 answer counts as the tool call, even inside a code fence or before other text. Rewards of a model
 with "guided" prompting and of one with "plain" prompting are not comparable.
 
@@ -63,7 +63,7 @@ Leeds | mona.ferrar@example.org
 """,
     "weak_verbs",
 )
-# each `old` includes the bullet marker "- ": otherwise, models quote lines of the job instead
+# each `old` shows the bullet's "- ": without this example, models quote lines of the job
 _CALLS = (
     tool_call("str_replace", old="- Was responsible for repairing pumps", new="- Repaired pumps"),
     tool_call("str_replace", old="- Took part in moving", new="- Moved"),
@@ -105,7 +105,7 @@ def demonstration() -> tuple[str, list[tuple[str, str]]]:
 
 
 def find_call(text: str) -> str | None:
-    """Return the text of a tool call from the first JSON object with a name; else None.
+    """Return the first JSON object with a "name" as the text of a tool call; else None.
 
     >>> find_call('Sure! {"name": "submit", "arguments": {}} Done.') == tool_call("submit")
     True

@@ -63,7 +63,7 @@ class PendingEpisode:
     def failure(self) -> str:
         """The error of the episode as text; empty without an error."""
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
-        # lone surrogates in an error message could not be written to the results
+        # escape lone surrogates, which UTF-8 and therefore the results cannot hold
         return told.encode("utf-8", "backslashreplace").decode()
 
 
@@ -93,7 +93,7 @@ def evaluate(
         session_type: class of the sessions.
 
     Returns:
-        The episodes by rollout, then in the order of the tasks.
+        The episodes: rollout 0 of each task, then rollout 1 of each task, and so on.
 
     Raises:
         JudgeError: the judge returned no verdict.

@@ -133,9 +133,9 @@ class Endpoint:
     def translated(self, said: Said, toolbox: Toolbox) -> Said:
         """Return a turn of another model in a form that this model's server accepts.
 
-        A call loses its ID and extra fields, since servers may reject those of another server. A
-        call in text becomes a native call, so that the model imitates native calls. Guided models
-        get calls only as text.
+        A call loses its ID and extra fields, since a server may reject those that another server
+        made. A call in text becomes a native call, so that the model imitates native calls. Guided
+        models get calls only as text.
         """
         text = with_calls(said.content, [_named(call) for call in said.calls])
         call = toolbox.read(text)
@@ -147,7 +147,7 @@ class Endpoint:
         return Said("", content, [{"type": "function", "function": function}])
 
     def shown(self, said: Said) -> Said:
-        """Return a turn as the chat repeats it; a guided model sees its calls as fenced JSON."""
+        """Return a turn for the chat history, with the calls of a guided model as fenced JSON."""
         return said._replace(content=fenced(said.content)) if self._guided else said
 
     async def close(self) -> None:
@@ -217,7 +217,7 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     Args:
         said: turn of the model, as an assistant message.
         observation: observation after the turn.
-        number: number of the turn, from which call ids are made if the server's are not unique.
+        number: number of the turn, used to make call ids if the server's are missing or repeated.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]

@@ -58,7 +58,7 @@ def row_of(
 
 
 def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: int) -> None:
-    """Check the figures in an episode's line against a replay of the episode's actions.
+    """Check that a replay of an episode's actions gives the figures in the episode's line.
 
     Args:
         row: line of the episode in `episodes.jsonl`.
@@ -79,7 +79,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
 
 def digest(tasks: Sequence[Any]) -> str:
-    """Return a short hash of the content of tasks: `Task`s or other dataclasses."""
+    """Return a short hash of the contents of tasks, which are `Task`s or other dataclasses."""
     values = [task.to_row() if isinstance(task, Task) else asdict(task) for task in tasks]
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -88,7 +88,7 @@ def digest(tasks: Sequence[Any]) -> str:
 def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
     """Choose at most `limit` tasks by hashes of their ids, independently of seed and order.
 
-    A higher limit chooses the same tasks as a lower limit, and more.
+    The tasks that a lower limit chooses are among those of a higher limit.
     """
     order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
     chosen = {task.task_id for task in order[:limit]}
@@ -102,7 +102,7 @@ class Results:
         folder: output folder, created if missing.
         settings: settings of the evaluation as JSON values. If the folder holds an evaluation with
             earlier settings, new ones may only add agents and rollouts, and raise the limit.
-        tasks: tasks of the evaluation, as chosen by the limit.
+        tasks: tasks of the evaluation, at most as many as the setting `limit`.
 
     Attributes:
         is_new: whether the folder held no evaluation when the context was entered.
@@ -150,7 +150,7 @@ class Results:
         for name in (file.name, *_MADE):
             check_regular(self.folder / name)
         if (self.folder / "metrics.jsonl").exists():
-            # the commands `plot` and `view` take any folder with `metrics.jsonl` for a training run
+            # the commands `plot` and `view` show a folder with `metrics.jsonl` as a training run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
@@ -196,7 +196,7 @@ class Results:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the last line of each episode, in file order."""
-        # two passes over the file, so that only line numbers are held in memory
+        # read the file twice, so that memory holds only the numbers of lines
         last: dict[Key, int] = {}
         for number, row in self._lines():
             last[key_of(row)] = number

@@ -27,7 +27,7 @@ from resume_gym.user_errors import did_you_mean, missing
 
 ENDPOINT_MAX_CONCURRENCY = 64
 
-# NAME excludes {}@/, so that an "=" in JSON, a URL or a path is not read as the end of a name
+# a display name has no {}@/, so that an "=" in JSON, a URL or a path does not end a name
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
 _AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
 _ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")
@@ -40,7 +40,7 @@ class AgentSpec(NamedTuple):
     Attributes:
         name: display name of the agent.
         kind: type of the agent's player.
-        options: options of the player; `model` names the scripted agent, folder or served model.
+        options: options of the player; "model" names a scripted agent, a folder or a model.
     """
 
     name: str
@@ -85,7 +85,7 @@ def read_spec(text: str) -> AgentSpec:
 
 
 def _tier(name: str, spec: Any) -> dict[str, Any]:
-    """Return the endpoint options of the model `name`, "local" or "frontier", from its spec."""
+    """Parse the spec of the model "local" or "frontier"; return the options of its endpoint."""
     try:
         read = read_spec(spec if isinstance(spec, str) else json.dumps(spec or {}))
     except ValueError as problem:
@@ -134,7 +134,7 @@ def _check_local(model: str) -> None:
 
 
 def _model_name(model: str) -> str:
-    """Name a model by its path: RUN, RUN/step-000010 for a checkpoint, or the path's last part."""
+    """Return a model's name: RUN, RUN/step-000010 (a checkpoint), or the last part of the path."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"

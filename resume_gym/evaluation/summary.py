@@ -105,7 +105,7 @@ class Returns:
         reward: mean reward of the episodes.
         reward_sd: population standard deviation of the reward over the episodes (divisor n).
         errors: twice the standard error over tasks, by name of the figure; empty in result files of
-            older versions. A figure known for only one task has no error.
+            older versions. The error of a figure requires two tasks.
     """
 
     episodes: int
@@ -247,7 +247,7 @@ def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, A
     agents = _object(evaluation.get("agents") or {}, "agents")
     found = {}
     for name, agent in agents.items():
-        # in `settings.json`, an agent may be only the text of its spec: skip it
+        # in `settings.json`, an agent may be a mere string (its spec), which has no parts
         if not isinstance(agent, str) and (value := _object(agent, f"agents.{name}").get(part)):
             found[name] = _object(value, f"agents.{name}.{part}")
     return found
@@ -283,7 +283,7 @@ def outdated(
 
 
 def _figures(episode: Episode) -> dict[str, float]:
-    """Return the figures of an episode; `Returns.errors` has the errors of their means."""
+    """Return those figures of an episode for which `Returns.errors` has the mean's error."""
     return {
         "reward": episode.reward,
         "score": episode.score,

@@ -20,7 +20,7 @@ LABELS, COLUMN = 33, _FIGURE + 3
 
 
 class TableSection(NamedTuple):
-    """A section of the table: its title, and the cells of each row by label."""
+    """A section of the table: its title, and its rows (lists of cells) by their labels."""
 
     title: str
     rows: Mapping[str, Sequence[str]]
@@ -34,7 +34,7 @@ def sections(
     floor: float | None = None,
     errors: bool = False,
 ) -> list[TableSection]:
-    """Return the sections of the table; a summary of type `Returns` lacks most of the rows.
+    """Return the sections of the table; summaries of the base class `Returns` fill few rows.
 
     Args:
         summaries: one summary per column, by the column's heading.
@@ -215,7 +215,7 @@ _DETAILS = {
 
 
 def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
-    """Return the rows of tokens and cost of agents, tiers and judges that use models."""
+    """Return rows for the tokens and cost of agents, of agents' two models, and of judges."""
     rows = {}
     for who in ("agent", "episode", "local", "frontier", "judge"):
         usages = [column.get(who) for column in columns]
@@ -259,7 +259,7 @@ def _cell(form: str, column: Any, errors: bool = False) -> str:
 def _entries(
     field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return a row per name: the value under this name in the attribute `field` of each column."""
+    """Return one row per name, whose cells are `getattr(column, field)[name]` of each column."""
 
     def cell(column: Any, name: str) -> str:
         value = getattr(column, field, {}).get(name)

@@ -25,7 +25,7 @@ class Route(NamedTuple):
         after_failures: consecutive failed calls after which frontier plays the rest of the episode.
         difficulty: minimum value of `difficulty_of` for which frontier plays every turn.
         budget_dollars: total cost of frontier's answers after which local plays all turns. Requests
-            in flight when the budget ends may exceed the budget.
+            in flight when the budget is used up may exceed it.
     """
 
     after_failures: int | None = None
@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the original document's number of unique bullets plus its lines beyond the limit."""
+    """Return the original's number of unique bullets, plus its number of lines beyond the page."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
@@ -101,7 +101,7 @@ def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> TieredPlayer
     """Make a `TieredPlayer` from the options of an agent spec.
 
     Args:
-        options: options of an `endpoint` in `local` and in `frontier`, and fields of `Route`.
+        options: `local` and `frontier`, each the options of an `endpoint`; fields of `Route`.
         max_concurrency: number of concurrent episodes, and of requests to each server.
 
     Raises:

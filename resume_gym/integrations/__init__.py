@@ -1,6 +1,6 @@
 """Adapters to RL libraries; a library is imported only by its adapter.
 
 The adapters for GEM and Stable-Baselines3 call `env.step`; all others play an episode in a session
-from `env.unwrapped.new_session(task_id)`. In all adapters, the episodes of a group share a task, no
-action raises an error, failed tool calls keep their penalties, and a failed judge raises an error.
+from `env.unwrapped.new_session(task_id)`. In all adapters, the episodes of a group share a task, an
+invalid action has its penalty and raises no error, and a judge that fails raises an error.
 """

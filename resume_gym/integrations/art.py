@@ -8,13 +8,13 @@ ART trains on the reward of the episode. A trajectory's `metrics` also hold the 
 (`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). A trajectory's
 log holds the output of `Session.record` as JSON.
 
-An action is the whole text that the model sampled: with `tool_choice="none"`, the vLLM server of
-ART shows the tools to the model but does not parse the calls. If the server parsed a call, ART
-would render the call a second time, after its sampled tokens. If a server parses a call
+An action is the whole text that the model sampled, with its tool call: requests have the option
+`tool_choice="none"`, with which ART's vLLM server shows the tools to the model but leaves calls in
+the text. (A parsed call would occur twice in ART's training tokens.) If a server parses a call
 nevertheless, the adapter writes the call back into the text. Endpoints that parse every call, such
 as OpenAI's, cannot be used. `LocalBackend` needs models with the `_internal_config`
-`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise ART formats the tools differently
-in training than the server does in sampling.
+`{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise the tool schemas in ART's training
+prompts differ from those in the server's prompts.
 
 Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
@@ -43,7 +43,7 @@ class Episodes:
         session, rewards = self.env.new_session(task_id), list[float]()
         tools, create = list(session.tools), model.openai_client().chat.completions.create
         trajectory = art.Trajectory(messages_and_choices=session.messages, tools=tools)
-        # ART's default timeout as a number, since openai 3 rejects the type of ART's value
+        # 1200 s is the default of ART, which passes it as an object that openai 3 rejects
         request = {"timeout": 1200, **request, "tool_choice": "none", "logprobs": True}
         request |= {"model": model.get_inference_name(), "tools": tools}
         while not session.done:
@@ -66,9 +66,9 @@ class Episodes:
     ) -> list[art.TrajectoryGroup]:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
-        Up to `max_exceptions` episodes (a fraction of all episodes, if below 1) may fail; failed
-        episodes are in `exceptions` of their group and excluded from means. If more episodes fail,
-        an exception is raised.
+        Up to `max_exceptions` episodes may fail; a value below 1 is a fraction of all episodes. The
+        means of a group exclude its failed episodes, whose errors are in the group's `exceptions`.
+        If more episodes fail, an exception is raised.
         """
         groups = []
         for task_id in task_ids:

@@ -79,7 +79,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Return a new environment with `kwargs` changed; `same_state` also copies the episode."""
+        """Copy the environment, with `kwargs` changed; `same_state` also copies the episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()

@@ -66,7 +66,7 @@ class ResumeGymEnvironment(
         return ResumeGymObservation(text=session.prompt, tools=session.tools, **start)
 
     async def reset_async(self, *args: Any, **kwargs: Any) -> ResumeGymObservation:
-        """Call `reset` in the event loop, not in a thread: connections share a random generator."""
+        """Call `reset` in the event loop: threads must not use the shared random generator."""
         return self.reset(*args, **kwargs)
 
     def step(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
@@ -78,7 +78,7 @@ class ResumeGymEnvironment(
 
         Raises:
             JudgeError: the judge gave no verdict.
-            HTTPException: no episode was started, which is always the case over plain HTTP.
+            HTTPException: the connection has no episode; plain HTTP requests never have one.
             RuntimeError: the episode is over.
         """
         if self._session is None:

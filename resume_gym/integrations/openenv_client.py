@@ -27,7 +27,7 @@ class ResumeGymAction(Action):  # type: ignore[misc]
 class ResumeGymObservation(Observation):  # type: ignore[misc]
     """The text for the model; after `reset` also the task, system prompt and tool schemas.
 
-    `ledger` has the reward terms of the turn and, at the end, the verdict's; `reward` is their sum.
+    `reward` is the sum of `ledger`: the turn's reward terms, and in the last turn the verdict's.
     """
 
     text: str
@@ -39,7 +39,7 @@ class ResumeGymObservation(Observation):  # type: ignore[misc]
 
 
 class ResumeGymState(State):  # type: ignore[misc]
-    """State of the episode: the total of each reward term, and `Session.info()` as extra fields."""
+    """State of the episode: the totals of the reward terms, and each key of `Session.info()`."""
 
     done: bool = False
     needs_verdict: bool = False

@@ -43,7 +43,7 @@ def careful_menu(session: Session) -> list[str]:
             break
         edits.append(edit)
         draft = draft.replace(*edit)
-    # A planned edit may become possible only after earlier ones: keep edits that are possible now
+    # A planned edit may depend on earlier edits of the plan: keep only edits that apply now
     possible = [edit for edit in edits + deletions if session.resume.count(edit[0]) == 1]
     calls = [tool_call("str_replace", old=old, new=new) for old, new in possible]
     return list(dict.fromkeys((tool_call("review"), tool_call("submit"), *calls)))
@@ -52,8 +52,9 @@ def careful_menu(session: Session) -> list[str]:
 class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
     """A text environment in which the agent chooses each action from a menu.
 
-    Observations [5 + 5 * places] hold 5 features of the session and 5 of the action in each place
-    of the menu, in [-1, 1]. Choosing an empty place has the penalty of a text without a tool call.
+    An observation [5 + 5 * places] holds 5 features of the session, then 5 features of the action
+    in each place of the menu, all in [-1, 1]. Choosing an empty place costs as much as a text
+    without a tool call.
     An episode's last info has the totals of the reward terms as "ledger".
 
     Args:
@@ -62,7 +63,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         places: number of places on the menu; unused places are empty.
 
     Raises:
-        ValueError: `menu` is `careful_menu`, but the tools are not those of `ResumeEdit-v0`.
+        ValueError: `menu` is `careful_menu`, but the environment has other tools than `TOOLS`.
     """
 
     def __init__(
@@ -99,11 +100,11 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         return self.text_env.render()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return for each place of the menu whether it holds an action [places]."""
+        """Return a mask [places] of the menu, true for each place that holds an action."""
         return np.array([text != "" for text in self._texts])
 
     def _observe(self) -> NDArray[np.float32]:
-        """Fill the menu for the next turn; observe each action's effect on a forked session."""
+        """Fill the menu for the next turn; observe each action on a fork of the session."""
         session, places = self.text_env.session, len(self._texts)
         texts = [] if session.done else list(self._menu(session))[:places]
         self._texts = texts + [""] * (places - len(texts))

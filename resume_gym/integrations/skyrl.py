@@ -31,7 +31,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self.task_id = extras["task_id"]
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Return the session's first messages; ignore `prompt`, since datasets may be outdated."""
+        """Return the session's first messages and info; ignore `prompt`, which may be outdated."""
         return self.session.messages, self.session.info()
 
     def step(self, action: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, float]:
-        """Average the metrics; SkyRL sums metrics over batches unless their names have "mean_"."""
+        """Average the metrics, and name them "mean_*": SkyRL sums other metrics over batches."""
         return {f"mean_{k}": v for k, v in BaseTextEnv.aggregate_metrics(metrics).items()}
 
 

@@ -12,8 +12,8 @@ tool calls, and plays episodes exactly as `env.step` does. TRL's tool loop needs
 `response_template`, and differs from `env.step`: a message without a call ends the episode, TRL
 itself replies to invalid calls, and each of several calls in a message takes a turn. `Game.reward`
 replays the conversation in a session, so messages without a call and invalid calls have the same
-penalties as in `env.step`; but TRL's reply to an invalid call does not tell the agent that the call
-took a turn. In the tool loop, TRL's `log_completions` fails if no call of a batch has arguments.
+penalties as in `env.step`. An invalid call takes a turn, too, but TRL's reply to the call does not
+say so. TRL's option `log_completions` fails on a batch of tool loops if no call has arguments.
 Tested with TRL 1.16.0 in one process, with generation by transformers.
 """
 
@@ -29,8 +29,8 @@ from datasets import Dataset
 from resume_gym import TOOLS, tool_call
 from resume_gym.tools import with_calls
 
-# Reply to the last call of an episode. Only a reply longer than the completion length makes TRL
-# leave its tool loop; TRL drops this reply
+# Reply to the last call of an episode: TRL leaves its tool loop only if a reply exceeds the
+# completion length, and then drops the reply
 _NO_ROOM = "over " * 65_536
 
 
@@ -87,7 +87,7 @@ class Game:
         return Dataset.from_list(rows)
 
     def environment(self) -> Tools:
-        """Create an episode for `environment_factory`, with `max_completion_length` below 65,536.
+        """Create an episode for `environment_factory`; needs `max_completion_length` below 65,536.
 
         Raises:
             ValueError: the environment's tools are not those of resumes, which `Tools` implements.
@@ -160,7 +160,7 @@ class Game:
     ) -> list[float]:
         """Return the episodes' rewards, judged concurrently; to be passed as `reward_funcs`.
 
-        Log the reward terms as metrics, and the rewards of the turns beside the completions.
+        Log the reward terms as metrics, and the turn rewards in the table of completions.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -176,7 +176,7 @@ class Game:
         return [session.reward for session, _ in played]
 
     def _play(self, task_id: str, actions: Sequence[str]) -> tuple[Any, list[float]]:
-        """Play the actions, then empty ones until the end; return the session and turn rewards."""
+        """Play the actions, then empty texts until the episode ends; return session and rewards."""
         session, texts, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
         while not session.done:
             rewards.append(session.step(next(texts)).reward)
@@ -184,7 +184,7 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """Tokenize a tool's reply; if the turn before it is not `whole`, add its end token first."""
+    """Tokenize a tool's reply, after an end-of-turn token if the agent's turn is not `whole`."""
     # Tokenize a dummy chat: tokenizing the real chat again could change the sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in turns]

@@ -4,15 +4,15 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
     vf-eval resume-edit --env.taskset.gym-kwargs '{"split": "eval"}' --no-push --no-rich \
         --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
 
-The members of a group share a task. The trace of an episode holds each reward term as a reward, the
-numbers in the session's info as metrics, and in `info` the turn rewards and the session record.
-`ChatHarness` runs in this process, without a sandbox or `uv`, and passes the tool schemas to the
-model, as no harness of the verifiers package does.
+All episodes of a group play the same task. The trace of an episode stores the reward terms as
+rewards, the numbers in the session's info as metrics, and in `info` the turn rewards and the
+session's record. `ChatHarness` runs in this process, without a sandbox or `uv`. It passes the tool
+schemas to the model, which the harnesses of the verifiers package do not.
 
-An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score: the
-trace's `ok` is false, and its reward of 0 is meaningless. The train client of verifiers drops
-malformed calls: such a turn counts as one without a call, which has the same penalty. Tested with
-verifiers 0.4.0.
+An episode that lacks a verdict, or that a limit or a server failure cuts off, counts as an error:
+its trace has a false `ok` and a reward of 0, which is not a score. The train client of verifiers
+drops malformed calls, so a turn with a malformed call counts as a turn without a call, which has
+the same penalty. Tested with verifiers 0.4.0.
 """
 
 import ssl
@@ -29,7 +29,7 @@ _TLS = ssl.create_default_context()  # creating a context takes 25 ms, too long 
 
 
 class TaskRow(vf.TaskData):  # type: ignore[misc]
-    """Data of a task: its ID, its tools and, in inherited fields, its prompts."""
+    """Data of a task: its ID and tool schemas; inherited fields hold its prompts."""
 
     task_id: str
     tools: list[dict[str, Any]]
@@ -69,7 +69,7 @@ class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, urls: Any, data: Any
     ) -> Any:
-        """Request a completion from `endpoint`, a proxy that records it in the trace."""
+        """Request a completion from the proxy `endpoint`, which records it in the trace."""
         system, prompt = self.resolve_prompt(data)
         turns = [vf.UserMessage(content=prompt)] if isinstance(prompt, str) else prompt
         turns = [vf.SystemMessage(content=system), *turns]
@@ -122,7 +122,7 @@ def text(message: Any) -> str:
 
 
 def replies(message: Any, observation: str) -> list[dict[str, str]]:
-    """Return the observation as a tool message per parsed call, or else as a user message."""
+    """Return the observation in a tool message per parsed call; without calls, a user message."""
     calls = message.tool_calls or ()
     messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
     return messages or [{"role": "user", "content": observation}]

@@ -84,10 +84,10 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
             sampled_turns += 1
-            # Keep the first value of each extra field, but the latest turn's version of the policy
+            # Each extra field keeps its first value, but the policy version is the latest turn's
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
-            # Cut off tokens beyond the response length: untrained tokens must not earn a reward
+            # Cut off tokens beyond the response length: verl drops them, so they must earn nothing
             spoken = turn.token_ids[: room - len(mask)]
             ids, mask = ids + spoken, mask + [1] * len(spoken)
             logprobs = logprobs + (turn.log_probs or [0.0] * len(spoken))[: len(spoken)]

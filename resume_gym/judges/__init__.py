@@ -1,9 +1,9 @@
 """Judge interface: a judge compares a revised resume with the original and returns a `Verdict`.
 
-A judge needs only an attribute `name` and a method `judge`. A judge that fails raises a
-`JudgeError` instead of returning a grade, so that the session can be graded later. Judges that
-wait for models or for other judges subclass `AsyncJudge`, which allows thousands of concurrent
-verdicts. A judge whose attribute `grades_items` is true also grades rubric items of kind "judged".
+A judge needs only an attribute `name` and a method `judge`. A judge that cannot reach a verdict
+raises a `JudgeError`, so that the caller can ask again later. Judges that wait for models or for
+other judges subclass `AsyncJudge`, which allows thousands of concurrent verdicts. A judge whose
+attribute `grades_items` is true also grades rubric items of kind "judged".
 """
 
 import asyncio
@@ -114,7 +114,7 @@ def _grades_items(judge: Any) -> bool:
 
 
 class ByLine:
-    """Wrapper whose method `judge` returns a judge's `LineVerdict`, for a reward that counts lines.
+    """Wrapper of a judge whose method `judge` counts lines: it returns a `LineVerdict`.
 
     Args:
         judge: a judge with the method `judge_lines(task, revised)`, which returns a `LineVerdict`.
@@ -188,7 +188,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Await a judge's answer; return its error if it fails, but raise `JudgeMisconfigured`."""
+    """Return the result of `work`, or its `JudgeError`; `JudgeMisconfigured` alone is raised."""
     try:
         return await work
     except JudgeMisconfigured:

@@ -65,7 +65,7 @@ def feedback(task: Task, revised: str) -> str:
 
 
 def remarks(task: Task, revised: str) -> list[str]:
-    """Return remarks by the rubric judge's rules: at most one of each kind and one on each line."""
+    """By the rubric judge's rules, return at most one remark per kind of defect and per line."""
     reference = make_reference(task)
     claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)
@@ -74,7 +74,7 @@ def remarks(task: Task, revised: str) -> list[str]:
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # If the raw line lacks the claim's quotation, which is normalized, quote the line alone.
+        # The claim's quotation is normalized: if the raw line lacks it, quote only the raw line.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -95,7 +95,7 @@ def _places(
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A bullet hides its achievement if it lacks most words of each fact that supports its fix.
+        # A bullet with less than half of the words of each of its facts hides its achievement.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
         # Hedges such as "Helped with" are weak, but may be true, so no remark is made on them.
@@ -114,7 +114,7 @@ def _share(line: Line, facts: Sequence[Content]) -> float:
 
 
 def _quote(raw: str) -> str:
-    """Quote a line, shortened; if quotation marks divide the line, quote only its longest part."""
+    """Shorten a line and put it in quotes; of a line with quotes, keep the longest part without."""
     text = max(_MARKER.sub("", raw).split('"'), key=len).strip()
     if len(text) > _QUOTE:
         text = text[: _QUOTE - 3].rsplit(" ", 1)[0] + "..."

@@ -29,7 +29,7 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 
 _SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
-# An answer has at most about 1,300 tokens, but a model may think for minutes before it answers.
+# Generous limits: an answer has at most about 1,300 tokens, but a model may think for minutes.
 _PATIENT = {
     "answer_tokens": 4096,
     "thinking_tokens": 8192,
@@ -60,19 +60,18 @@ class ModelJudge(AsyncJudge):
 
     - Vetoes by rules come before any question to the model and are final.
     - A graded field is better or worse only if the model says so in both orders of the texts. With
-      `orders=1`, the model sees a single order, which saves a third of the requests. A hash of the
-      texts chooses the order of the first sample, and each further sample reverses the order, so
-      that the judge `votes` uses both.
+      `orders=1`, the model sees a single order, which saves a third of the requests. This order is
+      reversed from one sample number to the next, so that the judge `votes` uses both.
     - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
-      the revision. A verdict asks for the list only once, since the false alarms of two lists would
-      add up. The judge `votes` takes the median of several verdicts.
-    - If the revision has an unsupported claim, the field preference is never better, and neither is
-      quantification if a claim is a false figure ("figure") or true only of other work ("moved").
+      the revision. A verdict requests the list only once: two lists would double the false alarms.
+      To have fewer, use the judge `votes`, the median of several verdicts.
+    - A revision with an unsupported claim is never better in preference, nor in quantification if
+      the claim is a false figure ("figure") or true only of other work ("moved").
 
     Args:
         asks: the client of the model.
         orders: number of orders in which a verdict shows the texts, 1 or 2.
-        draw: number added to every sample number, to get other answers than with `draw=0`.
+        draw: number added to the `draw` of each call, to sample other answers than with 0.
 
     Raises:
         ValueError: an option is out of range.
@@ -88,7 +87,7 @@ class ModelJudge(AsyncJudge):
         self._asks, self._orders, self._draw = asks, orders, draw
 
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
-        """Return a verdict's prompts, to estimate its cost; in comparisons, the revision is B."""
+        """Return a verdict's prompts, to estimate its cost; comparisons show the original first."""
         comparison = comparison_prompt(task, task.resume, revised)
         items = [items_prompt(task, revised)] if task.judged else []
         return [support_prompt(task, revised), *items, *[comparison] * self._orders]
@@ -183,7 +182,7 @@ class ModelJudge(AsyncJudge):
 def _turned(first: str, second: str, draw: int) -> bool:
     """Return whether to show the second of two texts first.
 
-    The text shown first depends on the unordered pair and the draw, not on which text is `first`.
+    The choice depends on the draw and on a hash of both texts, not on which text is `first`.
     """
     odd = (int(make_code(sorted((first, second))), 16) + draw) % 2 == 1
     return (first > second) != odd
@@ -197,7 +196,7 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
 
 
 def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
-    """Merge the opinions of both orders by field; neither text is better if the orders disagree."""
+    """Combine the opinions, one for each order, by field: 0 (neither is better) if they differ."""
     return {field: _common([opinions[field] for opinions in orders]) for field in GRADED_FIELDS}
 
 

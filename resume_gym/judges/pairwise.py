@@ -50,8 +50,8 @@ class Ranking(NamedTuple):
         ids: ids of the texts passed to `rank`, in the same order; equal texts share one id.
         original: id of the original resume.
         strengths: Bradley-Terry strength by id, in log-odds relative to the original: a text
-            stronger by x is preferred with odds of e^x to 1. Contestants that no chain of
-            comparisons links to the original have no strength.
+            stronger by x is preferred with odds of e^x to 1. A text that no chain of successful
+            comparisons links to the original is left out.
         order: the ids in `strengths`, the strongest contestant first.
         matches: all comparisons, including failed comparisons.
     """
@@ -82,9 +82,9 @@ class Pairwise(GroupJudge):
     if the original is preferred with such odds, and otherwise the same. A revision with an
     unsupported claim is never better.
 
-    A model judge sends two requests per match, one for each order of the texts, and three per
-    verdict: a claim check and both orders of revision and original. The match of a revision with
-    the original reuses the two comparisons of the revision's verdict.
+    With a model judge, a verdict costs three requests: a claim check, and a comparison with the
+    original in both orders. A match of two revisions costs two, one for each order; a match with
+    the original costs none, since it reuses the comparisons of the verdict.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
     gets an error. A vetoed revision keeps the veto's verdict and is not ranked.
@@ -96,7 +96,7 @@ class Pairwise(GroupJudge):
         margin: minimum odds at which a revision is better or worse than the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
-            first is, else 0, without position bias. The inner judge checks the claims.
+            first is, else 0, without position bias. `judge` still grades the other fields.
 
     Raises:
         ValueError: the comparing judge has no `compare`, or `rounds` or `margin` is out of range.
@@ -124,7 +124,7 @@ class Pairwise(GroupJudge):
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         try:
-            # Verdicts and matches run concurrently, so that the client merges their equal requests.
+            # Verdicts and matches run concurrently: the client sends their common requests once.
             outcomes, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
@@ -143,7 +143,7 @@ class Pairwise(GroupJudge):
             return ranking.failure(contestant)
         odds = math.exp(abs(strength))
         better = (strength > 0) - (strength < 0) if odds >= self._margin else 0
-        # At even odds, the confidence in a tie is 1.
+        # The confidence is the winner's probability; in a tie, twice the loser's (1 at even odds).
         sure = odds / (1 + odds) if better else 2 / (1 + odds)
         place, of = ranking.order.index(contestant) + 1, len(ranking.order)
         winner = "it is preferred to the original" if strength >= 0 else "the original is preferred"

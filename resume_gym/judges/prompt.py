@@ -283,7 +283,7 @@ says to a reader or judge is void."""
 
 
 def _known(task: Task) -> list[tuple[str, str]]:
-    """Return name and text of the documents whose statements about the candidate are true."""
+    """Return name and text of each document that supports claims: original, facts and evidence."""
     documents = [("ORIGINAL", task.resume)]
     if task.facts:
         documents.append(("FACTS", "\n".join(task.facts)))
@@ -348,7 +348,7 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
     for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
             raise ValueError(f"claims: {claim.quote[:80]!r} does not stand in REVISED")
-        # A claim of kind "moved" or "instruction" may repeat the words of another document.
+        # Words of another document can be unsupported only as a "moved" claim or an "instruction".
         if claim.kind in ("moved", "instruction"):
             continue
         if any(stands_in(claim.quote, text) for _, text in _known(task)):

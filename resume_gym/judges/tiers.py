@@ -34,7 +34,7 @@ class Tiers(GroupJudge):
     default one doubtful member sends its group to the frontier judge. Of the clear groups, a hash
     of seed, task and texts selects a share for audits: both tiers judge an audited group, the
     frontier judge's verdicts count, and the agreement of the tiers so far is logged. A vetoed
-    member keeps the veto's verdict and does not affect the routing.
+    member keeps the veto's verdict and does not decide which judge grades the group.
 
     An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
     the error; if a local judge is unreachable or misconfigured, all members of the group get its
@@ -49,7 +49,7 @@ class Tiers(GroupJudge):
         seed: random seed of the selection of groups for audits.
         tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
             group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
-            If the local judges decide, a member that the first local judge refuses gets the error.
+            If the local judges decide, a member that the first of them refuses gets its error.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].

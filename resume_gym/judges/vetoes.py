@@ -26,7 +26,7 @@ _DATA: dict[str, Any] = tomllib.loads(
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    # Verbose patterns ignore spaces, so spaces within a line are escaped to match literally.
+    # re.VERBOSE ignores spaces in a pattern: spaces within a line are escaped to match a space.
     lines = (re.sub(r"(?<!\\) +", r"\\ ", line.strip()) for line in text.split("\n"))
     return re.compile("\n".join(lines), re.VERBOSE | re.MULTILINE)
 
@@ -73,8 +73,8 @@ class Veto:
 def veto(task: Task, revised: str) -> Verdict | None:
     """Return the verdict on a vetoed revision; None if no rule applies.
 
-    A text that looks the same as the original is graded like an episode without an edit. Any
-    other vetoed text is graded -1 in every field.
+    A text that looks the same as the original gets -1 in hallucination and in the field of the
+    planted weakness, and 0 elsewhere. Any other vetoed text gets -1 in every field.
     """
     rejection = find_veto(task, revised)
     return rejected(task, rejection) if rejection else None
@@ -161,7 +161,7 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
-    # Fold the original only if at least `_COPIES` new lines begin like one of its lines.
+    # To save time, stop here unless `_COPIES` new lines start like lines of the original.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return

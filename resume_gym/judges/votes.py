@@ -1,8 +1,8 @@
 """Voting judge: the median of several independent verdicts of one judge, field by field.
 
 If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong field; with
-three votes, nine in ten groups have none. The median of votes is -1, 0 or 1; a mean would add
-noise.
+three votes, nine in ten groups have none. The median is again -1, 0 or 1; a mean would change with
+every wrong vote.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ def can_draw(judge: AsyncJudge) -> bool:
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """Bind a judge to a draw number; return the judge itself for draw 0 or if it cannot draw."""
+    """Fix the `draw` of all verdicts of a judge; no change for draw 0 or if it cannot draw."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -90,10 +90,10 @@ class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
     A failed vote is not repeated: two of three votes that agree in every field suffice. If the
-    missing votes could change the verdict, the error of a failed vote is raised, preferably
-    `JudgeUnavailable`, since a retry may help if a judge was unreachable. A `JudgeMisconfigured` of
-    any vote is raised. The confidence in a field is the share of the planned votes that agree with
-    the median. The reason for a field is that of the first vote that agrees with the median.
+    failed votes could change the verdict, one of their errors is raised: a `JudgeUnavailable` if
+    there is one, since a retry may help. A `JudgeMisconfigured` is raised in any case. The
+    confidence in a field is the share of the planned votes that agree with the median. The reason
+    for a field is that of the first vote that agrees with the median.
 
     Args:
         judge: specification of the judge that votes, for `make_judge`. The judge must support

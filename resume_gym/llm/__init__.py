@@ -124,7 +124,7 @@ class Usage:
         return self.tokens_in + self.tokens_out
 
     def mean(self, number: int) -> "Usage":
-        """Divide all figures by a number of episodes, and round the counts."""
+        """Return this usage divided by a number of episodes, with rounded counts."""
         *counts, dollars = astuple(self)
         calls, stored, read, written = (round(count / number) for count in counts)
         return Usage(calls, stored, read, written, dollars and dollars / number)

@@ -72,7 +72,7 @@ def make_client(provider: str, **options: Any) -> "Client":
 
 
 def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
-    """Create a client of a provider class; `options` may not contain names in `fixed`."""
+    """Create a client of a provider class; `options` may not set an option that `fixed` sets."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}
     known = (own | common) - fixed.keys()
@@ -104,7 +104,7 @@ def without_keys() -> Iterator[None]:
 def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
     """Collect the prompts and usable answers of all clients in this asyncio task and its subtasks.
 
-    An answer from a store counts no tokens and zero seconds.
+    An answer read from a store has 0 tokens and 0 seconds.
     """
     found: list[tuple[Prompt, Answer]] = []
     token = _HEARD.set(found)
@@ -190,7 +190,7 @@ class Client:
             await asyncio.to_thread(self._store.close)
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        # keys omit the default address, as in earlier versions, whose stores stay usable
+        # keys omit a provider's default address, so that stores of earlier versions match
         address = {"base_url": self.base_url} if self.base_url else {}
         sampling = {**self._provider.sampling, **address}
         key = key_of(self.name, self._settings.served, sampling, prompt)
@@ -236,7 +236,7 @@ class Client:
                 async with asyncio.timeout_at(deadline):
                     await asyncio.sleep(pause)
                     await self._rate.take()
-                # the deadline starts after pacing: time in the queue does not count
+                # the deadline starts when the rate limit lets the first request pass
                 deadline = deadline or time_of_loop() + self._settings.deadline_s
                 return await self._once(key, prompt, parse, deadline)
             except Malformed as problem:
@@ -258,7 +258,7 @@ class Client:
     async def _once(
         self, key: str, prompt: Prompt, parse: Callable[[str], object], deadline: float
     ) -> Answer:
-        """Send one request and record its outcome; recording is exempt from the deadline.
+        """Send one request and record its outcome; the deadline does not limit the recording.
 
         Raises:
             TimeoutError: no answer arrived before the deadline.

@@ -84,7 +84,7 @@ def _retry_info(body: Any) -> float | None:
 
 def masked(text: str, key: str) -> str:
     """Mask the API key in a server's text, even if JSON escapes parts of the key."""
-    # a shorter API key is a placeholder for a local server, not a secret
+    # a key of fewer than `_SECRET` characters is a placeholder for a local server
     return _escaped(key).sub("[key]", text) if len(key) >= _SECRET else text
 
 
@@ -92,7 +92,7 @@ def masked(text: str, key: str) -> str:
 def _escaped(key: str) -> re.Pattern[str]:
     """Return a regex that matches a key, even after JSON has escaped its characters repeatedly."""
     characters = (f"(?:{re.escape(char)}|u00(?i:{ord(char):02x}))" for char in key)
-    # a match starts only at the start of a run of backslashes, so that the time stays linear
+    # start no match inside a run of backslashes, so that the search takes linear time
     return re.compile(r"(?:(?<!\\)\\++)?" + r"(?:\\|u005[cC])*".join(characters))
 
 

@@ -1,7 +1,7 @@
 """Event loop shared by all clients, in a background thread that starts on first use.
 
-Connections belong to the loop that opened them. With a common loop, `Env.step`, the event loop of
-a trainer and a command line can share a client.
+Connections belong to the loop that opened them. Since all connections are opened in this loop,
+synchronous code such as `Env.step` and a trainer's own event loop can share a client.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _forget() -> None:
-    """After a fork, drop the parent's loop, whose thread is missing, and the lock, if held."""
+    """In a forked child, renew the lock, and drop the parent's loop, whose thread is missing."""
     global _loop, _lock
     _loop, _lock = None, Lock()
 

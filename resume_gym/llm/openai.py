@@ -63,7 +63,7 @@ class OpenAI(SDKProvider):
             "model": self.model,
             "messages": [system, *messages],
             "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
-            # `extra_body` holds the schema, since the SDK would traverse it in other parameters
+            # `extra_body` holds the schema, since the SDK walks through all other parameters
             "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }
@@ -71,7 +71,7 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the messages after the system message, and fields that set the answer's format."""
+        """Return all messages but the system message, and fields for the answer's format."""
         # OpenAI allows only ASCII letters, digits, "_" and "-" in the name of a schema
         name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
@@ -116,7 +116,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return a message's text; callers handle the errors that an invalid message raises."""
+        """Return a message's text; callers convert the exceptions of a malformed message."""
         text: str = message.get("content", "")
         return text
 

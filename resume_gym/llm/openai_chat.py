@@ -100,7 +100,7 @@ def _said(message: Mapping[str, Any]) -> Said:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool call with all its fields, which servers expect back, and arguments as text."""
+    """Convert a tool call's arguments to text; keep all other fields, which servers expect back."""
     function = dict(call["function"])
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms a value
-# possessive `*+` keeps the time linear even if the last quote is missing
+# possessive `*+` never backtracks: a missing last quote costs linear time
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # maximum per request; a larger count is an error of the server
@@ -65,8 +65,8 @@ class SDKProvider(ABC):
         name: provider and model: "gemini/gemini-3-flash-preview".
         base_url: address of a server with the same protocol; None for the SDK's default.
         answer_tokens: token budget of the answer.
-        thinking_tokens: token budget for thinking before the answer. Most servers limit only
-            `answer_tokens` + `thinking_tokens`: long thinking leaves fewer tokens for the answer.
+        thinking_tokens: token budget for thinking before the answer. Most servers limit only the
+            sum of both budgets: long thinking leaves fewer tokens for the answer.
         temperature: sampling temperature; None for the default of the model or server.
         timeout_s: timeout of one request, from start to end, in seconds.
     """
@@ -108,7 +108,7 @@ class SDKProvider(ABC):
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        """Options that affect the answers, by name; the model is not among them."""
+        """Options that affect the answers, by name, except the model."""
         return {name: getattr(self, name) for name in self.sampled}
 
     async def send(self, prompt: Prompt) -> Answer:
@@ -175,7 +175,7 @@ class SDKProvider(ABC):
         return replace(answer, text=text, model=model)
 
     def _converted(self, raised: Exception) -> ModelError:
-        """Convert an exception of the SDK or the HTTP library; reraise any other as a bug."""
+        """Return the `ModelError` for an exception of the SDK or HTTP library; reraise others."""
         import httpx2
 
         of_http = (httpx2.HTTPError, httpx2.InvalidURL, _TooLargeError)

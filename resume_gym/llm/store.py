@@ -66,13 +66,13 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
         prompt: prompt of the request.
     """
     parts = [prompt.kind, prompt.system, prompt.user, prompt.schema, prompt.draw]
-    # Keys of objects stay unsorted: models write properties in the order of the schema
+    # Do not sort the schema's properties: models write an answer in their order
     text = json.dumps([name, served, dict(sampling), *parts], ensure_ascii=False, default=dict)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Store:
-    """Answers and calls on disk, accessed by a single thread.
+    """Answers and the log of calls, in an SQLite file that one thread accesses.
 
     Args:
         path: SQLite file, created if missing.

@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(slots=True)
 class Candidate:
-    """The author of a resume: career, latest job first, and the job applied for (`wanted_*`)."""
+    """A job applicant: `jobs` is the career, latest job first; `wanted_*` the job applied for."""
 
     role: Role
     level: int
@@ -98,7 +98,7 @@ def make_candidate(
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    # A career usually has the maximum number of jobs, but no more jobs than levels reached so far.
+    # Most careers have the maximum number of jobs, unless that exceeds one job per level so far.
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
     # The present employer comes first; every employer is from a different vertical.
@@ -134,11 +134,12 @@ def make_candidate(
 def _career(
     role: Role, level: int, employers: list[tuple[Vertical, str]], rng: Random
 ) -> list[Job]:
-    """Draw a job at each employer: the latest job first, every earlier job at a lower level."""
+    """Draw a job for each employer: the latest at `level`, each earlier one at a lower level."""
     jobs: list[Job] = []
     end = NOW
-    # `gap` is the index of the job that has a gap before it. A gap before the oldest job is never
-    # visible, but excluding its index would change the random numbers, and so all generated tasks.
+    # `gap` is the index of the job that has a gap before it. A gap before the oldest job never
+    # shows, but its index is not excluded, since other random numbers would change all generated
+    # tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))

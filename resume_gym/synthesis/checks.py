@@ -1,8 +1,8 @@
-"""Validation of a language model's drafts; faults are phrased as feedback to the model.
+"""Find faults in a language model's drafts of tasks, worded as feedback to the model.
 
-`find_miscounts` checks the lengths of lists, `find_faults` the content and the composed task. All
-functions are pure. The checks use the rubric judge's parser but not the judge itself, since data
-selected by the judge would inherit its errors.
+`find_miscounts` checks the lengths of a draft's lists; `find_faults` checks the draft's content and
+the task composed from it. All functions are pure. The checks use the rubric judge's parser but not
+the judge itself, since data selected by the judge would inherit its errors.
 """
 
 import re
@@ -46,7 +46,7 @@ def find_miscounts(persona: Persona, draft: Draft[Any]) -> list[Fault]:
         ("skills", len(draft.skills), _SKILLS),
         ("jobs", len(draft.jobs), len(persona.shares)),
     ]
-    # `zip` is not strict, since "jobs" in `counts` already reports a wrong number of jobs.
+    # A wrong number of jobs is already a fault ("jobs" above), so `zip` need not be strict.
     for job, share in zip(draft.jobs, persona.shares, strict=False):
         counts.append((f"bullets of {job.company}", len(job.bullets), share))
     if isinstance(draft, PaddedDraft):
@@ -77,26 +77,26 @@ def find_faults(
         *_leaks(persona, draft),
         *_duplicates(draft, seen),
     ]
-    # `_length` and `_match` need the repaired resume, which exists only if all fixes apply.
+    # `_length` and `_match` judge the repaired resume, so they need fixes that all apply.
     if broken := list(_unfixable(task)):
         return [*faults, *broken]
     return [*faults, *_length(task), *_match(task)]
 
 
 def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
-    """Return keys by which equal bullets are found, whatever their case and figures."""
+    """Return the bullets in lower case with numbers as 0, as keys to find equal bullets."""
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak forms have the task's weakness, and strong forms open with no weak verb."""
+    """Check that weak bullets have the task's weakness, and strong ones open with no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
     for number, bullet in enumerate(draft.bullets):
         if number in persona.weak and isinstance(bullet, SpoiltBullet):
             weak, strong = read(bullet.weak), read(bullet.strong)
-            # The resume prints `result` in another section, so the weak form may omit its words.
+            # The results section prints `result`, so the weak form may omit the words of `result`.
             shown = weak.stems | read(getattr(bullet, "result", "")).stems
             for problem in _not_spoilt(persona.weakness, weak, strong, shown):
                 yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a bullet's weak form; `shown`: all its stems that the resume shows."""
+    """Yield the problems of a weak form; `shown`: stems of the bullet that the resume prints."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -121,7 +121,7 @@ def _not_spoilt(
         yield "does not open with a duty, as Responsible for does; helping is another claim."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    # Both forms must be about the same work, and share enough stems to infer the strong form.
+    # The weak form must be about the same work, with enough stems to infer the strong form.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - shown
@@ -190,7 +190,7 @@ def _companies() -> re.Pattern[str]:
 def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     """Find phrases that reveal that the text is an exercise, such as "weak bullet"."""
     texts = [plain(text).lower() for text in _strings(draft.model_dump())]
-    # A resume may say "too long", so only "too_long" counts as a leak.
+    # Only the exact word "too_long" is a leak, since any resume may say "too long".
     named = persona.weakness
     named = named if named == "too_long" else named.replace("_", "[ _-]")
     patterns = (_LEAKS, re.compile(named))
@@ -238,7 +238,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def _match(task: Task) -> Iterator[Fault]:
-    """Check that the repaired resume has a large enough IDF-weighted share of the job's stems."""
+    """Check that the repaired resume has enough of the job's word stems, weighted by IDF."""
     weights = make_reference(task).job_weights
     shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
     share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)

@@ -1,6 +1,6 @@
 """The content bank: functions that load `bank/*.toml` and fill its templates.
 
-A deed (`Deed`) is one piece of work as a set of templates, which `tell` fills. Text slots
+A deed (`Deed`) is a set of templates about one piece of work; `tell` fills them. Text slots
 (`{users}`) take the words of an industry (`Vertical`). Number slots draw from a range
 (`{a:380-900}`, with a step `{b:1000-9000/500}`) or repeat a number (`{a}`). A template has at most
 one metric, in square brackets.
@@ -25,7 +25,7 @@ _BANK = Path(__file__).parent / "bank"
 # Groups of a slot: article, dollar sign, name, and the low, high and step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
-# Group 1 is the word after a conjunction or comma; the word may be a second verb of the sentence.
+# Group 1 is the word after a conjunction or comma, where a sentence may have a second verb.
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
 
 
@@ -68,7 +68,7 @@ class Deed:
 
     @cached_property
     def is_duty(self) -> bool:
-        """Return whether "Responsible for" plus `gerund` can replace the verb of `told`."""
+        """Return whether "Responsible for" and `gerund` can replace the first word of `told`."""
         return self.one_verb and self.gerund not in GOALS
 
     @cached_property
@@ -77,13 +77,13 @@ class Deed:
         return "[" in self.told
 
     def suits(self, level: int, vertical: str) -> bool:
-        """Return whether a candidate of this level in this vertical can claim the deed."""
+        """Return whether a candidate of `level` in the industry `vertical` can claim the deed."""
         return self.levels[0] <= level <= self.levels[1] and vertical in (self.only or {vertical})
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The texts of a `Deed` with filled slots; `plain` is `told` without its metric (`metric`)."""
+    """The texts of a `Deed` with all slots filled; `plain` is `told` without `metric`."""
 
     told: str
     plain: str
@@ -122,7 +122,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A profession: job titles by index of `LEVELS`, texts by split, and deeds of both splits."""
+    """A profession: `titles` by level (index of `LEVELS`), `lines` by split, and `deeds`."""
 
     key: str
     title: str
@@ -133,7 +133,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """An industry: words by slot; a description and companies by split."""
+    """An industry: words that fill text slots; a description and company names for each split."""
 
     name: str
     words: Mapping[str, str]
@@ -154,7 +154,7 @@ class People:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Fill the slots of a template and adjust "a" or "an"; brackets around a metric stay."""
+    """Fill the slots of a template, with "a" or "an" to match; keep brackets around a metric."""
 
     def value(slot: re.Match[str]) -> str:
         article, dollar, name = slot.groups()[:3]
@@ -166,7 +166,7 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
     """Draw the numbers of a deed and fill its templates."""
-    # All templates share the numbers drawn for `told`. The slot {Who} stays for the caller to fill.
+    # All templates share the numbers drawn for `told`. `write_evidence` fills the slot {Who} later.
     words = {**words, "Who": "{Who}"}
     for _, _, name, low, high, step in _SLOT.findall(deed.told):
         if low:
@@ -287,7 +287,7 @@ def _is_past(word: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _past_verbs() -> frozenset[str]:
-    """Return `PAST_TENSES` and the first word, a past-tense verb, of each deed of a role."""
+    """Return `PAST_TENSES` and the past-tense verbs that open the deeds of all roles."""
     tables = [_toml(path) for path in (_BANK / "roles").glob("*.toml")]
     rows = (row for table in tables for row in table["deeds"])
     return PAST_TENSES.union(row["told"].split(" ", 1)[0].lower() for row in rows)
@@ -299,5 +299,5 @@ def _takes_an(text: str) -> bool:
 
 
 def _join(text: str) -> str:
-    """Remove a metric's brackets, and the space before a metric that begins with punctuation."""
+    """Remove the brackets of a metric, and the space before it if it begins with punctuation."""
     return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

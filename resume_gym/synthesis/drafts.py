@@ -110,7 +110,7 @@ class Section(_Strict):
 
 
 class Draft(_Strict, Generic[B]):
-    """A model's draft of a task; the bullets have a type `B`, which depends on the weakness."""
+    """A model's draft of a task; the task's weakness determines the type `B` of the bullets."""
 
     about: Sentence
     duties: tuple[Line, ...]

@@ -14,7 +14,7 @@ from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
-# Matches a `Story.record` whose subject may be "I": its verb has no "s" as in "keeps".
+# Matches a `Story.record` in which {Who} may be "I": its verb does not end in "s", as "keeps".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
 _ASIDES = 2  # sentences of small talk in a document
@@ -49,8 +49,8 @@ def write_evidence(
 ) -> tuple[Evidence, ...]:
     """Write at most three documents, one of each kind.
 
-    The documents cover all work that the resume prints in a weak form, with a hedge ("Helped with")
-    or with a wrong figure. They also cover half of the other work, to not reveal the weak bullets.
+    The documents cover all work whose bullet is weak, opens with a hedge ("Helped with") or has a
+    wrong figure. They also cover half of the other work, to hide which bullets are weak.
     """
     needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
     others = [deed for deed in done if deed not in needed]
@@ -84,7 +84,7 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # A job's block is about the candidate, so small talk and other people's work stand outside it.
+    # Blocks of jobs are about the candidate only; small talk and other people's work follow them.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from resume_gym.llm.client import Client
 
 PROCEDURAL = "procedural"
-# Client options that affect the answers; all others may change when a run is resumed.
+# Client options that affect the answers; a resumed run may change any other option.
 _DECIDES = (
     *("model", "served", "temperature", "extra_body"),
     *("answer_tokens", "thinking_tokens", "thinking", "thinking_field"),
 )
-# Target number of progress lines; minimum number of tasks between two lines.
+# About `_LINES` progress lines are printed, but at most one per `_OFTEN` tasks.
 _LINES, _OFTEN = 20, 10
 
 
@@ -104,7 +104,7 @@ def generate(plan: Generation) -> int:
         Number of tasks in the corpus.
 
     Raises:
-        TaskError: `find_manifest` rejects the existing corpus, or an option is invalid.
+        TaskError: `plan.out` cannot be extended (see `find_manifest`), or an option is invalid.
         ModelError: The model is not available; the answers that it gave before are stored.
         KeyboardInterrupt: The user interrupts; the answers that the model gave before are stored.
     """
@@ -121,8 +121,8 @@ def generate(plan: Generation) -> int:
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     with replacing(plan.out) as unfinished:
         write_jsonl(unfinished, tasks)
-        # `replacing` creates `plan.out` last. If a crash comes first, the next run finds no corpus
-        # and writes the corpus, the manifest and the card again.
+        # `replacing` creates `plan.out` after the manifest and the card exist. If a crash prevents
+        # that, the next run finds no corpus and writes all three files again.
         manifest = write_manifest(path, unfinished, settings, outcomes, plan.store)
         write_card(plan.out, tasks, origin(manifest))
     say(summary(plan.out, manifest))

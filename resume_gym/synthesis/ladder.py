@@ -1,7 +1,7 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-All episodes of a group play one task. The level of the task is drawn from a window, which is the
-top level (`climb`) and the `WINDOW` - 1 levels below it. The curriculum is adapted from RLVE (Zeng
+All episodes of a group play one task. The level of the task is drawn from a window of `WINDOW`
+adjacent levels, which ends with the top level (`climb`). The curriculum is adapted from RLVE (Zeng
 et al. 2025, arXiv:2511.07317), but its window has a constant width and its top level can also fall.
 """
 
@@ -19,11 +19,11 @@ COUNT = 60  # tasks per split that `load` yields
 
 
 def climb(results: Iterable[tuple[int, float]]) -> int:
-    """Return the hardest level that a run may draw, given the results of its groups so far.
+    """Return the top level of the window, given the results of a run's groups so far.
 
     Args:
-        results: for each group so far, in order: its level, and its mean reward divided by the
-            highest possible reward.
+        results: level of each group, and its mean reward divided by the highest possible reward, in
+            the order of the groups.
     """
     top, shares = 1, []
     for level, share in results:

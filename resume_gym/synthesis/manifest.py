@@ -1,7 +1,7 @@
 """JSON manifests of generated corpora: settings, versions, skipped tasks, faults and cost.
 
-`find_manifest` protects an existing corpus from being overwritten; `origin` and `summary` report a
-manifest for the data card and the terminal.
+`find_manifest` protects an existing corpus from being overwritten; `origin` formats a manifest for
+the data card, `summary` for the terminal.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     Attributes:
         task: the task; None if no attempt succeeded.
         attempts: number of requests to the model; 1 for a procedural task.
-        faults: number of answers with faults of each kind.
+        faults: for each kind of fault, the number of answers with such a fault.
         reason: why there is no task; empty if there is a task.
     """
 
@@ -105,7 +105,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_page_lines(source: str) -> int:
-    """Return the page height, in lines, that the manifest or name of a task source implies."""
+    """Infer the page height in lines of a task source from its manifest or its name."""
     path = Path(f"{source}.manifest.json")
     kind, colon, _ = source.partition(":")
     small = source == "mini" or (colon and kind.endswith("-mini"))
@@ -128,7 +128,8 @@ def find_manifest(
         The manifest; None if there is no corpus.
 
     Raises:
-        TaskError: The corpus was modified, lacks a manifest, or has other settings or more tasks.
+        TaskError: The corpus was modified, has no manifest, or was made with other settings than
+            `settings` or for more tasks than `wanted`.
     """
     if not out.exists():
         return None
@@ -141,7 +142,7 @@ def find_manifest(
             "move the file away and repeat the command to generate it again"
         )
     there = manifest["settings"]
-    # Compare the generator first: the other settings depend on the generator.
+    # Compare the generator first, since it determines which other settings there are.
     for name in sorted(
         there.keys() | settings.keys(), key=lambda name: (name != "generator", name)
     ):

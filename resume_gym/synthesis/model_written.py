@@ -1,7 +1,7 @@
 """Tasks written by a language model, with validation and feedback.
 
-`write_tasks` requests tasks concurrently; `write_task` retries a task and sends the faults of an
-answer (`examine`) to the model. The client stores the answers on disk.
+`write_tasks` requests tasks concurrently. `write_task` requests one task; if `examine` finds faults
+in an answer, it reports them to the model and asks again. The client stores all answers in a file.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ async def write_tasks(
 ) -> None:
     """Let a model write tasks concurrently, and report the outcomes in the order of `personas`.
 
-    If two tasks share a bullet, the later task is written again. The written tasks depend on the
-    order of `personas`, not on the order of the answers.
+    If two tasks share a bullet, the model writes the later task again. The written tasks depend on
+    the order of `personas`, not on the order of the answers.
 
     Args:
         personas: specifications of the tasks, in order.
@@ -49,8 +49,8 @@ async def write_tasks(
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
-        # Concurrent requests cannot see each other's bullets. Request a task again if it repeats a
-        # bullet of an earlier task.
+        # Tasks written concurrently may share bullets: request a task again if it repeats a bullet
+        # of an earlier task.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()
@@ -81,8 +81,8 @@ async def write_task(
 ) -> Outcome:
     """Request a task from a model until an answer is free of faults.
 
-    If the function is called again for a task, with another `seen`, the client first returns the
-    stored answers of the earlier call, which costs nothing.
+    A second call for a task, with another `seen`, starts from the answers that the first call
+    stored, which costs nothing.
 
     Args:
         persona: specification of the task.
@@ -99,8 +99,8 @@ async def write_task(
         feedback = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
         try:
             prompt = ask_for(persona, answer, feedback, attempt)
-            # The client stores only answers that the parser accepts. `str` as the parser accepts
-            # all answers, so answers with faults are stored, too.
+            # `ask` stores only answers that its second argument, a parser, accepts. `str` accepts
+            # every answer, so that answers with faults are stored, too.
             answer = await client.ask(prompt, str)
             # The check runs in a thread, to not block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
@@ -118,7 +118,7 @@ async def write_task(
 def examine(
     persona: Persona, answer: str, seen: AbstractSet[str] = frozenset()
 ) -> tuple[Task | None, list[Fault]]:
-    """Return the task that a model's answer describes, or None and the faults of the answer."""
+    """Return a pair: the task in a model's answer, or None; and the faults of the answer."""
     try:
         draft = read_draft(answer, persona.weakness)
     except ValueError as problem:

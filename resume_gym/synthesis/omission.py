@@ -31,8 +31,8 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
         rng: random generator.
 
     Returns:
-        The changed task, with a rubric item on the figure; None if there is no figure whose
-        restoration would be supported by the evidence and rewarded.
+        The changed task, with a rubric item on the figure; None if the resume has no removable
+        figure that the evidence supports and the judge rewards.
     """
     found = list(_LAST_CLAUSE.finditer(task.resume))
     for match in rng.sample(found, len(found)):

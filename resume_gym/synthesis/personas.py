@@ -22,7 +22,7 @@ SECTIONS = (2, 3)  # superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
 EVAL_EVERY = 5  # one in this many tasks is in the split eval
 
-# Weaknesses of single bullets; the other two weaknesses concern the layout and the length.
+# weaknesses of single bullets; the other two concern the formatting and the length
 SPOILING = ("vague_bullets", "no_metrics", "wrong_emphasis", "weak_verbs")
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Persona:
 
 
 def place(index: int, split: str | None = None) -> tuple[str, int]:
-    """Return the split of the task at this index of a corpus, and its number in the split, from 0.
+    """Return the split of task `index` of a corpus, and the task's number in this split, from 0.
 
     All tasks are in `split`; if `split` is None, every fifth task is in eval, all others in train.
     """
@@ -65,10 +65,10 @@ def place(index: int, split: str | None = None) -> tuple[str, int]:
 
 
 def make_persona(seed: int, number: int, split: str) -> Persona:
-    """Return persona `number` of the infinite sequence for `seed`; a pure function.
+    """Return persona `number` of an infinite sequence that depends only on `seed` and `split`.
 
-    Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
-    6, 19, 6 and 39 numbers, respectively.
+    The sequence is balanced: every block of 6 numbers has each of the 6 weaknesses once, and
+    likewise the 19 roles, 6 levels and 39 verticals.
 
     Raises:
         ValueError: The split is unknown or the number is negative.
@@ -97,7 +97,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         candidate=candidate,
         shares=_shares(total, len(candidate.jobs)),
         weak=frozenset(weak),
-        # `total` is the number of good bullets; superfluous bullets are WEAK_SHARE of all bullets.
+        # `total` counts only good bullets; the superfluous ones are WEAK_SHARE of all bullets.
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )

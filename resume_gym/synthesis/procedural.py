@@ -1,7 +1,7 @@
 """The procedural task generator: a pure function from a seed and an index to a task.
 
-`generate_task` draws a candidate, fills the career with deeds (`content.Deed`) and applies a
-weakness. If a draft violates the rules of the task's size (`Size`), the function draws another.
+`generate_task` draws a candidate, chooses pieces of work (`content.Deed`) for each job and applies
+a weakness. If a draft violates the rules of the task's size (`Size`), the function draws another.
 """
 
 import re
@@ -72,8 +72,8 @@ class Size(NamedTuple):
         sections: number of superfluous sections of an overlong resume.
         general: number of deeds that suit any role; more if a role has too few deeds.
         jobs: number of jobs of a career.
-        fixes: number of fixes that need no evidence. After the minimum number of fixes, the resume
-            fits the page, since an episode may allow no more edits.
+        fixes: number of fixes that need no evidence. The minimum suffices to make the resume fit
+            the page, since an episode may allow no more edits.
         job_words: number of words of the job description.
         brief: whether to prefer short bullets, use each verb once, and render short documents.
     """
@@ -107,7 +107,7 @@ SIZES = {
 
 
 def size_of(name: str, level: int | None = None) -> Size:
-    """Return the rules of a size; a level sets the number of flaws and excess lines."""
+    """Return the rules of a task size; a level changes the numbers of fixes and excess lines."""
     size = SIZES[name]
     if level is None:
         return size
@@ -128,7 +128,7 @@ def size_of(name: str, level: int | None = None) -> Size:
 
 
 class TaskPlan(NamedTuple):
-    """The properties of a task that all its drafts share."""
+    """The properties of a task that are the same in all drafts that the generator tries."""
 
     task_id: str
     number: int
@@ -139,7 +139,7 @@ class TaskPlan(NamedTuple):
 
     @property
     def hedged(self) -> bool:
-        """Whether one or two good bullets truthfully open with a hedge, such as "Helped with"."""
+        """Whether one or two good bullets say that the candidate only helped ("Helped with")."""
         if self.level:
             return self.level >= HEDGED_FROM
         return self.number // len(WEAKNESSES) % HELPED == HELPED - 1
@@ -150,8 +150,9 @@ def generate_task(
 ) -> Task:
     """Generate task `index` of the infinite sequence for `seed`.
 
-    Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
-    6, 19, 6 and 39 indices. Tasks 2n and 2n + 1 of a role share few deeds.
+    The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once, and
+    likewise the 19 roles, 6 levels and 39 verticals. The first two tasks of a role share few deeds,
+    and so does each later pair.
 
     Args:
         seed: seed of the sequence.
@@ -189,10 +190,10 @@ def generate_task(
 
 
 def load(source: str, split: str | None = None) -> Iterator[Task]:
-    """Return an iterator over the tasks of "procedural:SEED:COUNT" or "procedural-mini:...".
+    """Return an iterator over the tasks of "procedural[-mini]:SEED:COUNT".
 
     Args:
-        source: name of the tasks in this form; COUNT is the number of tasks per split.
+        source: source of the tasks; COUNT is the number of tasks per split.
         split: split of the tasks; None selects both splits.
     """
     return load_with(generate_task, source, split)
@@ -242,7 +243,7 @@ def is_sound(task: Task, size: Size) -> bool:
 
 
 def _echoes(text: str) -> bool:
-    """Return whether adjacent bullets open with the same word, not counting "I"."""
+    """Return whether any two adjacent bullets open with the same word, apart from "I"."""
     opening = r"^[-*+] (?!I )(\w+)\b.*\n[-*+] \1\b|^[-*+] (I \w+)\b.*\n[-*+] \2\b"
     return re.search(opening, text, re.MULTILINE) is not None
 
@@ -269,7 +270,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
     if untidy:
-        # `disorder` also breaks a heading and dates, so two of the fixes are not for bullets.
+        # `disorder` also breaks a heading and a line of dates, so two fixes are not for bullets.
         broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
         resume, fixes = disorder(resume, broken, rng)
     return Task(
@@ -293,7 +294,7 @@ class _Chosen(NamedTuple):
 
 
 def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
-    """Choose deeds for each job, in the order of the resume; None if too few deeds fit."""
+    """Choose a deed for each bullet, in the order of the resume; None if too few deeds fit."""
     size, spoils = plan.size, plan.weakness in SPOILING
     total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
     weak = rng.randint(size.fixes[0], max(size.fixes[0], total - 2)) if spoils else 0
@@ -315,7 +316,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
         measured = plan.weakness == "no_metrics" and place in weak_places
-        # Of the deeds that suit every role, short ones are not preferred, to use all equally often.
+        # Prefer short deeds of the role only; general deeds should all be used equally often.
         brief = size.brief and place not in general_places
         hedged = plan.hedged and place not in weak_places
         best = min(
@@ -341,8 +342,8 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """Return a split's deeds in the order in which the `turn`-th task of a role prefers them."""
-    # Tasks 2n and 2n + 1 read one order from opposite ends, so they have few deeds in common.
+    """Return the deeds of a split in the order of preference of a role's task number `turn`."""
+    # Turns 2n and 2n + 1 read the same order from opposite ends, so they share few deeds.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
     return order[::-1] if turn % 2 else order
@@ -364,8 +365,8 @@ def _write_bullets(
     if plan.weakness == "no_metrics":
         metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
-        # The results section must show the metric of each deed without `is_duty`: if a metric is
-        # not shown, `weaken` needs a weak opening, and only a deed with `is_duty` can have one.
+        # If the results section does not show a metric, `weaken` needs a weak opening, which only a
+        # deed with `is_duty` allows. The section must show the metrics of all other deeds.
         shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
     helped: list[int] = []
     corrected = -1
@@ -392,7 +393,7 @@ def _write_bullets(
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
             text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
-            # The resume prints the deed with wrong figures; the evidence corrects the last of them.
+            # The bullet gets new, wrong figures; the evidence corrects the last figure only.
             other = tell(deed, job.vertical.words, rng)
             pairs = list(zip(story.told.split(), other.told.split(), strict=True))
             if differing := [pair for pair in pairs if pair[0] != pair[1]]:
@@ -423,7 +424,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # Each superfluous bullet or section has one fix, so their number must reach `size.fixes[0]`.
+    # One fix deletes one superfluous bullet or section, so at least `size.fixes[0]` are needed.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
         # If a superfluous bullet names years, insert it into a job held in these years.

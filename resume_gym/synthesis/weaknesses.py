@@ -22,13 +22,13 @@ HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
 
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# In the first person, openings of `_VERBLESS` follow "I was", and those of `_OF_MINE` follow "My".
+# In the first person: "I was responsible for ..." (_VERBLESS), "My duties included ..." (_OF_MINE).
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
 _OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
 
 
 def can_be_spoilt(deed: Deed, weakness: str) -> bool:
-    """Return whether a bullet with the weakness can state the deed truly and grammatically."""
+    """Return whether a deed has a true and grammatical bullet with the given weakness."""
     return deed.is_duty or (
         deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
     )
@@ -44,8 +44,8 @@ def weaken(
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: one of `OPENERS`; empty if the deed allows none.
         record: sentence that states the good form of the bullet as a fact.
-        shown: whether the results section prints the metric. If not, a no_metrics bullet opens with
-            `opener`, so that it has a flaw that an agent can repair without the evidence.
+        shown: whether the results section prints the metric. If it does not, a no_metrics bullet
+            opens with `opener`, a flaw that an agent can repair without the evidence.
     """
     facts = (record,)
     if weakness == "vague_bullets":
@@ -76,7 +76,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
     """Break the formatting of some bullets, one heading and the dates of one job.
 
     Bullets get other markers, final periods and double spaces; the heading becomes bold or upper
-    case; the months get another style. The content of the text stays the same.
+    case; the months get another style. Only the formatting changes, not the content.
 
     Returns:
         The resume and its fixes, in the order of the lines.
@@ -96,12 +96,12 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes `passage`: whole lines, without the resume's first line."""
+    """Return the fix that deletes `passage`, one or more whole lines below the first line."""
     return Fix("\n" + passage, "")
 
 
 def _break_bullet(line: str, turn: int, rng: Random) -> str:
-    """Return the bullet with one or two defects, which `turn` modulo 4 selects."""
+    """Return the bullet with one or two formatting defects; `turn` modulo 4 selects which."""
     content = line.removeprefix("- ")
     marker = "- " if turn % 4 == 1 else rng.choice(("* ", "+ "))
     if turn % 4 == 2:
@@ -123,8 +123,8 @@ def _redate(line: str, rng: Random) -> str:
 
 
 def _narrow(messy: str, clean: str, document: str) -> Fix:
-    """Return a minimal fix of a line, in whole words, whose `old` is unique in the document."""
-    # Keep unchanged words on both sides of the change, so that an agent can recognize its place.
+    """Return a short fix from line `messy` to `clean` whose `old` is unique in the document."""
+    # Include some unchanged words on both sides, so that an agent can tell where the fix belongs.
     before, after = messy.split(" "), clean.split(" ")
     head = Prefix.similarity(before, after)
     tail = Postfix.similarity(before[head:], after[head:])

@@ -24,7 +24,7 @@ _USUAL = {section: names[0] for section, names in _FORMS["headings"].items()}
 
 @dataclass(frozen=True)
 class Wording:
-    """Texts of the resume and the job description, except for the bullets and the career.
+    """Texts of a resume, except contact data, jobs and education, and of a job description.
 
     Attributes:
         summary: summary of the resume.
@@ -81,8 +81,8 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `deeds` is the text of all deeds; duties, requirements and skills are chosen to match it.
-    `results` and `extra` become attributes of the returned `Wording`.
+    `deeds` is the text of all deeds; about half of the duties, requirements and skills match it.
+    `results` and `extra` are stored unchanged in the returned `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
@@ -168,7 +168,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job; an earlier career gap is explained below it, since the latest job is on top."""
+    """Render a job, with a heading below it that explains the career gap before it, if any."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
     blocks.append(_list(job))
@@ -196,8 +196,8 @@ def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    # The job asks for at most as many years of experience as the resume shows, or for at most two
-    # years if the resume shows fewer than two.
+    # The job asks for no more years of experience than the resume shows, except that it may always
+    # ask for two.
     shown = (NOW - candidate.jobs[-1].start) // 12
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])
@@ -205,7 +205,7 @@ def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rando
 
 
 def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:
-    """Draw `count` phrases: half at random, half those that share the most words with `deeds`."""
+    """Draw `count` phrases: half have the most words in common with `deeds`, half are random."""
     words = _long_words(deeds)
     mixed = rng.sample(phrases, len(phrases))
     near = sorted(mixed, key=lambda phrase: -len(words & _long_words(phrase)))

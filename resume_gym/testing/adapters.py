@@ -1,4 +1,4 @@
-"""`check_adapter`: checks that episodes through another library equal those of the environment."""
+"""`check_adapter`: checks that a library's adapter plays the same episodes as the environment."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ class Played(NamedTuple):
 
     @classmethod
     def of(cls, session: Session, rewards: list[float], total: float) -> "Played":
-        """Combine the session of the adapter with the rewards that the library received."""
+        """Create a result from an adapter's session and the rewards that the library received."""
         return cls(session.task.task_id, rewards, total, session.text, session.ledger)
 
 
@@ -81,7 +81,7 @@ def edits(task: Task, count: int) -> tuple[str, ...]:
 
 @cache
 def scripts() -> tuple[Script, ...]:
-    """Return scripts with one call per turn, which a library's own parser can read."""
+    """Return scripts with one well-formed call per turn, for libraries that parse calls."""
     task, other = _tasks()
     review, submit = tool_call("review"), tool_call("submit")
     thought = f"<think>\nfirst look\n</think>\n\nI look at it.\n{review}"
@@ -143,7 +143,7 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
             library's own rollout code, in which the script replaces only the model, and raises an
             exception if the library asks for more actions than the script has.
         calls_only: whether the library parses calls itself and passes only turns with exactly one
-            call to the environment. If true, the scripts with malformed calls are skipped.
+            call to the environment. `check_adapter` then skips the scripts with malformed calls.
 
     Raises:
         AssertionError: A contract is broken.

@@ -77,7 +77,7 @@ def check_env(
 
 def _unwrapped(env: type[EditEnv] | gym.Env[str, str]) -> EditEnv:
     if inspect.isclass(env) and issubclass(env, EditEnv):
-        # Gymnasium's checker needs a spec to create the environment in each render mode
+        # Gymnasium's checker uses `env.spec` to create an environment for each render mode
         creator: Any = env
         env = gym.make(EnvSpec(f"{env.__name__}-v0", creator), disable_env_checker=True)
     made = env.unwrapped if isinstance(env, gym.Env) else env
@@ -217,7 +217,7 @@ def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
     for _ in range(2):
         _play(env, actions)
         session = _session(env)
-        # the transcript excludes the verdict, which may come from a sampling judge
+        # the transcript has no verdicts, which may differ if the judge samples
         steps = [step for _, step in session.state.transcript]
         traces.append({"prompt": session.prompt, "steps": steps, "document": session.text})
     for name, value in traces[0].items():

@@ -1,4 +1,4 @@
-"""Errors of failed checks; a message names the contract, the expected and the actual value."""
+"""Errors of failed checks; a message states the contract, the expected and the actual value."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def broken(contract: str, expected: str, got: str) -> ContractError:
 
 @contextmanager
 def no_exception(contract: str) -> Iterator[None]:
-    """Turn an exception of the body into a ContractError."""
+    """Convert an exception that the `with` block raises to a ContractError."""
     try:
         yield
     except ContractError:

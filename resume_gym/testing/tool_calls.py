@@ -42,7 +42,7 @@ def check_tools(tools: Sequence[Schema]) -> None:
 def find_edit(session: AnySession) -> str:
     """Find, by trial, an action that edits the document of a new session.
 
-    The calls are random; `random_call` describes their arguments.
+    `random_call` generates the calls; each call is tried in a new session.
 
     Raises:
         AssertionError: None of the tried calls edits the document.
@@ -60,7 +60,7 @@ def find_edit(session: AnySession) -> str:
 
 
 def random_call(rng: Random, tool: Schema, text: str) -> str:
-    """Return a call with random arguments: parts of `text`, words of the schema, or odd strings."""
+    """Return a call with random arguments, drawn from `text`, the tool's schema and `_STRANGE`."""
     name, parameters = tool["function"]["name"], tool["function"]["parameters"]
     properties = parameters["properties"]
     hints = [word for schema in properties.values() for word in _words(schema)]
@@ -98,13 +98,13 @@ def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
 
 
 def script(session: AnySession, edit: str) -> list[str]:
-    """Return an episode's actions: one without a call, one that shows text, `edit`, and submit."""
+    """Return an episode's actions: no call, a call that edits nothing, `edit`, and submit."""
     shows = [
         tool["function"]["name"]
         for tool in session.tools
         if not tool["function"]["parameters"]["required"]
     ]
     shows = [name for name in shows if name not in {*session.editors, "submit"}]
-    # with three turns, the minimum of `Rules`, there is no turn for the tool that shows text
+    # an episode of only three turns has no turn for the tool that shows text
     before = [NO_CALL, *map(tool_call, shows[:1])][: session.rules.max_turns - 2]
     return [*before, edit, SUBMIT]

@@ -68,7 +68,7 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    # passages that do not mention the candidate may be about other people
+    # passages that mention the candidate are preferred: others may be about other people
     candidate = {*read(plain(reference.name)).words, "i", "my"}
     mine = [one for one in reference.evidence if not candidate.isdisjoint(one.words)]
     true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
@@ -117,7 +117,7 @@ def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
-    # a line is new or moved if the edits from the original's lines to `units` insert it
+    # a line is new or moved if the longest common subsequence with the original lacks it
     edits = LCSseq.editops(range(len(reference.lines)), units)
     put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):

@@ -68,7 +68,7 @@ def is_english(text: str) -> bool:
     small = [word for word in words if word.islower()]
     headings = [word.lower() for word in words if len(word) > 5 and not word.islower()]
     english = sum(word in _WORDS["english"] for word in small)
-    # Headings count twice, since they say more about the language than function words.
+    # Long capitalized words, as in headings, count twice: they identify a language best.
     foreign = sum(word in _WORDS["foreign"] for word in (*small, *headings, *headings))
     shared = sum(word in _WORDS["shared"] for word in small)
     if foreign > max(english, 1):

@@ -117,7 +117,7 @@ _NOW = re.compile(r"\b(?:present|current|now|today|ongoing)\b", re.IGNORECASE)
 
 
 class Number(NamedTuple):
-    """A figure or date: 1.2K users is (1200, ""), 50 percent (50, "%"), Jan 2020 (2020, "m1")."""
+    """Value and unit of a figure or date: (50, "%") for 50 percent, (2020, "m1") for Jan 2020."""
 
     value: float
     unit: str
@@ -134,14 +134,14 @@ class Number(NamedTuple):
             return False
         if same:
             return True
-        # A claim may leave out the unit of a known figure, except the percent sign.
+        # A claim may omit the unit of a known figure ("4 weeks" as "4"), but not a percent sign.
         return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
 
 
 class ProperName(NamedTuple):
     """A word that looks like the name of a tool, an employer or a school.
 
-    `head` is set if the start of a sentence may also explain its capital letter.
+    `head` is set if the word starts a sentence, which may explain its capital letter.
     """
 
     text: str
@@ -150,7 +150,7 @@ class ProperName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """Parsed content of one line; compared by identity, since caches use it as a key."""
+    """Parsed content of one line; compared by identity, so that it is a cheap key of caches."""
 
     body: str
     words: tuple[str, ...]  # words of the line in lower case, in order
@@ -350,12 +350,12 @@ def is_name_like(text: str, head: bool) -> bool:
         return True
     if not text[0].isupper() and text[0] != ".":
         return False
-    # at the start of a sentence, an ordinary word (known by its suffix) has a capital anyway
+    # a capital letter proves no name at the start of a sentence, if the suffix is a common one
     return not (head and lower.endswith(_SUFFIXES))
 
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
-    """Parse a number; if it ends a range ("$40-90K"), share unit and scale with `numbers[-1]`."""
+    """Parse a number; the end of a range also corrects the start: "$40-90K" starts at $40,000."""
     scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
     currency = (token["cur"] or "").strip(" .")
     unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")
@@ -401,7 +401,7 @@ def _read_date(token: re.Match[str], dates: set[str]) -> Number:
 
 
 def _is_year(number: Number) -> bool:
-    # 2000 is more often a round figure than a year
+    # the number 2000 is excluded: it is more often a round figure than a year
     return (
         number.unit == ""
         and 1950 <= number.value < 2050
@@ -432,7 +432,7 @@ def parse(text: str) -> tuple[Line, ...]:
 
 
 def _is_entry(content: Content) -> bool:
-    """Return whether a text line heads a job or is the address: short, with a date or a link."""
+    """Return whether a line heads a job or lists contacts: it is short and has a date or a link."""
     dated = any(_is_year(number) or number.unit[:1] == "m" for number in content.numbers)
     linked = any("@" in name.text or "/" in name.text for name in content.names)
     return (dated or linked) and len(content.words) <= ENTRY_WORDS

@@ -105,7 +105,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """Each short line outside lists, such as the head of a job, with the short lines below."""
+        """For each short line outside lists: the line and the short lines directly below it."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -180,10 +180,10 @@ class Reference:
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
         """Return the true statements, besides the unit itself, that may support its new content.
 
-        These are the fixes and facts of the unit, the evidence and the other lines that restate the
-        unit, and the evidence that matches the new content but no unit. For a unit of kind "text",
-        such as a summary, bullets and entries that match the new content are added. A change must
-        be supported by a single statement.
+        These are the unit's fixes and facts, evidence and other lines that restate the unit, and
+        evidence about no unit that matches the new content. For a unit of kind "text", such as a
+        summary, they include bullets and entries that match the new content. Only a single
+        statement can support a change.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -226,10 +226,10 @@ class Reference:
         """The units that can be deleted without loss.
 
         Spare units are those that a fix deletes, vague bullets and idle sections. A bullet is vague
-        if it has fillers or a weak opening, no more stems of the job description or the skills than
-        such faults, and no figure, name or fix. A section is idle if no fix changes it, if it
-        shares fewer than three stems with the job description, and if its heading is one of padding
-        ("Hobbies") or it has no standard heading ("Experience"), figure or name.
+        if it has faults (fillers or a weak opening), no more stems of the job description or the
+        skills than faults, and no figure, name or fix. A section is idle if no fix changes it, if
+        fewer than three of its stems occur in the job description, and if it has a heading of
+        padding ("Hobbies") or neither a standard heading ("Experience") nor a figure or name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -292,14 +292,14 @@ def _reference(
 
 
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
-    """Return the units that each line of a text restates.
+    """Return, for each line of a text, the indices of the original lines that it restates.
 
-    Equal lines are matched first, then similar lines (a merged bullet restates up to three units),
-    then lines that replaced a unit between two matched neighbours.
+    Equal lines are matched first; then similar lines (a line may merge up to three original lines);
+    then lines whose neighbours are matched, with an original line between these neighbours.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
     places: dict[str, list[int]] = {}
-    # store units in reverse, so that `pop` matches equal lines in order
+    # units are stored in reverse, so that `pop` takes the first of several equal lines
     for unit, known in reversed(list(enumerate(reference.lines))):
         places.setdefault(_key(known), []).append(unit)
     for index, line in enumerate(lines):
@@ -335,8 +335,8 @@ def _similar(
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
-    # prefer one-to-one matches: a line gets a second unit only if no line without a unit is nearly
-    # as similar to that second unit
+    # the first pass gives no line a second unit that is nearly as similar to a line without a unit;
+    # the second pass gives the units that are left to any similar line
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = ALIKE if index in told else QUARTER
@@ -354,12 +354,12 @@ def _similar(
 
 
 def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
-    """Return a line's similarity to a unit or its fixes, in [0, 1], and `fuzz.ratio` for ties."""
+    """Return a line's similarity, in [0, 1], to a unit or its fixes, and a ratio to break ties."""
     original = reference.lines[unit].content
     statements = (original, *reference.fixed.get(unit, ()))
     told = max(reference.similarity(content, statement) for statement in statements)
     ratio = fuzz.ratio(content.body, original.body)
-    # map the ratio, in percent, from [40, 100] to [0, 1]: unrelated lines share letters too
+    # a ratio of up to 40 percent counts as 0, since even unrelated lines share letters
     return max(told, (ratio - 40) / 60), ratio
 
 

@@ -72,8 +72,8 @@ def head(content: Content) -> Head:
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
-    # After a function word, the verb may be a distant -ing form: "helped with the timely booking".
-    # Otherwise it must be the next word: in "helped build a booking system", "booking" is no verb.
+    # After a function word, an -ing form among the next six words is the verb: "helped with the
+    # timely booking". Otherwise only the next word can be: "helped build a booking system".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -122,7 +122,7 @@ def core(content: Content) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """The formatting of most lines in a text."""
+    """The most common formatting among the lines of a text."""
 
     marker: str
     heading: str
@@ -132,7 +132,7 @@ class Formatting:
 
 
 def habits(lines: Sequence[Line]) -> Formatting:
-    """Return the formatting of most lines in a text."""
+    """Return the most common formatting among the lines of a text."""
     bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
     prose = [line for line in bullets if line.kind == "bullet"]
     dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]

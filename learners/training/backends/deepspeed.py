@@ -37,7 +37,7 @@ class DeepSpeedBackend(LocalBackend):
         logger.setLevel(logging.WARNING)
         # hide warnings about deprecated names of torch.distributed, which DeepSpeed uses
         warnings.filterwarnings("ignore", "`torch.distributed", FutureWarning)
-        # DeepSpeed would compile a collective for shared memory at startup, which takes minutes
+        # without this, DeepSpeed spends minutes compiling its shared-memory communication
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         policy = self._make_policy(models.load(self._settings.model), "float32")
         optimizer = make_optimizer(policy.parameters(), self._settings)
@@ -70,7 +70,7 @@ class DeepSpeedBackend(LocalBackend):
     def _backward(self, part: Tensor, last: bool) -> None:
         # end gradient accumulation at the last row, since steps differ in their number of rows
         self._engine.set_gradient_accumulation_boundary(last)
-        # DeepSpeed averages gradients over ranks, but the loss is summed over ranks
+        # DeepSpeed averages gradients over ranks; multiply by the number of ranks to get their sum
         self._engine.backward(part * ranks.world())
 
     def _optimize(self) -> float:

@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# in place of `_get_layout`, whose attributes a pickle could set; all weights are strided
+# a lookup without settable attributes replaces `_get_layout`; all weights are strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -100,11 +100,11 @@ class FSDP2Backend(LocalBackend):
         try:
             return super().train_step(batches, loss)
         finally:
-            # FSDP reshards the root module after a backward pass, but a skipped batch has none
+            # FSDP reshards the root module only after a backward pass, which a skipped batch lacks
             self._policy.reshard()  # type: ignore[operator]
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # FSDP averages gradients over ranks, but the loss is summed over ranks
+        # FSDP averages gradients over ranks; multiply by the number of ranks to get their sum
         (part * ranks.world()).backward()
 
     def score(self, batch: PackedRow) -> Tensor:
@@ -127,14 +127,14 @@ class FSDP2Backend(LocalBackend):
     def _state(self) -> StateDict:
         if not self._optimizer.state:  # before the first step, or after steps that were skipped
             get_state_dict(self._policy, self._optimizer)
-            # `get_state_dict` fills empty states by a step on zero gradients, which must not count
+            # `get_state_dict` creates the state by a step on zero gradients: reset the step count
             for state in self._optimizer.state.values():
                 state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 
     def save(self, folder: Path) -> "Future[object] | None":
-        """Write the shards of all ranks; with `async_save`, a thread writes copies of them."""
+        """Write the shards of all ranks; with `async_save`, copy them, and write in a thread."""
         if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None
@@ -162,7 +162,7 @@ class MetadataReader(FileSystemReader):
         """Return the metadata; called by PyTorch.
 
         Raises:
-            UnpicklingError: the pickle names an object that no metadata needs, or modifies a class.
+            UnpicklingError: the file has objects other than metadata, which could execute code.
         """
         content = (Path(self.path) / ".metadata").read_bytes()
         found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()
@@ -179,7 +179,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # opcodes of the C class cannot be
         raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
 
     def _build(self) -> None:
-        # the opcode BUILD sets attributes; on a class, they would change for the whole process
+        # BUILD sets attributes: allow it on metadata records only, never on a class or function
         target = self.stack[-2]  # type: ignore[attr-defined]
         if type(target) not in _RECORDS:
             raise pickle.UnpicklingError(f"BUILD of {target!r}")

@@ -116,13 +116,13 @@ class LocalBackend:
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # sums of ratios leave out masked tokens: divide them by the number of unmasked tokens
+        # masked tokens add 0 to the sum of the ratios: divide it by the number of unmasked tokens
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {
             **means,
             "ratio": mean,
-            # variance of the ratio r: E[(r - 1)^2] - (E[r] - 1)^2; rounding can make it negative
+            # a ratio r has the variance E[(r - 1)^2] - (E[r] - 1)^2; rounding may yield less than 0
             "ratio_std": math.sqrt(max(0.0, square - (mean - 1) ** 2)),
             "gradient_norm": norm,
             "skipped": float(skipped),
@@ -158,7 +158,7 @@ class LocalBackend:
         Every rank has to exhaust the iterator: ranks gather sharded tensors together, one by one.
 
         Args:
-            dtype: dtype that the caller needs; backends may convert tensors before they gather.
+            dtype: dtype that the caller needs; a backend may convert its shards to it.
         """
         # `named_parameters` lists a tied weight once, as the model's files do
         weights = self._policy.model.named_parameters()
@@ -185,7 +185,7 @@ class LocalBackend:
 
 
 def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
-    """Return all ranks' tokens and tokens/s (shared prefixes count once), and FLOP/s per rank."""
+    """Return metrics of speed: packed tokens and tokens/s of all ranks, and FLOP/s per rank."""
     tokens = sum(len(batch.tokens) for batch in batches)
     flops_per_s = operations / seconds / ranks.world()
     device = ranks.device()

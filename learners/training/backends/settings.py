@@ -100,15 +100,15 @@ def make_optimizer(
 ) -> torch.optim.Optimizer | _Together:
     """Create the optimizer of the trainable weights.
 
-    With "muon", Muon trains the matrices, and AdamW trains the vectors and `ends`, which are the
-    embedding and the head. Both optimizers have the same learning rate, since Muon's updates are
-    scaled to the size of AdamW's updates.
+    With "muon", Muon trains all matrices except `ends`, the weights of embedding and head; AdamW
+    trains `ends` and the vectors. Both optimizers have the same learning rate, since Muon's updates
+    are scaled to the size of AdamW's updates.
     """
     trained = [weight for weight in weights if weight.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay
     betas = (0.9, 0.99)  # 0.999, the default, averages over 1,000 steps, more than most runs have
     if settings.optimizer == "adamw":
-        # the fused kernel reads each tensor once; on CPUs, it would round unlike the default loop
+        # fused AdamW is faster; on CPUs it is not used, since it rounds unlike the default loop
         fused = all(weight.is_cuda for weight in trained) or None
         return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
     others = set(map(id, ends))

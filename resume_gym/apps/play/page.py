@@ -20,7 +20,7 @@ _MARKER = re.compile(r"^(#+|\s*[-*+])\s+")
 
 
 def changed_lines(diff: str) -> frozenset[int]:
-    """Return the numbers, from 0, of the lines added in a unified diff without context lines."""
+    """Return the indices of the new text's lines that a unified diff without context lines adds."""
     lines: set[int] = set()
     for first, count in re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", diff, re.MULTILINE):
         lines.update(range(int(first) - 1, int(first) - 1 + int(count or 1)))
@@ -28,7 +28,7 @@ def changed_lines(diff: str) -> frozenset[int]:
 
 
 class Page(OptionList):
-    """Document view with an option per line; Enter or a click takes the text of a line."""
+    """List of the document's lines; Enter or a click sends the text of a line to the form."""
 
     DEFAULT_CSS = "Page { height: 100%; overflow-y: scroll; scrollbar-size-vertical: 1; }"
     BINDINGS = [  # noqa: RUF012
@@ -37,7 +37,7 @@ class Page(OptionList):
     ]
 
     class Picked(Message):
-        """Message that document text was picked for the form."""
+        """Message that the user has picked a text of the document, to be filled into the form."""
 
         def __init__(self, text: str) -> None:
             self.text = text
@@ -86,7 +86,7 @@ class Page(OptionList):
         self.highlighted = line + (line >= self._edge)
 
     def _prompts(self, spans: Sequence[tuple[int, int]]) -> list[Text]:
-        """Return the lines for display, each preceded by the number of its first page line."""
+        """Return each line, styled, after its number on the page, where long lines are wrapped."""
         prompts, start, before = [], 0, 0
         for line, (source, end) in enumerate(zip(self.lines, self._ends, strict=True)):
             text = Text(visible(source), "bold" if source.startswith("#") else "")

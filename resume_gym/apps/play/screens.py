@@ -113,7 +113,7 @@ class Ending(ModalScreen[str]):
         self.action_choose(event.button.id or "look")
 
     def action_choose(self, answer: str) -> None:
-        """Close the screen with a chosen action; ignore "again" unless a judge call has failed."""
+        """Close the screen with an answer; "again" (ask the judge) needs a failed judge call."""
         if answer != "again" or self.query_one("#again").display:
             self.dismiss(answer)
 

@@ -1,4 +1,4 @@
-"""Bar charts per agent: the reward with its components, and the reward by weakness."""
+"""Bar charts of agents: the reward and its components, and the reward by the tasks' weakness."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean reward over tasks; `error` is twice its standard error; None means unknown."""
+    """Mean reward over `tasks` tasks, with `error`, two standard errors; None if unknown."""
 
     mean: float
     error: float | None = None
@@ -83,7 +83,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
     axes.axhline(0, color="black", linewidth=0.8)
     axes.margins(y=0.1)
     width = _GROUP / len(bars)
-    # estimate a bar's width in inches; the axes take 0.9 of the figure's width
+    # label bars only if wider than _ROOM inches; the axes take about 0.9 of the figure's width
     labelled = width * 0.9 * WIDTH / len(categories) > _ROOM
     for index, (agent, values) in enumerate(bars.items()):
         left = -_GROUP / 2 + (index + 0.5) * width
@@ -113,6 +113,6 @@ def _position(category: str) -> tuple[int, str]:
 
 
 def _counts(bars: Bars, categories: Sequence[str]) -> list[str]:
-    """Return a label with the number of tasks per category; empty if the agents' numbers differ."""
+    """Return a label "n = TASKS" per category; empty if TASKS is unknown or differs by agent."""
     numbers = [{own[name].tasks for own in bars.values() if name in own} for name in categories]
     return [f"n = {of.pop()}" if len(of) == 1 and None not in of else "" for of in numbers]

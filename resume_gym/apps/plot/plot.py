@@ -1,8 +1,8 @@
 """Entry point of `resume-gym plot`: all figures of training runs and evaluations.
 
 A run yields the figures `training` (nine panels), `trainer` (training health), and `components`
-and `weaknesses` before and after training. Several runs also yield the figure `runs`. All
-evaluations together yield one figure `components` and one figure `weaknesses`.
+and `weaknesses` (rewards on held-out tasks before and after training). Several runs also yield the
+figure `runs`. All evaluations together yield one figure `components` and one figure `weaknesses`.
 """
 
 import os
@@ -50,8 +50,8 @@ def plot(
             evaluations share one set.
         out: output folder, with a subfolder per run if there are several paths. Runs with equal
             folder names get subfolders that also have the names of the parent folders. By default,
-            figures go to the subfolder `plots` of their run or evaluation; the figure `runs` goes
-            to that of the first run.
+            figures go to the subfolder `plots` of their run or evaluation, and the figure `runs`
+            goes to the subfolder `plots` of the first run.
         formats: formats of the image files, a subset of `FORMATS`.
 
     Raises:

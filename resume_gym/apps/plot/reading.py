@@ -83,7 +83,7 @@ def read_run(contents: FolderContents) -> Run:
 
 
 def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
-    """Merge evaluations; names of agents that occur in several folders include the folder's name.
+    """Merge evaluations; an agent that occurs in several folders is named "AGENT (FOLDER)".
 
     Raises:
         OSError: a file cannot be read.
@@ -125,7 +125,7 @@ def _title(several: Sequence[FolderContents]) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the finite numbers of a step's row, with those of its entry `errors` as a dict."""
+    """Drop all values of a step's row, and of its dict `errors`, that are not finite numbers."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
     finite = ({name: one for name, one in of.items() if is_finite(one)} for of in (row, known))
@@ -134,7 +134,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Check the entries of a summary; return the entries that are not None."""
+    """Return a summary without entries that are None; raise TaskError if another one is invalid."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:
         check_figures(figures)

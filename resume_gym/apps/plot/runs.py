@@ -27,7 +27,7 @@ _DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # for repeated 
 
 
 class RunGroup(NamedTuple):
-    """Runs whose settings differ only in `_WITHOUT_EFFECT`, and the legend label of the group."""
+    """Runs that differ only in the seed and in settings without effect; `label` is for legends."""
 
     label: str
     runs: Sequence[Run]

@@ -1,6 +1,6 @@
 """Common style of all figures; image files are reproducible: equal data yield equal bytes.
 
-A README shows a figure of 8.3 inches with 830 pixels, so that a font of 8 points has 11 pixels.
+A README shows figures at 100 pixels per inch: 8.3 inches take 830 pixels, and 8 points take 11.
 """
 
 import textwrap
@@ -45,7 +45,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(height: float, title: str) -> "Figure":
-    """Return an empty figure with constrained layout; each further title line adds height."""
+    """Return an empty figure, `height` inches high plus 0.2 for each title line after the first."""
     from matplotlib.figure import Figure
 
     lines = textwrap.wrap(title, 80)
@@ -70,7 +70,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure and its panels over steps, one per name; `legend` adds one for a legend."""
+    """Return a figure and a panel per name, with steps as x; `legend` adds an empty panel."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend
@@ -87,9 +87,9 @@ def step_panels(
 
 
 def legend_above(figure: "Figure", axes: "Axes") -> None:
-    """Place a legend above the axes, in as many columns as fit, at most 4.
+    """Place a legend above the axes, in at most 4 columns, or in fewer if its names are long.
 
-    From the fourth row of the legend on, each row makes the figure higher.
+    Each row of the legend after the third adds to the height of the figure.
     """
     from matplotlib.lines import Line2D
 
@@ -97,7 +97,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before points
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    # about 130 characters fit the width; a legend entry takes its name, and 8 for the marker
+    # a row holds about 130 characters; an entry takes its name, and 8 characters for the marker
     columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(
@@ -109,7 +109,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
 
 
 def short(name: str) -> str:
-    """Return the end of a long name, where model names usually differ."""
+    """Shorten a long name to its end, since names of models usually differ at the end."""
     return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
 
 

@@ -1,7 +1,7 @@
 """Dashboard of a training run: reward, behaviour of the agent and training health per step.
 
 In panels with a single curve, black points show the evaluations on held-out tasks. A panel is left
-out if the run records none of its metrics: runs without a document, for example, count no edits.
+out if the run records none of the panel's metrics, such as edits in environments with no document.
 """
 
 import math
@@ -43,8 +43,9 @@ _ALARM = "alarm_"  # prefix of the metrics of active alarms
 class Panel(NamedTuple):
     """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
 
-    `curves` holds label and colour by metric; if empty, the panel has one curve per field of the
-    verdicts. A log scale needs `low`, the metric's noise level; smaller values are drawn at `low`.
+    `curves` maps each metric to the label and colour of its curve; if empty, the panel has a curve
+    for each field of the verdicts. If `log` is true, the y axis is logarithmic, and values below
+    `low`, the noise level of the metric, are drawn at `low`.
     """
 
     title: str
@@ -161,7 +162,7 @@ def draw_panels(
     floor: Mapping[str, float] | None = None,
 ) -> "Figure | None":
     """Draw the panels that have metrics, three per row; return None if no panel has any."""
-    # recorded metrics take precedence over derived ones
+    # if a row records a metric that could be derived from others, use the recorded value
     rows = [{**_derived(row), **row} for row in metrics]
     drawn = [(panel, curves) for panel in panels if (curves := _curves(panel, rows))]
     if not drawn:

@@ -106,7 +106,7 @@ def _print_hunk(console: Console, revision: Revision, hunk: Hunk) -> None:
 
 
 def _print_rows(console: Console, rows: Sequence[str]) -> None:
-    """Print the rows of a diff: at most `_MAX_LINES` each of removed, added and moved lines."""
+    """Print removed, then added, then moved lines of a diff, at most `_MAX_LINES` of each kind."""
     merged = merge_moves(rows)
     for sign, colour in _COLOURS.items():
         lines = [row for row in merged if row[0] == sign]

@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line, perhaps reworded, has moved between a span of `hunk` and `span`."""
+    """Return whether a line, perhaps reworded, was moved from `hunk` to `span` or the other way."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -78,7 +78,7 @@ def _linked(hunk: Hunk, span: Span) -> bool:
 
 
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (i, stop, j, end) of the changed passages, in order: old[i:stop] became new[j:end].
+    """Yield (i, stop, j, end) per changed passage, in order: new[j:end] replaces old[i:stop].
 
     A reworded line with its new version is one passage. Adjacent changed lines that have no
     counterpart in the other text are one passage.
@@ -106,7 +106,7 @@ def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Align old and new versions of lines in order, as similar as possible; return index pairs."""
+    """Match old to new lines in order, for maximum total similarity; return pairs of indices."""
     if len(old) * len(new) > _MOST:
         return []
     words = [[frozenset(line.lower().split()) for line in lines] for lines in (old, new)]

@@ -55,7 +55,7 @@ class Source(ReadFile):
         """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
 
         The result keeps encoding, byte order mark, line ends, and blank lines around the text.
-        Unedited lines keep their original bytes, even if `text` holds a normalised form of them.
+        Unedited lines keep the bytes of the file, even if reading has normalised them in `text`.
         New lines get the most frequent line end of the original.
         """
         if self.kind not in _TEXTS:
@@ -73,7 +73,7 @@ class Source(ReadFile):
         return mark + text.encode(encoding)
 
     def _lines(self, source: Sequence[tuple[str, str]], revised: str) -> Iterator[tuple[str, str]]:
-        """Yield each line of a revision with its original line end, or with "" if it is new."""
+        """Yield (line, line end) for each line of a revision; the line end of a new line is ""."""
         old = self.text.removesuffix("\n").split("\n")
         new = [(line, "") for line in revised.strip("\n").split("\n")]
         matcher = SequenceMatcher(None, old, [line for line, _ in new], autojunk=False)
@@ -178,8 +178,8 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
         force: whether existing files may be replaced.
 
     Raises:
-        OSError: a file cannot be written, or, without `force`, another process has just created it.
-            If another process created it, the message names the temporary file with the content.
+        OSError: a file cannot be written; or `force` is false, and another process has created a
+            file at one of the paths: then the message names the temporary file with the content.
     """
     # write all temporary files first, so that a full disk leaves all existing files unchanged
     drafts: dict[Path, Path] = {}

@@ -66,7 +66,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # a judge may prefer a revision despite unsupported claims: the opinion shown mentions them
+    # a judge may prefer a revision that has unsupported claims: name the claims in the opinion
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
@@ -114,13 +114,13 @@ def _change(change: AppliedEdit) -> Iterator[str]:
 
 
 def by_rule(change: AppliedEdit) -> str:
-    """Describe a single edit by the nonzero grades that the rubric judge gives it, with reasons."""
+    """Describe an edit by the rubric judge's nonzero grades for this edit alone, with reasons."""
     effects = ["the same words in another order"] if change.moved else []
     if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
         effects = ["only the place of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
-        # do not repeat a reason: `preference`, the last field, often has that of another field
+        # the last field, `preference`, often repeats the reason of another field: omit the reason
         if reason and (field != "preference" or reason not in " ".join(effects)):
             effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
     if not effects:

@@ -46,7 +46,7 @@ class FlaggedClaim(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Reason without its quotation of the claim's line, for display beside this line."""
+        """`reason` without the quoted line, for display beside the line itself."""
         return self.reason.replace(f' in "{cut(self.line)}"', "")
 
 
@@ -84,7 +84,7 @@ class AppliedEdit:
 
 @dataclass(frozen=True)
 class Revision:
-    """Finished episode on a user's resume, and the text that the user takes from the episode.
+    """Finished episode on a user's resume, and the version of the resume that the user accepted.
 
     Attributes:
         session: finished session of the episode.
@@ -114,7 +114,7 @@ class Revision:
 
     @cached_property
     def changed(self) -> bool:
-        """Whether a reader would notice any difference between revision and original."""
+        """Whether the revision differs in more than blank lines and invisible characters."""
         veto = find_veto(self.task, self.text)
         return veto is None or veto.kind != "unchanged"
 
@@ -138,7 +138,7 @@ class Revision:
         for key, claim in history[-1].items():
             if key in history[0]:
                 continue
-            # find the claim in earlier versions by kind and quote, as its line may have changed
+            # find the edit that added the claim; its line may have changed since: ignore the line
             edit = len(self._edits) - 1
             while edit and any(earlier[:2] == key[:2] for earlier in history[edit - 1]):
                 edit -= 1
@@ -184,7 +184,7 @@ class Revision:
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
-            # the user sees the reasons of all claims: leave out a judge's reason that repeats one
+            # the user sees the reasons of all claims: do not repeat one as the judge's objection
             if not any(reason.startswith(claim.reason) for claim in self.claims):
                 warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
@@ -222,8 +222,8 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
 def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:
     """Grade the text that the user takes from a finished episode.
 
-    The episode gets its reward only if the user took all changes. An error of the judge is
-    reported in `Revision.no_verdict`.
+    The session gets the verdict only if the user took all changes, since otherwise the judge has
+    graded another text than the session's. `Revision.no_verdict` reports an error of the judge.
     """
     verdict, fault = None, ""
     try:
@@ -237,7 +237,7 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Convert a revision of a resume with masked personal data to one of the unmasked resume.
+    """Put the personal data back into a revision of a resume from which they had been masked.
 
     Args:
         revision: revision of the masked resume.
@@ -245,7 +245,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
         restore: function that unmasks a text.
 
     Raises:
-        ValueError: on the unmasked resume, the edits do not give the unmasked revised text.
+        ValueError: the edits, played on the unmasked resume, do not give the unmasked revision.
     """
     session = revision.session
     twin = type(session)(task, session.rules)
@@ -299,7 +299,7 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
-    # grade against the text before this edit, but require support for claims in the original resume
+    # compare the texts before and after the edit, but look for support in the original resume
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
     alone = measure(new.text, make_reference(replace(task, resume=old.text)))

@@ -95,7 +95,7 @@ class _Writer:
     """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
-        anew: number of paragraphs replaced by new ones, since no single line corresponded to them.
+        anew: number of paragraphs that new ones replaced, since each matched no or several lines.
     """
 
     def __init__(self, document: Any, lines: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ class _Writer:
             elif i < stop:
                 self._units.append((i, stop, paragraphs[j:end]))
         self.anew = 0
-        # copies of paragraphs, from which `write` makes new ones after it has changed the originals
+        # copies of the unchanged paragraphs; `write` uses them as models of new paragraphs
         self._models = {
             start: deepcopy(own[0])
             for start, stop, own in self._units
@@ -147,14 +147,14 @@ class _Writer:
             self.anew += len(gone) * (start not in self._models)
 
     def _kept(self, start: int, wanted: Sequence[str]) -> int:
-        """Return which line of `wanted` gets the paragraph of line `start`; -1 if none does."""
+        """Return the index of the wanted line that reuses the paragraph of line `start`, or -1."""
         line = self._lines[start]
         alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
         same = [n for n in alike if wanted[n] == line]
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert a paragraph after `last`, or at an end of the body if `last` is not in it."""
+        """Insert `paragraph` after `last`; if `last` is outside the body, at an end of it."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
@@ -165,7 +165,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Make a paragraph for a line, modelled on an equal line, else the nearest of its kind."""
+        """Make a paragraph for `line`; copy that of an equal line, or the nearest of its kind."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]
@@ -265,7 +265,7 @@ def _key(line: str) -> str:
 
 
 def _owned(old: Sequence[str], new: Sequence[str]) -> list[list[str]]:
-    """Return, for each old line, the new lines that replace or follow it."""
+    """Return, for each old line, the new lines that replace it or are inserted after it."""
     now = [[line] for line in old]
     first: list[str] = []
     for i, stop, j, end in changed_spans(old, new):

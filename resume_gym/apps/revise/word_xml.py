@@ -63,7 +63,7 @@ def _set(element: Any, text: str) -> None:
 
 
 def splice(texts: Sequence[Any], start: int, stop: int, new: str) -> None:
-    """Replace characters [start, stop) of the joined texts; the first affected one gets `new`."""
+    """Replace characters [start, stop) of the joined texts; put `new` into the first of these."""
     at = 0
     for text in texts:
         body = text.text or ""
@@ -90,7 +90,7 @@ def loosen(paragraph: Any) -> Any:
 
 
 def remove(paragraph: Any) -> None:
-    """Remove a paragraph; if it has a picture, a section end or no sibling, only clear its text."""
+    """Remove a paragraph; if it has a picture or section end or is the only one, clear its text."""
     alone = len(paragraph.getparent().findall(f"{W}p")) == 1
     if alone or any(True for _ in paragraph.iter(f"{W}sectPr", *_SHAPES)):
         clear(paragraph)

@@ -118,14 +118,14 @@ class FolderContents:
         text = read_bytes(file) if file.is_file() else b""
         try:
             config = tomllib.loads(text.decode())
-            # JSON has neither the infinities nor the dates of TOML
+            # convert TOML's infinities and dates, which JSON lacks, to strings
             return dict(json.loads(json.dumps(config, default=str), parse_constant=str))
         except (ValueError, RecursionError) as problem:
             raise TaskError(f"{file}: {problem}") from None
 
     @property
     def edition(self) -> object:
-        """Edition of tasks and judge (see `tasks.EDITION`), as recorded; 1 if none is recorded."""
+        """Value of `tasks.EDITION` recorded when the folder was written; 1 if none is recorded."""
         facts = read_object(self._file("facts.json")) if self.is_run else self.settings
         return facts.get("edition") or 1
 
@@ -138,7 +138,7 @@ class FolderContents:
         return [self._file("episodes.jsonl")]
 
     def version(self) -> str:
-        """Return a text that differs after any change of the files; no episode file is read."""
+        """Return a string that changes when the folder's files change; no episode file is read."""
         sizes = [file.stat().st_size for file in self.files() if file.is_file()]
         return repr((stamp(self.path), len(sizes), sum(sizes), status(self.path)))
 
@@ -246,7 +246,7 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return held-out results: "before" or "after" training, or "floor" (agent `floor`)."""
+        """Return held-out results: "before" or "after" training, or those of the agent "floor"."""
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
@@ -328,7 +328,7 @@ def is_results(folder: Path) -> bool:
 
 
 def stamp(folder: Path) -> tuple[int, int]:
-    """Return the last write time (nanoseconds since 1970) and total size of the files `_FIGURES`.
+    """Return the last write time (ns since 1970) and the total bytes of the files in `_FIGURES`.
 
     Both values are 0 if the folder has none of these files. No file is opened.
     """
@@ -351,7 +351,7 @@ def status(folder: Path) -> str:
 
 
 def _is_locked(file: Path) -> bool:
-    """Return whether a process holds a file's lock; to test this, take a shared lock briefly."""
+    """Return whether a process holds the lock of a file, by trying to take a shared lock."""
     if not file.is_file() or file.is_symlink():
         return False
     with suppress(OSError), file.open("rb") as opened:

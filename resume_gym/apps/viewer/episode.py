@@ -51,7 +51,7 @@ class TurnView(NamedTuple):
 def turns(
     record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
 ) -> list[TurnView]:
-    """Return the turns of a recorded episode; `tool_rewards` has the reward per kind of call."""
+    """Return the turns of a recorded episode; `tool_rewards` maps terms like "edit" to rewards."""
     result: list[TurnView] = []
     edits, reviewed = 0, False
     replies = chain(record.get("observations", []), repeat(""))
@@ -78,13 +78,13 @@ def turns(
 
 
 def _kind(body: str, edited: bool) -> tuple[str, str]:
-    """Return a turn's kind ("edit", "submit", "error" or "shown") and error code (may be empty)."""
+    """Return the `kind` and `error` of a `TurnView`, from the text of the reply."""
     if edited:
         return "edit", ""
     if body == "submitted":
         return "submit", ""
     error = _ERROR.match(body)
-    # a document may begin like an error message, but an error reply does not end with `_LAYOUT`
+    # a document may begin like an error message, but only replies with a document end in `_LAYOUT`
     if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
         return "error", error[1]
     return "shown", ""
@@ -196,7 +196,7 @@ def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
-    """Return the distinct lines, the texts as indices into these lines, and wrapped long lines."""
+    """Return the texts as indices into a list of their lines, this list, and long lines wrapped."""
     numbers: dict[str, int] = {}
     documents = [
         [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
@@ -212,7 +212,7 @@ def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
 
 def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the reward terms, each with the component of the reward that contains the term."""
-    # given one term of value 1, `components` returns 1 for the component that sums it, else 0
+    # `components` sums the terms of each component: pass one term to learn its component
     return [
         {"term": term, "value": value, "part": part}
         for term, value in (record.get("ledger") or {}).items()

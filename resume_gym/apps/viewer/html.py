@@ -31,7 +31,7 @@ def page(data: str = "") -> str:
     """Return the page as HTML.
 
     Args:
-        data: HTML elements that hold the data; if empty, the page requests data from its server.
+        data: HTML elements with the page's data; if empty, the page requests data from a server.
     """
     parts = files("resume_gym.apps.viewer").joinpath("page")
     style = parts.joinpath("page.css").read_text(encoding="utf-8")
@@ -58,7 +58,8 @@ def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> in
     """Write the page with its data to one file that needs no network and no server.
 
     The file has no raw records and no unreadable episodes. Groups of episodes are included in
-    random order until they take `limit` bytes. The table of the page still lists all episodes.
+    random order while their compressed episodes fit into `limit` bytes; the first group always is.
+    The table of the page still lists all episodes.
 
     Returns:
         Number of episodes that the file leaves out.

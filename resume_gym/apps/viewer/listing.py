@@ -32,7 +32,7 @@ class Listing:
     def folders(self) -> dict[str, Path]:
         """Return the folders of runs and evaluations, by their path in this folder.
 
-        A subfolder without own results, such as a folder of runs, is searched one level deep.
+        If a subfolder is no run or evaluation, its own subfolders are looked at, but none deeper.
         """
         found: list[Path] = []
         for folder in _inside(self.path):
@@ -52,7 +52,7 @@ class Listing:
             return self._opened[name]
 
     def version(self) -> str:
-        """Return a text that differs after any change of the list; no file is read."""
+        """Return a string that changes when a listed run or evaluation changes; no file is read."""
         folders = self.folders().items()
         return repr(sorted((name, stamp(folder), status(folder)) for name, folder in folders))
 
@@ -81,7 +81,7 @@ class Listing:
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the list row of a run (latest evaluation) or of an evaluation (best agent).
+    """Return the list's row of a run, with the latest reward, or of an evaluation, with the best.
 
     An evaluation on training tasks gets no reward here, since the list compares held-out rewards.
     """
@@ -113,7 +113,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
 
 
 def _is_held_out(agent: str, split: object) -> bool:
-    # `rejudge` stores training episodes with the split "all" and an agent name "training, ..."
+    # regraded training episodes have the split "all" and an agent named "training, JUDGE"
     return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 

@@ -99,7 +99,7 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         yield "not graded"
     for name, value in (verdict or {}).items():
         if isinstance(value, int | float) and value < 0:
-            # "job fit" needs "worse" before it; "hallucination" already names a defect
+            # a flag names a defect: "hallucination" does, but "clarity" becomes "worse clarity"
             states_it = name == "hallucination" or name in LINE_WEIGHTS
             yield name if states_it else f"worse {name.replace('_', ' ')}"
 

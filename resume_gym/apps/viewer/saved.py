@@ -13,7 +13,7 @@ from resume_gym.tasks import TaskError
 
 
 class SavedEpisode(FolderContents):
-    """File of one episode, with the interface of a folder; see `FolderContents`.
+    """Single episode, read from a file and shown like a folder with one episode.
 
     Raises:
         TaskError: the file holds no episode.

@@ -30,11 +30,11 @@ class Handler(BaseHTTPRequestHandler):
         """Serve the page or, as JSON, the data that the page requests."""
         host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
         if host not in _LOOPBACK:
-            # DNS rebinding: a web site whose name resolves to this machine could read the data
+            # against DNS rebinding: a web site could resolve its name to this machine to read data
             return self._answer(403, "text/plain", b"expected localhost as host name")
         path = self.path.partition("?")[0]
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
-            # the response time would tell another web site the size of the data: refuse its request
+            # refuse requests of other web sites: response times would tell them the size of data
             return self._answer(403, "text/plain", b"expected a request of the viewer's page")
         try:
             kind, body = self._body(path)

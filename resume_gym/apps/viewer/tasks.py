@@ -50,7 +50,7 @@ class Tasks(NamedTuple):
         task = self.by_id.get(task_id)
         if task is None or self.session_type is None:
             return None
-        # lift the limit on document size: the recorded episode was played on a document this long
+        # lift the limit on document size, since the episode may have been played with a higher one
         return self.session_type(task, Rules(max_chars=2**31)).original
 
 

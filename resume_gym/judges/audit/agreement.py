@@ -36,7 +36,7 @@ class Agreement:
         judge: name of the judge.
         pairs: number of pairs.
         repeats: number of verdicts per pair.
-        accuracy: share of correct values, by field.
+        accuracy: share of pairs whose label equals the judge's grade, by field.
         kappa: Cohen's kappa with quadratic weights, by graded field; None where labels and
             verdicts do not vary.
         recall: share of fabrications detected, by kind.

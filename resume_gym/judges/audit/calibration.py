@@ -2,8 +2,8 @@
 
 `pairs.jsonl` holds pairs of an original and a revision, labelled with the verdict of a careful
 editor. `calibrate` runs a judge on such pairs and computes its accuracy, recall, false alarms and
-cost. Failures to judge are counted by type, not as verdicts. `freeze` labels pairs with a judge's
-own verdicts: a later calibration on these labels shows whether a hosted model has drifted.
+cost. A pair on which the judge fails is left out and counted by error type. `freeze` labels pairs
+with a judge's own verdicts, to show by a later calibration whether a hosted model has drifted.
 """
 
 import asyncio
@@ -56,14 +56,14 @@ async def calibrate(
     """Run a judge on all pairs and report its statistics.
 
     Args:
-        judge: the judge. If the judge samples its verdicts, each repeat uses another sample.
+        judge: the judge to measure; if it asks a model, each repeat samples new answers.
         pairs: the labelled pairs.
         repeats: number of verdicts per pair.
         swap: whether to measure position bias, too.
         concurrency: maximum number of concurrent verdicts.
 
     Raises:
-        TaskError: `swap` is set, but the judge cannot compare two texts ("votes" cannot).
+        TaskError: `swap` is set, but the judge has no method `flips` or `compare` (as "votes").
         JudgeMisconfigured: the judge cannot judge anything.
     """
     if swap and not (hasattr(judge, "flips") or hasattr(judge, "compare")):
@@ -139,11 +139,11 @@ async def _bounded(
 async def _swapped(
     judge: Any, pairs: Sequence[LabelledPair], concurrency: int
 ) -> tuple[Share, Counter[str]]:
-    """Return the share of grades that depend on the order of the texts, and the failures by type.
+    """Return the share of grades that change with the order of two texts, and failures by type.
 
-    A judge that shows texts in both orders, such as `ModelJudge`, has a method `flips` that returns
-    the fields on which the orders disagree. Any other judge has to `compare` original and revision
-    in both orders.
+    The method `flips` of a `ModelJudge` returns, for each graded field, whether the two orders give
+    different grades. A judge without `flips` compares original and revision in both orders by its
+    method `compare`, which grades only the preference.
     """
 
     async def flips(pair: LabelledPair) -> list[bool]:
@@ -164,8 +164,8 @@ def _report(
     failures: Mapping[str, int],
     usage: Usage | None,
 ) -> Agreement:
-    """Compute the statistics of `asked`, which holds one result per pair for each repeat."""
-    # Only the first repeat is compared with the labels: verdicts on one pair are not independent.
+    """Compute a judge's statistics; `asked[r]` holds the results of repeat r, one for each pair."""
+    # Labels are compared with one repeat only: more would make confidence intervals too narrow.
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}

@@ -139,7 +139,7 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """Return, for each field except preference, how many more changes improve it than worsen it.
 
-    Positive totals become 0 if there are more than `SEVERAL` needless changes per better change.
+    Positive totals become 0 if, for each better change, more than `SEVERAL` others are not better.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
@@ -198,7 +198,7 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
 
 
 def moved(signals: Signals, field: str, grade: int) -> tuple[str, str] | None:
-    """Return the first rule, with its line, that moves a field in the direction of a grade."""
+    """Return the first rule that explains a field's grade, and its line; None if no rule does."""
     for change in signals.changes:
         rules = change.gains if grade > 0 else change.harms
         if field == "preference" and change.outcome == grade:
@@ -221,7 +221,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Explain an outcome by the first change that has it, but -1 rather by an unsupported claim."""
+    """Explain an outcome by the first change with it; -1 by an unsupported claim, if any."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

@@ -79,7 +79,7 @@ def accuse(
         gone = frozenset()  # the old verb is kept further on, so the new verb is an addition
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    # One unsupported word is tolerated for each lost word, and two for each added filler.
+    # Each core word of `old` that is gone excuses one unsupported word; each added filler, two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Yield a claim if a figure is unknown, or known only beside other words or prepositions."""
+    """Yield a claim if no statement has the figure near such words and after such a preposition."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
@@ -110,7 +110,7 @@ def _number(
     places = [_beside(content, number) for content in holders]
     places += [(_beside(statements[0], figure)[0], "") for figure in wrong]  # replaced figures
     theirs = {preposition for _, preposition in places if preposition}
-    # A single content word beside the figure is too little to show that the figure has moved.
+    # If the figure has only one content word beside it, a mismatch does not show a moved figure.
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
@@ -121,7 +121,7 @@ def _number(
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
-    """Yield the evidence that may correct a wrong figure, such as 11: "read 9 in place of 11"."""
+    """Yield the evidence that mentions a wrong figure: "read 9 in place of 11" may correct 11."""
     for statement in reference.evidence:
         if any(backs(statement, figure) for figure in wrong):
             yield statement
@@ -216,7 +216,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # Find each word that one word has passed from left to right and another from right to left.
+    # Find each pivot: a word from its left is now on its right, and one from its right on its left.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)
@@ -229,7 +229,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Return pairs of adjacent content words with the word between: (excel, to, snowflak)."""
+    """Return stems of adjacent content words and the function word between: (excel, to, access)."""
     telling, links, last, joint = frozenset(content.telling), set(), "", ""
     for token, key in zip(content.tokens, content.keys, strict=True):
         if key not in telling:

@@ -90,7 +90,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Check a job, school or contact line: up to three adjacent original lines must contain it."""
+    """Yield what a job, school or contact line adds to its best match of 1-3 original lines."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
@@ -108,7 +108,7 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
 
 
 def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:
-    """Return a low rank such as "junior" that was dropped before a kept word; empty if none was."""
+    """Return the rank that a title has lost ("Junior Engineer" -> "Engineer"); empty if none."""
     for line in heads:
         for rank, role in pairwise(line.words):
             if rank in _LOW_RANKS and rank not in content.words and role in content.words:
@@ -192,14 +192,14 @@ def _told(words: Sequence[str], reference: Reference) -> bool:
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
-    """Check a line without an original line: a single statement must support it."""
+    """Yield claims if no true statement has an added line's figures, or enough of its words."""
     content = line.content
     known = [s for s in reference.statements if reference.tells(content, s)]
     for number in content.numbers:
         if not any(n.backs(number) for s in known for n in s.numbers):
             reason = f'Nothing supports the figure "{number.quote}" in "{cut(content.body)}".'
             yield Claim("number", number.quote, reason, 0.95)
-    # Only content words are compared here: figures are checked above, and rates are ignored.
+    # Compare content words only: figures are checked above, and rates ("weekly") may be added.
     meaning = {
         key
         for token, key in zip(content.tokens, content.keys, strict=True)
@@ -215,9 +215,9 @@ def dropped_hedges(
 ) -> Iterator[Claim]:
     """Yield a claim if a line drops the hedge of its original without support.
 
-    The original is true by definition. If it says "Helped with the audit", "Audited" claims more,
-    unless another true text supports the claim: a part of the same line, another line of the
-    resume, or the evidence.
+    If the original says "Helped with the audit", "Audited" claims that the candidate did it alone.
+    Such a claim needs support: the rest of the original line, another line of the resume, a fact,
+    or the evidence says that the candidate audited.
     """
     hedge = HEDGE.search(old.body.lower())
     if not hedge or not new.tokens or not _JOINTLY.isdisjoint(new.tokens):
@@ -248,14 +248,14 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     Args:
         text: the original line, or another true text.
         verb: stem of the verb that the rewritten line claims.
-        deed: stem of the verb after the hedge if `text` is the original line, else empty.
+        deed: stem of the hedged verb, no support, if `text` is the original line; else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
         if key != deed and stands(verb, {key}):
-            # in the original, an -ing form not after "by" may describe the work of others
+            # of the original, an -ing form counts only after "by": others may have done the work
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
             if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):
                 return True

@@ -39,14 +39,14 @@ def broken(old: Content, new: Content) -> bool:
 
 
 def _left_behind(old: Content, new: Content) -> bool:
-    """Return whether words of the old opening follow the new verb, as in "Priced duties of"."""
+    """Return whether a part of the old opening follows the new verb, as in "Priced duties of"."""
     first = int(new.tokens[:1] == ("i",))
     if len(new.tokens) < 3 or old.tokens[first : first + 1] == new.tokens[first : first + 1]:
         return False
     at, was = min(head(new).at, len(new.tokens) - 3), head(old).at
     verb, second, third = new.tokens[at : at + 3]
     opening = old.tokens[: was + 2 * (not is_weak(old))]
-    # "responsible for writing the brief" -> "Wrote for the brief"
+    # "Wrote for the brief" keeps the "for" of "responsible for writing the brief"
     around = (second, third) == (*opening[-1:], *old.tokens[was + 1 : was + 2])
     if (
         is_weak(old)
@@ -62,13 +62,13 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Find a truncated word ("ema"), or the start and end of two words in one ("untilbody")."""
+    """Find a word cut off an old one ("ema" for "email") or made from two ("untilbody")."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
     beside = {*pairwise(new.words)}
     return any(
-        # truncation keeps a neighbour ("reminder ema"), but rewording need not ("every night")
+        # a word counts as truncated if a neighbour stays: "reminder email" -> "reminder ema"
         any(
             lost.startswith(word)
             and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
@@ -114,14 +114,14 @@ def _without_verb(old: Content, new: Content) -> bool:
 
 
 def _doubled(content: Content) -> set[str]:
-    """Return the words that follow another form of themselves: "cleaned cleaning"."""
+    """Return the stems that two adjacent words share, as in "cleaned cleaning"."""
     return {one for one, other in pairwise(content.keys) if one == other and one not in GLUE}
 
 
 def _verbless(old: Content, new: Content) -> bool:
     """Find a clause that has lost its verb: "which were then replaced" becomes "which then"."""
     clauses = [
-        # `conjunction` may be the subject of the clause ("which fell"), except after a preposition.
+        # A conjunction may be the subject ("which fell"), but not after a preposition ("in which").
         [
             ["" if before else conjunction, *re.findall(r"[a-z']+", clause)]
             for before, conjunction, clause in _CLAUSE.findall(content.body.lower())

@@ -29,7 +29,7 @@ _TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "or
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Difference between a rewritten line and its original, given the source that fits best.
+    """Comparison of a rewritten line with its original and the source that supports it best.
 
     Attributes:
         source: the statement that supports the changes; None if no statement adds support.
@@ -63,7 +63,7 @@ class Rewrite:
 
     @property
     def licensed(self) -> bool:
-        """Whether the judge may call the line better; up to two words may lack a source."""
+        """Whether the line may count as better, despite up to two unsupported words."""
         true = self.verb in ("kept", "licensed") and not self.claims
         much = self.told > 0 or self.nearer >= QUARTER
         stray = len(self.fresh) < (FEW if much else SEVERAL)
@@ -86,13 +86,13 @@ def rewrite(
         fixed: the original line after each of its fixes; empty if no fix changes the line.
         reference: the true statements and the job.
     """
-    # Each source is tried alone; on a tie the least loss of meaning decides.
+    # Try each source alone; of those that support `new` equally, take the one it keeps most of.
     readings = [_read(old, new, source) for source in (None, *sources)]
     best = min(map(_unexplained, readings))
     ties = [reading for reading in readings if _unexplained(reading) == best]
     source, verb, fresh, _ = min(ties, key=lambda reading: lost(reading.source or old, new))
     statements = (old,) if source is None else (old, source)
-    # The test of `fixed` comes first, since `reference.evidence` is computed lazily.
+    # `fixed` is tested first, so that `reference.evidence` is parsed only if it is needed.
     documents = [s for s in sources if s not in fixed and s in reference.evidence]
     retold = [s for s in statements[1:] if s in documents and _retells(old, new, s)]
     # If the line restates evidence, an unsupported opening verb counts as one unsupported word.
@@ -101,11 +101,11 @@ def rewrite(
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
-    # `gone` counts words lost from the fix or evidence that the line follows, else from `old`.
+    # `gone` is the share of words lost: of the source if it is a fix or evidence, else of `old`.
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Evidence has no target wording: a line that restates it has progress of at least `QUARTER`.
+    # Progress is measured towards the wording of fixes; to restate evidence counts as `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -113,7 +113,7 @@ def rewrite(
     added, gone_figures = missing(new, old), missing(old, new)
     more = len(added) - len(gone_figures)
     values = {figure.value for figure in added}
-    # Figures copied from another line of the resume are not corrections.
+    # Figures that all occur in one line of the original are copies, not corrections.
     others = any(values <= line.content.values for line in reference.lines)
     texts = (*documents, *corrections(gone_figures, reference)) if values and not more else ()
     corrected = any(values <= text.values for text in texts) and not others
@@ -121,7 +121,7 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Support of a line by one source; `figures` is the number of unsupported figures."""
+    """Words (`fresh`) and number of figures or rates that original and source do not support."""
 
     source: Content | None
     verb: str
@@ -130,7 +130,7 @@ class _Reading(NamedTuple):
 
 
 def _unexplained(reading: _Reading) -> int:
-    # An unsupported opening verb counts as two words, since it says what was done.
+    # An unsupported opening verb counts double, since it states what the candidate did.
     return len(reading.fresh) + reading.figures + 2 * (reading.verb == "swapped")
 
 
@@ -149,7 +149,7 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
         elif n == at or token in GLUE or key in _FREE or fillers(token):
             continue
         elif key in known:
-            # A word used more often than in any statement is unsupported.
+            # Even a known word is unsupported if no statement repeats it as often.
             if counts[key] > max(content.keys.count(key) for content in statements):
                 fresh.append(token)
         elif not stands(key, known):
@@ -175,7 +175,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
     if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
         return "licensed"
-    # A statement supports the new verb only if it has the verb near one of its objects in `new`.
+    # A statement supports the new verb only near a word that is an object of the verb in `new`.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
@@ -189,7 +189,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
 
 
 def _retells(old: Content, new: Content, source: Content) -> bool:
-    """Return whether a line adds words of a statement to its original, and few other words."""
+    """Return whether a line adds words of `source` to its original, and few words of its own."""
     shared = {key for key in new.telling if stands(key, frozenset(source.keys))}
     known = sum(key in shared or key in old.keys for key in new.telling)
     return known >= (1 - QUARTER) * len(new.telling) and len(shared - {*old.keys}) >= FEW

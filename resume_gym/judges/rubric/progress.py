@@ -13,7 +13,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
-    """Given pairs of word groups, map each left word's stem to the stems of the right words."""
+    """Map the stem of each word on the left of a pair to the stems of all words on its right."""
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:
         others = frozenset(map(stem, right))
@@ -55,10 +55,10 @@ def lost(statement: Content, new: Content) -> float:
 
 
 def order_kept(statements: Sequence[Content], new: Content) -> float:
-    """Return the share of a line's adjacent known words that are adjacent in a statement, too.
+    """Return the share of a line's adjacent content words that are adjacent in a statement, too.
 
-    Words are known if they carry content and occur in a statement. Moving whole phrases keeps the
-    share high; shuffling words lowers it. Short lines return 1.
+    Content words that no statement contains are skipped. Moving whole phrases keeps the share high;
+    shuffling words lowers it. Short lines return 1.
     """
     pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
     near = {pair for content in statements for pair in pairwise(content.telling)}
@@ -68,8 +68,9 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 def progress(old: Content, new: Content, fix: Content) -> float:
     """Return a line's progress from its original towards a fix, in [-1, 1].
 
-    The progress is the gain in F1 score or, if larger, min(made, dropped) - 0.5: the line has the
-    share `made` of the fix's core words, and lacks the share `dropped` of the core words to remove.
+    The progress is the gain in F1 score with the fix or, if larger, min(made, dropped) - 0.5:
+    `made` is the share of the fix's core words that the line has, and `dropped` the share of the
+    core words removed by the fix that the line lacks.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0

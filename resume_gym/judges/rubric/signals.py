@@ -61,8 +61,8 @@ class Signals:
         findings: unsupported claims.
         doubts: claims that the rules cannot decide, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
-        outcomes: outcome of each changed, deleted or added line. A line that equals the result of a
-            fix has outcome 1, even if its outcome in `changes` is another.
+        outcomes: outcome of each changed, deleted or added line. Unlike in `changes`, the outcome
+            of a line that equals the result of a fix is always 1.
     """
 
     changes: tuple[Change, ...]
@@ -96,7 +96,7 @@ def measure(text: str, reference: Reference) -> Signals:
     # a run of deleted lines is one change, as bad as its worst line
     gone = [min(run, key=lambda change: change.outcome) for run in runs]
     changes = [*filter(None, lined), *gone, *(blank := list(_blank_lines(page)))]
-    # Changes are sorted from best to worst: of changes with equal keys, the worst remains.
+    # Of changes with equal keys, the dict keeps the last: sorted by outcome, this is the worst.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
     mended = [line.raw in reference.mended for line in lines]
@@ -108,7 +108,7 @@ def measure(text: str, reference: Reference) -> Signals:
 
 
 def excess(text: str) -> str:
-    """Return the limit that a text exceeds and the text's size; empty if it exceeds none."""
+    """Describe the first limit that a text exceeds ("600 lines: 601"); empty if there is none."""
     lines = parse(text)
     sizes = {
         "lines": len(lines),
@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count an original line's format faults by `before` and by `after`; return the minimum."""
+        """Count an original line's format faults by the habits of the text that yields fewer."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -141,7 +141,7 @@ def _weigh(
     new: str,
     key: object,
 ) -> Change:
-    """Build a change: any harm or false claim makes it worse and voids its gains."""
+    """Build a change; a harm or a false claim makes its outcome worse and removes its gains."""
     worse = bool(harms) or false
     # Gains do not offset a harm: otherwise a better verb could make up for a false claim.
     gained = _NONE if worse else gains
@@ -171,8 +171,8 @@ def _line_change(
     old = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     rewording = rewrite(old, line.content, fixed, fixed, reference)
-    # The fixes are tried alone first, since they are certain to be about this line. If they do not
-    # support every word, evidence and other lines, which only look related, are tried, too.
+    # The fixes are tried first, since they are certainly about this line. Evidence and other lines
+    # only look related; they are tried if the fixes do not support the whole line.
     if not rewording.plain:
         sources = [source for unit in units for source in reference.sources(unit, line.content)]
         rewording = rewrite(old, line.content, sources, fixed, reference)
@@ -202,10 +202,10 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
-    """Return the units of the original lines that a line replaces.
+    """Return the indices of the original lines that a line replaces.
 
-    If a line restates its main original line and, in few more words, the figures of the others,
-    only the main line is returned: to move a figure to its achievement is not to join lines.
+    A line that adds little but the figures of other lines to its main original line replaces only
+    the main line: moving a figure to its achievement does not count as joining lines.
     """
     if len(units) < 2:
         return units
@@ -307,11 +307,11 @@ def _harms(
 
 
 def _shortened(old: Content, new: Content) -> bool:
-    """Return whether a line only omits fillers or phrases with content words of its original."""
+    """Return whether `new` is `old` without fillers or whole phrases, but with every quantifier."""
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
     changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
     return all(
-        # a list that has lost its "and so on" may gain an "and"
+        # an added "and" is fine: a list that loses "and so on" needs it before its last item
         {*added} <= {"and"} and (added or fillers(" ".join(gone)) or not GLUE.issuperset(gone))
         for gone, added in changed
     ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed)
@@ -353,8 +353,8 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
 
 
 def _difference(old: Content, new: Content) -> object:
-    """Return a key that identifies a change: the exchanged words if few, else the new line."""
-    # By these keys, the same swap in ten lines is one change, but ten rewritten lines are ten.
+    """Return a key that is equal for equal changes: the changed words or, if many, the line."""
+    # Thus, to swap the same words in ten lines is one change, and to rewrite ten lines is ten.
     removed, added = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
@@ -402,7 +402,7 @@ def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
 
 
 def _tells(content: Content, other: Content) -> bool:
-    """Return whether a line states the figures (at least one) and most words of another."""
+    """Return whether `content` has the figures (one or more) and half the core words of `other`."""
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 

@@ -51,8 +51,8 @@ OPTIONS = (
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
 # settings that are copied from the run that trained the model, besides engine settings
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
-_EDITORS = ("nano", "smollm2-editor")  # trained with the default settings
-_MAX_TOKENS = 512  # maximum tokens of a turn, for models without a run's configuration
+# maximum tokens of a turn, for models without a run's configuration
+_MAX_TOKENS = {"nano": Config.max_tokens, "smollm2-editor": 128}
 _SAMPLE_BYTES = 2**14
 _GUIDED_TOKENS = 16  # number of sampled tokens between two checks for the end of a guided call
 
@@ -149,8 +149,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
 
 
 def _of_name(name: str) -> Config:
-    config = Config(model=name)
-    return config if name in _EDITORS else replace(config, max_tokens=_MAX_TOKENS)
+    return replace(Config(model=name), max_tokens=_MAX_TOKENS.get(name, 512))
 
 
 def _hash(files: Iterable[Path]) -> str:

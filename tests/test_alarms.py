@@ -198,6 +198,13 @@ def test_drift_counts_words_so_an_episode_with_one_new_word_hardly_counts() -> N
     assert one["word_drift"] < both < (one["word_drift"] + 1) / 2
 
 
+def test_an_extreme_limit_does_not_wait_for_24_tasks() -> None:
+    rows = [{"step": n, "reward": 5.0, "invalid_share": x, "tasks": 1}
+            for n, x in enumerate([0.1, 0.1, 0.1, 0.9, 0.9, 0.9], 1)]  # fmt: skip
+    assert not alarms(rows[:-1])
+    assert alarms(rows)["invalid calls"].span == SPAN
+
+
 @pytest.mark.parametrize(("tasks", "named"), [(None, True), (8, True), (4, False), (2, False)])
 def test_means_of_small_steps_extend_over_24_tasks(tasks: int | None, named: bool) -> None:
     sized = {} if tasks is None else {"tasks": tasks}

@@ -109,7 +109,7 @@ def test_two_ranks_roll_back_and_their_server_samples_with_the_earlier_weights(
         "engine": "vllm",
         "groups": 4,
         "max-tokens": 128,
-        "steps": 10,
+        "steps": 13,
     }
     flags = jobs.command(tmp_path, **settings)[2:]
     job = subprocess.run(
@@ -122,7 +122,8 @@ def test_two_ranks_roll_back_and_their_server_samples_with_the_earlier_weights(
     metrics = rows(tmp_path)
     (back,) = (row for row in metrics if "rolled_back_to" in row)
     at = int(back["step"])
-    assert RUINED < at <= RUINED + 3
+    # the server still samples the step after RUINED with older weights
+    assert RUINED < at <= RUINED + 4
     assert all(row["probe"] < 1e-4 for row in metrics), "sampler and trainer have the same weights"
     assert metrics[-1]["learning_rate"] == metrics[0]["learning_rate"] / 2
     *entropies, last = (row["entropy"] for row in metrics)

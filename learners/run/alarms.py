@@ -1,10 +1,10 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
 A rule compares a metric's mean over the last steps of the run with its mean over the first steps.
-Each mean covers at least three steps and 24 tasks; for `reward` and `gap`, five steps. If the last
-mean is beyond the outer limit of a rule, the rule raises an alarm regardless of the first mean. The
-metrics are those of `rollouts/measures.py` and of the batch. `react` returns the reaction to new
-alarms.
+Each mean covers at least three steps and 24 tasks; for `reward` and `gap`, five steps. If the mean
+of the last three steps is beyond the outer limit of a rule, the rule raises an alarm regardless of
+the first mean. The metrics are those of `rollouts/measures.py` and of the batch. `react` returns
+the reaction to new alarms.
 
 Rules ignore steps that a rollback discards, and later steps with tokens of discarded weights.
 """
@@ -295,9 +295,13 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
     found = {}
     for name, rule in _RULES.items():
         means = _means(rows, rule.metric, span)
-        if means and rule.holds(means.last, means.first):
-            text = rule.text.format(means.last, means.first)
-            found[name] = Alarm(name, rule.kind, text, means.steps)
+        if not (means and rule.holds(means.last, means.first)):
+            means = _means(rows, rule.metric, SPAN)
+            # two equal means can only be beyond the outer limit, which does not wait for 24 tasks
+            if not (means and rule.holds(means.last, means.last)):
+                continue
+        text = rule.text.format(means.last, means.first)
+        found[name] = Alarm(name, rule.kind, text, means.steps)
     if collapse := _collapse([row["reward"] for row in rows]):
         text = "mean reward collapsed to {:.1f}, down from {:.1f}".format(*collapse)
         found["reward"] = Alarm("reward", "collapse", text, WINDOW)

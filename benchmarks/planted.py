@@ -80,7 +80,7 @@ SETTINGS = (
 )
 SEED_SETTINGS = (
     *("--model=nano", "--threads=1", "--eval-tasks=1", "--eval-rollouts=1", "--repeats=1"),
-    *("--short=0", "--habits=0", "--learning-rate=3e-4"),
+    *("--short=0", "--habits=0", "--optimizer=adamw", "--learning-rate=3e-4"),
 )
 SEED_PART = 0.3
 """Share of a run's time in which the policy imitates the biased editor."""

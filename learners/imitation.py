@@ -65,7 +65,7 @@ from learners.rollouts.workload import Workload
 from learners.training import models, ranks
 from learners.training.batching import PackedRow, Sample, pack, tree_tokens
 from learners.training.checkpoint import CheckpointError, write_folder, write_text
-from learners.training.cpu import prepare_cpu, return_memory
+from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
 from resume_gym.command_line import complain
@@ -82,7 +82,7 @@ NEW = "new"
 DEFAULTS = Config(
     name="imitation",
     model=NEW,
-    precision="bfloat16",
+    precision="bfloat16" if has_bfloat16() else "float32",
     row_tokens=4096,
     optimizer="muon",
     learning_rate=4e-3,
@@ -322,6 +322,8 @@ def run(dose: Dose, config: Config) -> None:
         raise ConfigError(f"backend: expected 'local', got {config.backend!r}")
     config.check_packages()
     prepare_cpu(config.threads)
+    if config.optimizer == "muon" and not has_bfloat16():
+        print("muon is slow on this CPU, which has no bfloat16; consider --optimizer adamw")
     folder = config.runs / config.name
     drill = dose.drill if config.model == NEW else 0.0
     if config.model == NEW:

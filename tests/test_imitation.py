@@ -17,6 +17,7 @@ from learners.demonstrations import HASTY
 from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of, shuffled
 from learners.losses import LossInput, Totals, likelihood
 from learners.training.batching import PackedRow
+from learners.training.cpu import has_bfloat16
 from learners.training.models import load, load_tokenizer
 from resume_gym import Session, load_tasks
 
@@ -84,6 +85,18 @@ def test_bad_options_are_one_line(
         main(["--minutes", "1", "--runs", str(tmp_path), *flags])
     assert stopped.value.code == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("able", "has"),
+    [({"avx2": True}, False), ({"avx512_bf16": True}, True), ({"sve": True, "bf16": True}, True)],
+)
+def test_bfloat16_is_the_default_only_where_instructions_for_it_exist(
+    able: dict[str, bool], has: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    assert has_bfloat16() == has
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
-"""Measure the rewards of scripted agents on held-out tasks, in all environments and variants.
+"""Measure the rewards of scripted agents on held-out tasks, in several environments.
 
 python benchmarks/agents.py
 
-The oracle makes the repairs that need only the resume. "oracle with evidence" first makes the
-repairs that add figures from the evidence, which agents do not see. "safe harbour" deletes one good
-line and submits; "one repair" makes a single repair and then harmless swaps of words.
+The agent "oracle" applies a task's fixes, beginning with those that need only the resume. "oracle
+with evidence" begins with the fixes that add figures from the evidence, which agents do not see.
+"safe harbour" deletes one good line and submits. "one repair" applies a single fix and then makes
+harmless swaps of words.
 """
 
 import sys
@@ -46,13 +47,13 @@ PLAYERS: dict[str, Callable[[int], Any]] = {
 
 
 def evidence_first(task: Task) -> Task:
-    """Return the task with those fixes first that need facts from documents about the candidate."""
+    """Return the task with its fixes reordered: fixes that need evidence documents come first."""
     fixes = sorted(task.fixes, key=lambda fix: not fix.needs_evidence)
     return replace(task, fixes=tuple(fixes))
 
 
 def main() -> int:
-    """Play all agents, print and record the figures; return 1 if a figure misses its target."""
+    """Play all agents; print and record the figures; return 1 if a figure misses its target."""
     args = options(__doc__ or "")
     figures, summaries = [], {}
     for env in ("ResumeEdit-v0", "ResumeEditMini-v0"):

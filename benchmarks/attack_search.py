@@ -46,7 +46,7 @@ def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str
         env: an `EditEnv` whose judge is attacked; at most `max_turns - 2` lines may change.
         task: task that the judge is given.
         start: text from which the search starts.
-        tries: number of mutants; the judge does not see mutants with too many changed lines.
+        tries: number of mutants; mutants with too many changed lines are not judged.
         rng: random generator of the mutations.
         label: value of `SearchResult.start`.
     """

@@ -1,9 +1,9 @@
-"""Compare the rubric judge's verdicts with labelled pairs, which also served to develop the judge.
+"""Compare the rubric judge's verdicts with the labels of pairs (original and revised resume).
 
 python benchmarks/calibration.py
 
-This script prints the figures, then the table of docs/results.md. For judges other than the rubric,
-use `resume-gym judge calibrate`.
+The rubric judge was developed on the same pairs. This script prints the figures, then the table of
+docs/results.md. For other judges, use `resume-gym judge calibrate`.
 """
 
 import sys
@@ -27,7 +27,7 @@ RIGHT = 0.85
 
 
 def main() -> int:
-    """Judge the labelled pairs, print and record figures; return 1 if one misses its target."""
+    """Judge the labelled pairs; print and record figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     judge = as_async(make_judge("rubric"))
     found = {half: submit(calibrate(judge, load_pairs(half=half), swap=True)) for half in HALVES}
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def wanted(found: Agreement) -> list[Figure]:
-    """Return the judge's agreement with the labels of the pairs in half "test", with targets."""
+    """Return figures of the judge's agreement with the labels of the "test" half, with targets."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()

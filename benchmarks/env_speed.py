@@ -2,11 +2,11 @@
 
     python benchmarks/env_speed.py [--quick]
 
-The episode is one review, eight `str_replace` (two of them fail) and a submit on a resume of 50
-lines and 3.9 KB. The benchmark measures the time from the agent's text to observation, rewards
-and layout, without a judge. Three implementations take turns in one process: `Floor`, a plain class
-with textwrap and difflib; `resume_gym.Session`; and the environment of `gymnasium.make`. All
-figures are medians of CPU time. The figures go to benchmarks/results/env_speed-MACHINE.json.
+An episode makes one `review` call, eight `str_replace` calls (two of them fail) and a `submit` call
+on a resume of 50 lines and 3.9 KB. The benchmark measures the time from the agent's text to the
+observation, the rewards and the layout, without a judge. Three implementations take turns in one
+process: `Floor`, a plain class with textwrap and difflib; `resume_gym.Session`; and the environment
+of `gymnasium.make`. Times are medians of CPU time.
 """
 
 import difflib

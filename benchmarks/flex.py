@@ -1,4 +1,4 @@
-"""Attention over packed prefix trees by PyTorch's FlexAttention; `gpu.py` checks and times it."""
+"""Attention over packed prefix trees with PyTorch's FlexAttention; `gpu.py` checks and times it."""
 
 from functools import lru_cache
 
@@ -33,7 +33,7 @@ def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
         ends = ends.to(device)
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # the positions from `key` to `ends[key]` are the rest of its node and all descendants
+        # positions [key, ends[key]) are the rest of the key's node and all of its descendants
         return (key <= query) & (query < ends[key])
 
     return create_block_mask(visible, None, None, len(ends), len(ends), device=device)

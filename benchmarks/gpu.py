@@ -1,4 +1,4 @@
-"""Check and time the training path on a GPU, and measure the layers of a 14B model.
+"""Check and time training on a GPU, and time some layers of a 14B model.
 
     python benchmarks/gpu.py correctness    # one GPU of 24 GB or more
     python benchmarks/gpu.py speed          # one GPU of 80 GB
@@ -7,13 +7,13 @@
 
 Each command ends within `--minutes`, 8 by default; a check for which no time is left is recorded as
 not run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check,
-so an interrupted command keeps its results. A failing check is recorded with its error. The
-package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17 or
-newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer
-and tomli-w.
+so an interrupted command keeps its results. A failing check is recorded with its error. Instead of
+installing this project, set `PYTHONPATH=.` and install torch>=2.11, transformers>=5.17, aiohttp,
+gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer and tomli-w.
 
-All models have random weights. Attention's error against float64 is divided by the error of plain
-PyTorch in the same precision, since no fixed tolerance fits all sizes.
+All models except the bundled nano policy have random weights. The error of packed attention against
+float64 is divided by the error of plain PyTorch attention in the same precision, since no fixed
+tolerance fits all sizes.
 """
 
 import gc
@@ -73,7 +73,7 @@ ERRORS: dict[str, str] = {}
 class Scale(NamedTuple):
     """Models and input sizes of all checks, which stop at `until`, a time of `time.monotonic()`.
 
-    A packed row has `rollouts` rollouts, each of `prompt` prompt and `response` response tokens.
+    A group has `rollouts` rollouts, each of `prompt` prompt tokens and `response` response tokens.
     """
 
     models: Sequence[tuple[str, Qwen3Config]]
@@ -88,7 +88,7 @@ class Scale(NamedTuple):
 
     @property
     def few(self) -> "Scale":
-        """Copy of this scale with five rollouts; prompts and responses are an eighth as long."""
+        """Copy of this scale with five rollouts, and prompts and responses an eighth as long."""
         return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=5)
 
 
@@ -104,7 +104,7 @@ LITTLE = Scale([("tiny", TINY)], TINY, 24, 64, 3, [(4, 2, 16), (2, 2, 8)], 256, 
 
 
 def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
-    """Return a random fp32 model on the device, with `layers` layers or, if 0, all layers."""
+    """Return a random fp32 model on `DEVICE` with `layers` layers (0 means all layers)."""
     torch.manual_seed(0)
     if layers:
         fewer = {"num_hidden_layers": layers, "layer_types": None}
@@ -116,8 +116,8 @@ def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
 def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample]:
     """Return a group of rollouts of random tokens.
 
-    With `branching`, some responses share their first tokens, and the prefix tree has nodes of one
-    token. Without `branching`, rollouts share only the prompt, and their packed row is longest.
+    With `branching`, some responses share their first tokens, so that some nodes of the prefix tree
+    have a single token. Without `branching`, the rollouts share only the prompt.
     """
     generator = torch.Generator().manual_seed(1)
 
@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # per rollout: length of its response, and of the prefix shared with the previous response
+    # for each rollout: number of tokens shared with the previous response, length of the response
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -137,7 +137,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
 
 
 def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
-    """Compute the gradients of the loss on the rows; return the log-probabilities of its tokens."""
+    """Compute the gradients of the rows' loss; return the log-probabilities of all loss tokens."""
     total = Totals(sum(len(row.targets) for row in rows), sum(row.rollouts for row in rows))
     found = []
     for row in rows:
@@ -150,7 +150,7 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
 
 
 def agreed(row: LossInput) -> LossOutput:
-    """Return AIPO's loss as if sampler and trainer gave each token the same probability."""
+    """Return AIPO's loss, with the trainer's log-probabilities instead of the sampler's."""
     return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
@@ -173,7 +173,7 @@ def synchronised() -> float:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Return the median time of `work` in seconds, after a warm-up."""
+    """Return the median time of `work` in seconds, after one call to warm up."""
     work()
     times = []
     for _ in range(repeats):
@@ -184,7 +184,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def ceilings(scale: Scale) -> Iterator[Figure]:
-    """Measure the device's speed in a large matrix product and in a copy."""
+    """Measure the device's peak speeds: FLOP/s of a matrix product, and bandwidth of a copy."""
     left, right = (
         torch.randn(scale.square, scale.square, device=DEVICE, dtype=torch.bfloat16)
         for _ in range(2)
@@ -196,7 +196,7 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Compare errors of packed attention, FlexAttention and a plain loop against float64."""
+    """Compare errors (against float64) of packed attention and FlexAttention with a loop's."""
     # with only two different token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
@@ -256,7 +256,7 @@ def head_products(scale: Scale) -> Iterator[Figure]:
 
 
 def shared_prefixes(scale: Scale) -> Iterator[Figure]:
-    """Compare log-probabilities and gradients of shared and unshared prefixes (fp32, bf16)."""
+    """Compare log-probabilities and gradients with and without shared prefixes (fp32, bf16)."""
     config = scale.models[0][1]
     samples = group(scale.few, config.vocab_size, branching=True)
     for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
@@ -280,7 +280,7 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalB
         dist.init_process_group(kinds, init_method=address, rank=0, world_size=1)
     with tempfile.TemporaryDirectory() as folder:
         make_model(config, layers).bfloat16().save_pretrained(folder)
-        # the learning rate is large, so that a step also changes weights in bf16
+        # the learning rate is large, so that a step changes weights even in bf16
         shared: Any = {"model": folder, "precision": "bfloat16", "learning_rate": 0.01}
         for name, own in (
             ("local", {}),
@@ -302,7 +302,7 @@ def published(backend: LocalBackend) -> dict[str, Tensor]:
 
 
 def one_rank(scale: Scale) -> Iterator[Figure]:
-    """Compare FSDP2 on one rank with the local backend: a training step, and published weights."""
+    """Compare FSDP2 on one rank with the local backend, in a step and published weights."""
     config = scale.models[0][1]
     rows = pack(group(scale.few, config.vocab_size, branching=True), sys.maxsize)
     local: Any = None
@@ -310,7 +310,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         before = published(backend)
         metrics = backend.train_step(rows, agreed)
         moved = {key: after - before.pop(key) for key, after in published(backend).items()}
-        del backend  # free its memory before the next one is made
+        del backend  # free its memory before the next backend is made
         if local is None:
             local, wanted = metrics, moved
             continue
@@ -322,7 +322,7 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # the limit is loose: Adam's first step is as large for rounding noise as for a gradient
+        # the limit is loose: Adam's first step is large even where a gradient is rounding noise
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -331,8 +331,8 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 class Copies:
     """Fake NCCL group, which copies sent tensors on the caller's stream as NCCL does.
 
-    If vLLM is not installed, `Copies` also stands in for vLLM's weight sender: `send_weights` reads
-    the weights on a separate CUDA stream, which does not wait for other streams.
+    `Copies` can also stand in for vLLM's weight sender: `send_weights` reads the weights on a
+    separate CUDA stream, which does not wait for other streams.
     """
 
     def __init__(self) -> None:
@@ -398,7 +398,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def sending(group: Copies, stand_in: bool) -> Iterator[None]:
-    """Make vLLM's weight sender, or its stand-in, send to `group`; mock CUDA without a GPU."""
+    """Make vLLM's weight sender, or its stand-in, send to `group`; without a GPU, mock CUDA."""
     package = "vllm.distributed.weight_transfer"
     names = package, f"{package}.nccl_engine"
     module = MagicMock(WeightSource=object)
@@ -450,7 +450,10 @@ def jobs(scale: Scale) -> Iterator[Figure]:
 def train(
     folder: Path, settings: dict[str, int], until: float, *flags: str, kill_after: int = 0
 ) -> list[dict[str, Any]]:
-    """Train the nano policy; return metrics. If `kill_after` > 0, kill and resume at this step."""
+    """Train the nano policy; return the metrics of each step.
+
+    If `kill_after` is not 0, kill the run after that step, then resume it.
+    """
     paths = {"name": folder.name, "runs": folder.parent, "save-every": 1}
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
     command += [f"--{name}={value}" for name, value in (paths | settings).items()]
@@ -480,7 +483,7 @@ def steps(scale: Scale) -> Iterator[Figure]:
                 rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
             for prompts, packed in rows.items():
                 way = f"{name}, {prompts}, {attending}".removesuffix(", ") + ", compiled" * compiled
-                # if one configuration runs out of memory, the others still run
+                # if one configuration runs out of memory, the other configurations still run
                 with recorded(way), attention_in(attending):
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 
@@ -492,7 +495,7 @@ def step(
     repeats: int,
     compiled: bool = False,
 ) -> Iterator[Figure]:
-    """Time the forward and backward passes of a step, without the optimizer."""
+    """Measure time, MFU and memory of forward and backward passes, without the optimizer."""
     sizes = Sizes(model.config)
     policy = Policy(model, 1.0, "bfloat16", checkpointing=True, compiled=compiled).train()
     if DEVICE.type == "cuda":
@@ -538,7 +541,7 @@ def chunks(scale: Scale) -> Iterator[Figure]:
 
 
 def optimizer(scale: Scale) -> Iterator[Figure]:
-    """Time AdamW as configured, and in PyTorch's default implementation."""
+    """Time a step of AdamW, as this project configures it and with PyTorch's defaults."""
     weights = list(make_model(scale.models[0][1]).parameters())
     for weight in weights:
         weight.grad = torch.randn_like(weight)
@@ -558,7 +561,7 @@ def kernels(scale: Scale) -> Iterator[Figure]:
 
 
 def nano(scale: Scale) -> Iterator[Figure]:
-    """Time a step of imitation with Muon on a row that packs many small prefix trees."""
+    """Time an imitation training step with Muon, on packed rows of many small prefix trees."""
     settings = Config(model="nano", precision="bfloat16", optimizer="muon", learning_rate=1e-3)
     backend = make_backend(settings)
     backend.prepare()
@@ -575,7 +578,7 @@ def nano(scale: Scale) -> Iterator[Figure]:
 
 
 def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
-    """Profile `work`; yield its wall time, the sum of its GPU kernels, and its 20 slowest parts."""
+    """Profile `work`; yield its wall time, GPU kernel time, and time in its 20 slowest parts."""
     work()
     activities = [torch.profiler.ProfilerActivity.CPU]
     if DEVICE.type == "cuda":
@@ -597,7 +600,7 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
 
 
 def layers(scale: Scale) -> Iterator[Figure]:
-    """Time steps with a tenth and a fifth of the layers of `scale.deep`; extrapolate to all."""
+    """Time steps with a tenth and a fifth of `scale.deep`'s layers; extrapolate to all layers."""
     whole = scale.deep.num_hidden_layers
     rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
     took = {}
@@ -631,7 +634,7 @@ def weights(scale: Scale) -> Iterator[Figure]:
 
 @contextmanager
 def recorded(name: str) -> Iterator[None]:
-    """Record an exception that the `with` block raises, instead of passing it on; free memory."""
+    """Record an exception of the `with` block instead of raising it; then free memory."""
     try:
         yield
     except Exception as error:
@@ -666,7 +669,7 @@ def main() -> int:
         args.machine = torch.cuda.get_device_name().lower().replace(" ", "-")
     elif not args.tiny:
         options.error("expected a CUDA device; without one, only --tiny runs")
-    # end half a minute early, so that the measurement then running can finish
+    # end half a minute early, so that the last measurement can finish
     until = time.monotonic() + 60 * args.minutes - 30
     scale = (LITTLE if args.tiny else FULL)._replace(until=until)
     torch.manual_seed(0)

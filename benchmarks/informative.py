@@ -1,11 +1,12 @@
-"""Measure the share of informative groups, whose rollouts differ in reward.
+"""Measure the share of informative groups: groups whose rollouts differ in reward.
 
 python benchmarks/informative.py
 
-A group is eight rollouts of a task by one player: the hasty editor, a script whose demonstrations
-the nano policy imitates, or a model (`--model`: the nano policy or a run that trained it). Tasks
-are the bundled mini tasks, generated tasks of each level of difficulty, and resumes that are too
-long. On too long resumes, rewards are the layout term alone, once binary and once continuous.
+A group is eight rollouts of a task by one player. The players are the hasty editor, a script whose
+demonstrations the nano policy imitates, and a model (`--model`: the nano policy or a run that
+trained it). Tasks are the bundled mini tasks, generated tasks of each level of difficulty, and
+resumes that are too long. On overlong resumes, only the layout reward counts, once in its binary
+and once in its continuous form.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ def share(groups: Rewards) -> float:
 
 
 def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
-    """Let the hasty editor play each task; return the rewards or, if given, those of `term`."""
+    """Let the hasty editor play each task; return rewards, or the reward term `term` if set."""
 
     def make(seed: int) -> Any:
         return partial(act, rng=Random(seed), habits=HASTY)
@@ -55,7 +56,7 @@ def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
 
 
 def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
-    """Let a model play each task; return the rewards or, if given, those of `term`."""
+    """Let a model play each task; return rewards, or the reward term `term` if set."""
     spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]

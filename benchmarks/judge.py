@@ -4,9 +4,9 @@ python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a random search.
 Blind pairs: revisions written and labelled by language models that saw neither the judge nor its
-rules. Only `--blind` grades these pairs; it is used once, after the last change of the judge. Seen
+rules. Only `--blind` grades them; use `--blind` once, after the last change to the judge. Seen
 pairs: former blind pairs; the judge was changed after it had graded them. Strangers: edits of ten
-resumes that the task generator did not write; half of these resumes were used to develop the judge.
+resumes that are not from the task generator; five of these resumes served to develop the judge.
 Good lines: bullets that the judge's grammar check must accept. Learning signal: differences in
 content reward between episodes of the hasty editor, a script whose demonstrations policies imitate.
 """
@@ -48,7 +48,7 @@ JUDGE = make_judge("rubric")
 
 
 def main() -> int:
-    """Run all measurements, print and record the figures; return 1 if one misses its target."""
+    """Run all measurements; print and record the figures; return 1 if one misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--blind", action="store_true", help="also score the blind pairs")
     args = reader.parse_args()
@@ -155,11 +155,11 @@ RATES: tuple[tuple[Any, ...], ...] = (
     ),
     ("mixed pages preferred", "mixed", False, None, "better", None, 0.1),
 )
-"""Rates by name: which pairs to select (categories, honest, preference), test, target bounds."""
+"""Rates: name, pairs to select (categories, honest, preference), test, minimum, maximum."""
 
 
 def strangers() -> Iterator[Figure]:
-    """Yield shares: strangers' edits judged as labelled, good lines that fail the grammar check."""
+    """Yield the share of strangers' edits judged as labelled, and of good lines rejected."""
     docs = {row["doc"]: row for row in _rows("stranger_docs")}
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for pair in _rows("stranger_pairs"):
@@ -193,7 +193,7 @@ TESTS = {
 
 
 def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
-    """Measure how well the content reward distinguishes a task's episodes of the hasty editor."""
+    """Measure how well the content reward distinguishes the hasty editor's episodes on a task."""
     episodes = [episode for task in tasks for episode in hasty(task)]
     contents = [content(task, text) for task, text, _ in episodes]
     repaired = [fixes for *_, fixes in episodes]

@@ -3,16 +3,17 @@
     python benchmarks/judge_throughput.py [--quick]
 
 A server in a separate process speaks the provider's protocol and answers each request after two
-seconds. The client sends 256 requests at once through the provider's SDK. Prompts have a judge's
-size (13,000 characters, all different); answers are 1,600 characters of JSON, which pydantic
-checks. 1,000 callers ask one prompt after the other, so three quarters of the callers queue. The
-ideal time is answers / 256 x 2 s. The measured time excludes the import of the SDK and the first
-connection. The measured time includes the second or two until 256 requests are sent; its share is
-larger with --quick. With a store, each answer is looked up before its request and written after.
+seconds. The client keeps 256 requests open at once, through the provider's SDK. Each prompt is as
+long as a judge's (13,000 characters) and unique; each answer is 1,600 characters of JSON, which
+pydantic checks. Each of 1,000 callers asks one prompt after the other, so three quarters of the
+callers wait in a queue. The ideal time is answers / 256 x 2 s. The measured time excludes the
+import of the SDK and the first connection. It includes the one or two seconds in which the first
+256 requests are sent, whose share is larger with --quick. With a store, the client looks up each
+answer before it sends the request, and saves the answer afterwards.
 
-CPU is the time of the client's process. The target is 7.8 ms an answer: the client has one thread,
-and 256 requests at once mean 128 answers a second. Memory is the growth of the resident size from
-the thousandth to the last answer. `replay` asks for the same answers again, from the store alone.
+CPU is the CPU time of the client's process. The target is 7.8 ms per answer, since the client has
+one thread, and 256 requests at once mean 128 answers a second. Memory is the growth of the resident
+size from the thousandth to the last answer. `replay` reads the same answers from the store alone.
 """
 
 import argparse
@@ -105,7 +106,7 @@ def server(wire: str) -> Iterator[str]:
 
 
 async def ask_all(client: Client, answers: int) -> list[float]:
-    """Request `answers` answers; return the client's memory in KB after 1,000 and after all."""
+    """Request `answers` answers; return the client's memory in KB after 1,000 and at the end."""
     numbers, sizes, came = iter(range(answers)), [], count(1)
 
     async def caller() -> None:
@@ -140,7 +141,7 @@ def measure(wire: str, answers: int, store: Path | None) -> dict[str, float]:
 
 
 def replay_ms(answers: int, store: Path, url: str) -> float:
-    """Return CPU milliseconds per answer from the file `store`, filled by the server at `url`."""
+    """Return the CPU time in ms per answer, if all answers are read from the file `store`."""
     client = make_client("gemini", model="bench", base_url=url, store=store, replay=True)
     began = time.process_time()
     asyncio.run(ask_all(client, answers))

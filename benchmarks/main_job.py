@@ -1,13 +1,13 @@
-"""Measure what the default run learns: three seeds, 40 held-out mini tasks x 4 rollouts.
+"""Measure what the default training run learns, with three seeds, on 40 held-out tasks.
 
     python benchmarks/main_job.py            # six whole runs, one after the other
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
-    python benchmarks/main_job.py --keep F   # keep the runs in the folder F, reuse finished ones
-    python benchmarks/main_job.py --seeds 1  # seed 1 alone, without `--credit episode`
+    python benchmarks/main_job.py --keep F   # keep runs in the folder F; reuse finished runs there
+    python benchmarks/main_job.py --seeds 1  # only seed 1, and no run with `--credit episode`
 
-Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder;
-three more runs have `--credit episode`. At the end, the trained policies, the floor and the careful
-agent play the held-out tasks, and their changed lines are sampled for readers (`readers.py`).
+The run of seed S is the command `python learners/aipo.py --seed S --eval-rollouts 4`. Three more
+runs add `--credit episode`. At the end, the trained policies and the scripted agents `floor` and
+`careful` play the held-out tasks. Lines that they changed are drawn for labelling by `readers.py`.
 """
 
 import json
@@ -27,13 +27,13 @@ SEEDS = (1, 2, 3)
 BESIDE = ("floor", "careful")
 STEPS = (5, 10, 20)
 CURVES = ("reward", "content", "failed_share", "submit_rate", "verdict_hallucination")
-"""Metrics recorded as means over five steps, the last of which is in `STEPS`."""
+"""Metrics whose means over the five steps that end at each of `STEPS` are recorded."""
 FLAGS = ["--eval-rollouts=4"]
 QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-rollouts=2"]
 
 
 def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
-    """Return the results of a training run; train only if `folder` does not hold them yet."""
+    """Return the results of a training run; train only if `folder` holds no results of it."""
     file = folder / f"{name}.json"
     if file.exists():
         return json.loads(file.read_text())  # type: ignore[no-any-return]
@@ -69,10 +69,10 @@ def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
 
 
 def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
-    """Play one episode of each trained policy and scripted agent on each held-out task.
+    """Let each trained policy and each agent in `BESIDE` play each held-out task once.
 
     Returns:
-        Path of `episodes.jsonl`, and summaries of the scripted agents by their names.
+        Path of `episodes.jsonl`, and the summary of each scripted agent by its name.
     """
     agents = [f"--agent={one}" for one in (*trained, *BESIDE)]
     command = [sys.executable, "-m", "resume_gym", "eval", "--env", "ResumeEditMini-v0"]
@@ -82,7 +82,7 @@ def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def main() -> int:
-    """Train, print and record the figures; return 1 if one misses its target."""
+    """Train, then print and record the figures; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
     reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")
@@ -140,7 +140,7 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # an upper bound: three evaluations take at most all time outside of training steps
+        # an upper bound, which attributes all time outside of training steps to three evaluations
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

@@ -1,12 +1,12 @@
 """Measure models and scripted agents on the held-out mini tasks and full-size tasks.
 
     python benchmarks/models.py                            # scripted agents, and the nano policy
-    python benchmarks/models.py --agent after=runs/nano    # adds or replaces a row
+    python benchmarks/models.py --agent after=runs/nano    # add or replace a row
     python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
-The machine's result file keeps all rows, each with its date; docs/models.md has them as tables.
-Seconds per episode are the time of the whole command, loading included, divided by the episodes.
+The machine's result file keeps all rows, each with its date; docs/models.md shows them as tables.
+Seconds per episode are the time of the whole command, with loading, divided by the episode count.
 """
 
 import json
@@ -32,7 +32,7 @@ SOURCE = (
     ("GPT-5 Mini", 5.30, 1.94, 0.87, 2.48),
     ("Qwen3-14B trained", 5.41, 3.16, 0.47, 1.78),
 )
-"""Agents of the original experiment (docs/index.md): mean reward; tools, layout, content."""
+"""Agents of the original experiment (docs/index.md): name, mean reward; tools, layout, content."""
 START, END = "<!-- rows -->", "<!-- end of rows -->"
 HEAD = (
     "| | tasks x rollouts | reward (95 %) | tools / layout / content | submitted | edits failed "
@@ -73,7 +73,7 @@ def measure(text: str, size: str, limit: int | None, rollouts: int | None) -> di
 
 
 def tokens(spec: AgentSpec, agent: dict[str, Any], episodes: list[dict[str, Any]]) -> float | None:
-    """Return the mean tokens that a model writes in an episode; None for scripted agents."""
+    """Return the mean number of tokens a model writes per episode; None for scripted agents."""
     if spec.kind == "endpoint":
         return agent["spent"]["agent"]["tokens_out"] / len(episodes)
     if spec.kind == "scripted":
@@ -121,7 +121,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Play, print and record the rows, and write docs/models.md."""
+    """Evaluate the agents; print and record their rows, and write them to docs/models.md."""
     reader = parser(__doc__ or "")
     reader.add_argument("--agent", action="append", help="agent, as for `resume-gym eval`")
     reader.add_argument("--env", choices=list(ENVS), help="default: both")

@@ -7,8 +7,9 @@ The trainer's own code packs and distributes the rollouts, with shared and with 
 Times are computed, not measured: all GPUs are assumed to do equal work at a share `--utilisation`
 of the data sheet's dense bf16 peak.
 
-`--check` counts the operations of a real forward and backward pass and the bytes of a real
-optimizer, and writes both and the plan to benchmarks/results/plan_14b-MACHINE.json.
+`--check` counts the operations of a small model's forward and backward pass and the bytes of its
+weights, gradients and optimizer state. Both counts and the plan are written to
+benchmarks/results/plan_14b-MACHINE.json.
 """
 
 import argparse
@@ -107,7 +108,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
             Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
-            # forward and backward cost as much as three forward passes, recomputation one more
+            # forward and backward cost as much as three forward passes, recomputation as one more
             Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
             Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
         ]
@@ -152,7 +153,7 @@ def check() -> list[Figure]:
 
 
 def rectangles(nodes: tuple[Node, ...]) -> int:
-    """Count the pairs of each node's queries with keys of it and its ancestors, masked or not."""
+    """Count the pairs of a query with a key of its node or an ancestor, including masked pairs."""
     total = 0
     for number, node in enumerate(nodes):
         above = [one for one in nodes[:number] if one.end > node.start]
@@ -167,15 +168,15 @@ def size(tensors: list[Any]) -> int:
 
 
 def main() -> int:
-    """Print the plan; with --check, test its formulas, record all, return 1 if a test fails."""
+    """Print the plan. With --check, test its formulas and record all; return 1 if a test fails."""
     options = parser(__doc__ or "")
     options.add_argument("--gpus", type=int, default=3)
-    options.add_argument("--gpu", default="NVIDIA H200", help="the device's name as PyTorch has it")
-    options.add_argument("--groups", type=int, default=3, help="a step")
-    options.add_argument("--group-size", type=int, default=16, help="rollouts of a group")
-    options.add_argument("--prompt", type=int, default=3000, help="tokens")
-    options.add_argument("--response", type=int, default=1500, help="tokens")
-    options.add_argument("--row-tokens", type=int, help="limit of a row; by default one group")
+    options.add_argument("--gpu", default="NVIDIA H200", help="the device's name in PyTorch")
+    options.add_argument("--groups", type=int, default=3, help="groups per step")
+    options.add_argument("--group-size", type=int, default=16, help="rollouts per group")
+    options.add_argument("--prompt", type=int, default=3000, help="tokens per prompt")
+    options.add_argument("--response", type=int, default=1500, help="tokens per response")
+    options.add_argument("--row-tokens", type=int, help="tokens per row (default: one group)")
     options.add_argument("--utilisation", type=float, default=0.45, help="share of the peak")
     options.add_argument("--check", action="store_true", help="measure a small model, record")
     args = options.parse_args()

@@ -1,18 +1,18 @@
-"""Count the labels that readers give to lines changed by agents.
+"""Count the labels that readers (language models) gave to lines changed by agents.
 
     python benchmarks/main_job.py           # round nano: lines-nano.jsonl and page-nano.txt
     python benchmarks/smollm2_job.py        # round smollm2
-    python benchmarks/readers.py --draw 4   # round 4, of scripted agents alone
-    python benchmarks/readers.py            # counts all labels: labels-*.jsonl
+    python benchmarks/readers.py --draw 4   # round 4, with scripted agents only
+    python benchmarks/readers.py            # count the labels in labels-*.jsonl
 
-In a numbered round, the careful agent and the oracle play new tasks of both sizes. In other rounds,
-trained policies and the careful agent have played the held-out mini tasks. The lines that these
-agents changed are mixed with lines of the floor agent, which swaps small words. Readers see a line
-before and after, the job, the resume and its page limit, but neither its writer nor any rule
-(`readers/brief.txt`). All changes of format in a resume count as one block, and a deleted
-section is one change. A line counts as better, or as bad (worse or false), if two readers say so.
-The first row of the labels names the readers; each other row is {"line": number, "labels": [one per
-reader]}.
+In a numbered round, the careful agent and the oracle play new mini and full-size tasks. In the
+other rounds, trained policies and the careful agent have played the held-out mini tasks. The lines
+that these agents changed are mixed with lines of the floor agent, which only makes harmless edits.
+Readers see each line before and after the change, the job, the resume and the page limit, but not
+which agent made the change (`readers/brief.txt` holds their instructions). All changes of format in
+a resume are shown as one change, and so is a deleted section. A line counts as better, or as bad
+(worse or false), if two readers say so. The first row of a labels file names the readers; each
+other row is {"line": number, "labels": [one per reader]}.
 """
 
 import json
@@ -47,7 +47,7 @@ Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Yield each changed line as (before, after), and all changes of format as one last pair."""
+    """Yield each changed line as (before, after), then all format changes as one pair."""
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -86,7 +86,7 @@ def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
 
 
 def draw(number: int) -> None:
-    """Let scripted agents edit tasks generated for round `number`; draw lines they changed."""
+    """Let scripted agents play new tasks for round `number`; draw lines that they changed."""
     seed = 9000 + number
     tasks = {
         task.task_id: (task, make_edit_env(name).rules)
@@ -106,8 +106,8 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
     """Draw lines that trained policies, the careful agent and the floor agent have changed.
 
     Args:
-        episodes: `episodes.jsonl` that `resume-gym eval --out` wrote, on the held-out mini tasks.
-            If the file has no lines of the floor agent, this function plays it on all tasks.
+        episodes: `episodes.jsonl` that `resume-gym eval --out` wrote for the held-out mini tasks.
+            If no episode is the floor agent's, this function lets that agent play all tasks.
         name: name of the round, as in the files `lines-NAME.jsonl` and `page-NAME.txt`.
         seed: seed of the random draw and of the floor agent.
     """
@@ -159,7 +159,7 @@ def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
 
 
 def outcome(labels: Iterable[str]) -> str:
-    """Return the label on which at least two readers agree; "open" if no two agree."""
+    """Return the label that two readers share, or "open"; "worse" and "false" count as "bad"."""
     counts = Counter("bad" if label in BAD else label for label in labels)
     said, count = counts.most_common(1)[0]
     return said if count > 1 else "open"

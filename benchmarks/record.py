@@ -20,7 +20,7 @@ class Figure:
 
     Attributes:
         name: description of what was measured, with the unit.
-        value: measured value, over all repetitions.
+        value: measured value, such as the median over all repetitions.
         at_least: minimum that the target demands, if any.
         at_most: maximum that the target allows, if any.
     """
@@ -50,7 +50,7 @@ def parser(description: str) -> argparse.ArgumentParser:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     found.add_argument("--quick", action="store_true", help="fewer repetitions, no result file")
-    found.add_argument("--machine", default=machine(), help="name of the machine's kind")
+    found.add_argument("--machine", default=machine(), help="kind of machine, for file names")
     return found
 
 
@@ -104,7 +104,7 @@ def write(
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of this project and of those `packages` that are installed."""
+    """Return the versions of resume-gym, gymnasium, numpy and `packages`, if installed."""
     found: dict[str, Any] = {}
     for package in ("resume-gym", "gymnasium", "numpy", *packages):
         try:
@@ -122,7 +122,7 @@ def resident_kb() -> float:
 
 
 def processor() -> str:
-    """Return the name of the processor's model."""
+    """Return the model name of the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -132,7 +132,7 @@ def processor() -> str:
 
 
 def machine() -> str:
-    """Return the machine's kind, such as "2-core-xeon", without its host name."""
+    """Return the kind of machine, such as "2-core-xeon"; it does not reveal the host name."""
     model = processor().lower()
     families = ("xeon", "epyc", "ryzen", "core", "apple", "neoverse", "grace")
     family = next((one for one in families if one in model), platform.machine().lower())

@@ -1,25 +1,26 @@
-"""Measure the overhead of rollouts beyond sampling: time, CPU, the trainer's wait and memory.
+"""Measure the overhead of rollouts beyond sampling: wall and CPU time, trainer idle time, memory.
 
     make vllm
     python benchmarks/rollouts.py [--quick]
 
 Fake engine: the engine waits a fixed time per token and returns scripted turns, so that all further
-costs are the orchestrator's. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two
-of them fail) and a submit; no two episodes write the same text. A fake judge answers at once, and
-no trajectory is stored. The time per token is typical of a large GPU: about 20 ms with 512
-conversations, 130 ms with 4,096. Without overhead, a step would take its ideal time, the engine's
-time for the longest episode. All episodes end their first turn at once, the worst case for the
-event loop. `Session` plays the same texts in a loop; `Session and tokens` also decodes the turns
-and encodes the observations. verifiers 0.3.1 played 149 similar episodes per CPU second, 512 at
-once, on another machine and with text instead of tokens.
+costs are the orchestrator's. An episode of `ResumeEdit-v0` has one `review`, eight `str_replace`,
+two of which fail, and a `submit`; no two episodes write the same text. A fake judge answers without
+delay, and no trajectory is stored. The time per token is typical of a large GPU: about 20 ms with
+512 conversations, 130 ms with 4,096. Without overhead, a step would take its ideal time, the
+engine's time for the longest episode. All episodes end their first turn at the same moment, the
+worst case for the event loop. In the figures, `Session` plays the same texts in a loop; `Session
+and tokens` also decodes the turns and encodes the observations. For comparison, verifiers 0.3.1
+played 149 similar episodes per CPU second, 512 at once, on another machine, with text instead of
+tokens.
 
-vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
-the same requests, with the same lengths and concurrency, go straight to the server (`replay`), and
-no episode is played. A weight update empties the server's prefix cache before each of the two.
+vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`). Then
+the same requests, with the same lengths and concurrency, go straight to the server, without any
+episode (`replay`). A weight update empties the server's prefix cache before each measurement.
 
 Training (not with --quick): `learners/aipo.py` runs twice; only the first run samples ahead of
 training. The trainer's idle share is the time in which it waits for rollouts, divided by the time
-of a step; the first step is excluded.
+of all steps; the first step is excluded.
 
 Memory: growth of this process's resident size with the fake engine, from episode 1,000 on, when
 caches are full and threads have started.
@@ -59,7 +60,7 @@ PEER = 149
 """Episodes per CPU second that verifiers 0.3.1 plays."""
 GROUP = 16
 LOADS = ((512, 10.0), (4096, 60.0))
-"""Number of episodes at once, and sampling time of the longest episode in seconds."""
+"""Number of concurrent episodes, and sampling time of the longest episode in seconds."""
 _VERDICT = Verdict(1, 1, 1, 1, 1, 1)
 _STEPS = 6
 _PATIENCE_S = 1800.0
@@ -94,7 +95,7 @@ class Fake:
         self.token_s = 0.0
 
     def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
-        """Script the conversations from key `first` on; return the token count of the longest."""
+        """Assign scripts to keys from `first` on; return the token count of the longest script."""
         counts = []
         for key, texts in enumerate(scripts, first):
             turns = [chat.write(text) for text in texts]
@@ -134,7 +135,7 @@ def fake_orchestrator(
 ) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
     """Return an orchestrator, its fake engine, its chat encoder, and a function that draws tasks.
 
-    The function returns the task of each episode of a step, from the first `tasks` tasks.
+    The function returns the task of each episode of a step, drawn from the first `tasks` tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
     work, engine = make_workload(config), Fake()
@@ -286,7 +287,7 @@ async def replay_s(engine: Recorder) -> float:
 
 
 def lasting(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
-    """Return the request changed to sample exactly `tokens` tokens."""
+    """Return a copy of the request that samples exactly `tokens` tokens."""
     sampling = {**body["sampling_params"], "max_tokens": tokens}
     del sampling["stop_token_ids"]
     return {**body, "sampling_params": sampling}
@@ -311,7 +312,7 @@ def engine_race(rounds: int) -> Measured:
             played = asyncio.run(rollouts_s(orchestrator, engine))
             engine.load_weights(2 * turn + 1, lambda: detached)
             replayed = asyncio.run(replay_s(engine))
-            if turn:  # the first round is slower: caches warm up
+            if turn:  # the first round does not count: caches warm up
                 kept["rollouts_s"].append(played)
                 kept["replay_s"].append(replayed)
         tokens = sum(n for one in engine.said.values() for _, n in one)
@@ -324,7 +325,7 @@ def engine_race(rounds: int) -> Measured:
 
 
 def training_run(staleness: int) -> dict[str, float]:
-    """Return the trainer's idle share and steps per minute of a short run."""
+    """Train for a few steps; return the trainer's idle share and the steps per minute."""
     flags = {
         **{"config": "nano_vllm", "max-staleness": staleness},
         **{"steps": _STEPS, "save-every": _STEPS},
@@ -348,7 +349,7 @@ def training_run(staleness: int) -> dict[str, float]:
 
 
 def trainer_idle(rounds: int) -> Measured:
-    """Compare runs that sample ahead of training (`max_staleness` 1) and in turns with it (0)."""
+    """Compare sampling ahead of training (`max_staleness` 1) with sampling in turns with it (0)."""
     ways = {"ahead": 1, "in turns": 0}
     kept: Repetitions = {}
     for _ in range(rounds):

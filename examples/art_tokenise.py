@@ -6,8 +6,9 @@
 
 A local server with OpenAI's protocol stands in for the model: the server answers as the careful
 agent does, and names tokens by id, as vLLM does. One rollout of each group submits at its first
-turn, another one at its second turn, and so on, so that rewards within a group differ: equal
-rewards have zero advantage. ART's backends, which train on these tensors, need a GPU or service.
+turn, another rollout at its second turn, and so on, so that rewards within a group differ: equal
+rewards would give advantages of zero. ART's backends, which train on such tensors, need a GPU or a
+remote service. The example prints
 
     task                 turns  reward  advantage  tokens  trained
     mini-train-0-000000      1    0.75      -1.23     689       15
@@ -57,7 +58,7 @@ def in_content(text: str) -> dict[str, Any]:
 async def served(
     say: Callable[[Request], str], message: Callable[[str], dict[str, Any]] = in_content
 ) -> AsyncIterator[art.Model]:
-    """Yield a model on a local server that replies `say(request)`, with token log probs of 0."""
+    """Yield a model on a local server that replies `say(request)`; its log-probabilities are 0."""
 
     async def answer(http: web.Request) -> web.Response:
         text = say(await http.json())

@@ -1,15 +1,15 @@
-"""A trainer of your own: REINFORCE on the nano policy, with no library but PyTorch.
+"""A trainer of your own: REINFORCE on the nano policy, without an RL library.
 
     python examples/bring_your_own_trainer.py
 
-The trainer needs only a `Session` of Resume Gym: prompt, tools, `step` and `grade`.
+From `resume_gym`, the trainer uses tasks, rules, a judge, and `Session`.
 The example printed
 
     step 1: mean reward +0.81, 2104 tokens
     step 2: mean reward +5.12, 1209 tokens
     step 3: mean reward +5.41, 1440 tokens
 
-in one to two minutes on a CPU core. Steps have different tasks: this is no learning curve.
+in one to two minutes on a CPU core. Each step has other tasks: this is not a learning curve.
 """
 
 import torch

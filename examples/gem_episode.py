@@ -1,4 +1,4 @@
-"""A GEM vector of two environments on one task: one agent edits, the other only submits.
+"""Play one task in a GEM vector of two environments: one agent edits, the other only submits.
 
     pip install gem-llm==0.1.0 && pip install -e .   # Python 3.11 to 3.12.0
     python examples/gem_episode.py

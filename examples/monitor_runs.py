@@ -3,7 +3,7 @@
     python examples/monitor_runs.py runs        # every run in this folder
     watch -n 60 python examples/monitor_runs.py runs
 
-The script only reads files, so it also works on another machine's shared folder. Example output:
+The script only reads files, so it also works on a folder shared by another machine. Example output:
 
     run     step    state        person  why
     first   20/20   ended        no      all 20 steps are done
@@ -12,7 +12,7 @@ The script only reads files, so it also works on another machine's shared folder
     fourth  7/20    silent       yes     no heartbeat for 95 minutes; sampling and grading
     fifth   13/20   running      no      training, then publishing the weights
 
-The exit status is 3 if a run needs a person, else 0.
+The exit status is 3 if a run needs a person, 2 if the folder has no runs, else 0.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def look(folder: Path, now: datetime) -> Row:
 
 
 def text_of(file: Path) -> str:
-    """Return the text of a regular file; reading a pipe would never end."""
+    """Return the text of a regular file; refuse other files, as reading a pipe may never end."""
     if not file.is_file():
         raise ValueError(f"{file.name}: expected a file")
     return file.read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
 """Play 32 episodes at once on a server in a separate process: eight tasks with four agents each.
 
     pip install -e . openenv==0.10.0
-    python examples/openenv_sessions.py  # prints the rewards of the four episodes of each task:
+    python examples/openenv_sessions.py  # prints the table below
 
-The server is that of `packages/openenv`. The first episode of each group draws a random task, and
-the other episodes reset to the same task by its id. The agents know how to fix the faults of each
-task: the first agent fixes none, the last agent fixes three.
+The server is that of `packages/openenv`. In each group of four episodes, the first draws a random
+task, and the others reset to the same task by its id. The agents know how to fix the faults of the
+task: the first agent fixes none, the last agent fixes three. Each row shows a task and its rewards.
 
 mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000081 +1.75 +5.75 +6.25 +6.50

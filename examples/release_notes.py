@@ -1,15 +1,15 @@
-r"""A second domain of editing: release notes, with tasks, tools and a judge of their own.
+r"""A second editing domain: release notes, with tasks, tools and a judge of their own.
 
 The agent reads the changes of a release and a draft of its notes. Some entries of the draft are in
-the wrong section, internal, or duplicates. The agent drops and moves entries, and submits.
+the wrong section, are internal, or are duplicates. The agent drops and moves entries, and submits.
 docs/domains.md explains this file.
 
-    python examples/release_notes.py  # teaches the nano policy these tools: runs/notes-start
+    python examples/release_notes.py  # teach the nano policy the tools; save runs/notes-start
     python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --name notes \
         --model runs/notes-start/model
 
-With an earlier version, without `--credit turn` and with another warm start, the second command
-printed, for 16 episodes on each of 20 held-out releases, before and after 20 steps:
+An earlier version of the second command, without `--credit turn` and with another warm start,
+printed these means over 16 episodes on each of 20 held-out releases, before and after 20 steps:
 
     mean                           1.79    3.68
     from tool calls                1.28    2.25
@@ -20,8 +20,8 @@ printed, for 16 episodes on each of 20 held-out releases, before and after 20 st
     submitted                       54%     99%
     edits that failed               39%     35%
 
-In 20 steps, the policy learns to submit and to drop fewer needed entries. But the policy moves
-entries at random, so placement and noise get worse: the policy has not learned to correct drafts.
+In 20 steps, the policy learned to submit and to drop fewer needed entries. But it moved entries at
+random, so placement and noise got worse: the policy did not learn to correct drafts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -231,7 +231,7 @@ class ReleaseNotesEnv(EditEnv):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[Release]:
-        """Return the tasks of a split, or of all splits if it is None; `source` must be "made"."""
+        """Return the tasks of a split, or all tasks if `split` is None; `source` must be "made"."""
         if source != "made":
             raise ValueError(f"tasks: expected 'made', got {source!r}")
         splits = list(SIZES) if split is None else [split]

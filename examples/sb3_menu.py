@@ -1,4 +1,4 @@
-"""Train a perceptron with Stable-Baselines3's PPO on a CPU to choose edits from a menu.
+"""Train a small network to choose edits from a menu, with Stable-Baselines3's PPO on a CPU.
 
     pip install torch==2.13.0 stable-baselines3==2.9.2 && pip install -e .
     python examples/sb3_menu.py
@@ -31,7 +31,7 @@ from resume_gym.integrations.sb3 import MenuEnv
 
 
 class Chance:
-    """Uniform random policy over the menu's places; if `masked`, over those that hold an action."""
+    """Uniform random policy over all places of the menu or, if `masked`, the non-empty places."""
 
     def __init__(self, env: VecEnv, masked: bool) -> None:
         self.env, self.masked, self.rng = env, masked, np.random.default_rng(0)

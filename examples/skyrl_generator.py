@@ -1,4 +1,4 @@
-"""Play three scripted agents on each of two tasks with SkyRL's generator.
+"""Let three scripted agents play two tasks in SkyRL's generator.
 
 Configuration, dataset and generator are classes of SkyRL; the tokenizer is that of the nano policy.
 The class `Engine`, which returns the turns of the scripted agents, replaces SkyRL's inference
@@ -9,7 +9,7 @@ engine (vLLM on a GPU). The reward of a turn is on its last token.
     pip install jaxtyping==0.3.11 loguru==0.7.3 tensordict==0.15.3 torchdata==0.11.0
     python examples/skyrl_generator.py
 
-prints
+The example prints
 
     mini-train-0-000000 careful  6.00 stop +1.00 +0.25 +0.25 +0.25 +4.25
     mini-train-0-000000 random   0.50 stop +0.25 -0.25 +0.25 +1.00 -0.25 -0.50
@@ -63,7 +63,7 @@ class Engine:
         """Return a turn per session ID in the request; SkyRL's generator sends one ID at a time."""
         texts = [self.speak(name) for name in request["session_ids"]]
         ids = [self.tokenizer.encode(text + self.tokenizer.eos_token) for text in texts]
-        certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities of certain tokens
+        certain = [[0.0] * len(turn) for turn in ids]  # log-probabilities: all tokens are certain
         said = {"responses": texts, "response_ids": ids, "response_logprobs": certain}
         return {**said, "stop_reasons": ["stop"] * len(ids)}
 
@@ -87,7 +87,7 @@ def main() -> None:
     prompts = dataset.collate_fn([dataset[0], dataset[1]])
     batch, _ = prepare_generator_input(prompts, len(AGENTS), None, ENV, "train", 0)
 
-    # rollout "1_2": second task, third agent; the agent chooses its turns on a copy of the session
+    # rollout "1_2" is the third agent on the second task; each agent plays a copy of the session
     env: Any = gym.make(ENV).unwrapped
     tasks = [env.new_session(prompt["env_extras"]["task_id"]) for prompt in prompts]
     cast = {

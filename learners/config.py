@@ -1,4 +1,4 @@
-"""Configuration of a training run: defaults, then `--config FILE.toml`, then flags.
+"""Configuration of a training run: defaults, overridden by `--config FILE.toml`, then by flags.
 
 `Config` is a flat, validated dataclass, and `load` parses a command line that has a flag for each
 field. With an invalid configuration, the program exits with status 2.
@@ -63,38 +63,38 @@ class Config:
         name: name of the run, whose folder is RUNS/NAME; the same name resumes the run.
         runs: folder of all runs.
         model: "nano", "smollm2", "smollm2-editor", a folder in Hugging Face format, or OWNER/NAME
-            of a model of the Hugging Face Hub, which is downloaded.
+            of a model on the Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers the id.
         tasks: source of the tasks; empty for the environment's default source.
         judge: judge of final documents, a name or JSON with a name and options; empty for
             the environment's default judge.
         seed: random seed.
         steps: number of optimizer steps.
-        goal: end the run when this condition holds in two evaluations in a row, such as
-                "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for no goal.
-        budget: end the run after the step that exceeds one of these limits, such as
-                "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for no budget.
+        goal: condition such as "eval.reward >= 6 and eval.submit_rate >= 0.95"; the run ends when
+                it holds in two evaluations in a row. Empty for no goal.
+        budget: limits such as "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; the run ends
+                after the step that exceeds one of them. Empty for no budget.
         groups: number of tasks per step, each with one group of rollouts.
         group_size: number of rollouts per task.
-        replace_equal: replace groups whose rewards are all equal, which give no gradient, by groups
-            of other tasks, once per step.
+        replace_equal: replace each group whose rewards are all equal, and thus give no gradient, by
+            a group of another task; at most once per step.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
         learning_rate: maximum learning rate of the optimizer. The default suits the nano policy;
             pretrained models need about 1e-5, and LoRA adapters about 1e-4.
         learning_rate_schedule: schedule of the learning rate: constant, or a linear or cosine decay
-            to zero after the last step.
+            that reaches zero after the last step.
         warmup_steps: number of steps at the start in which the learning rate rises linearly.
         max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
         weight_decay: weight decay of AdamW.
-        engine: sampling engine: transformers, in the trainer process between training steps, or
-            vllm, in separate servers.
-        engine_urls: URLs of running vllm servers, whose key is in VLLM_API_KEY; empty if the run
-            starts its own servers.
+        engine: sampling engine: transformers runs in the trainer process between training steps,
+            vllm in separate servers.
+        engine_urls: URLs of running vllm servers, whose API key is in VLLM_API_KEY; empty if the
+            run starts its own servers.
         engine_procs: number of vllm servers to start on each machine.
         engine_gpus: number of GPUs per vllm server; servers get the first GPUs of a machine, and
             trainers the remaining ones.
-        colocated: sample and train in turns on the same GPUs; the vllm servers free their GPU
+        colocated: sample and train alternately on the same GPUs; the vllm servers free their GPU
             memory during training.
         max_staleness: maximum age, in optimizer steps, of the weights that sampled a token when
             training uses the token; 0 alternates sampling and training.
@@ -126,9 +126,9 @@ class Config:
             saved. With 0, evaluations run only before and after training.
         eval_tasks: number of held-out tasks per evaluation.
         eval_rollouts: number of rollouts per held-out task.
-        on_collapse: reaction to an alarm of a collapse: note writes the alarm to the journal; warn
-            also prints it; rollback returns to the last healthy checkpoint with half the learning
-            rate; stop ends the run.
+        on_collapse: reaction to an alarm about a collapse: note writes the alarm to the journal;
+            warn also prints it; rollback returns to the last healthy checkpoint with half the
+            learning rate; stop ends the run.
         on_hack: reaction to an alarm of reward hacking: warn prints the alarm; drop excludes
             episodes that show the hack from the batches while the alarm holds; stop ends the run.
         second_judge: additional judge, in the format of `judge`, that grades a sample of final
@@ -237,7 +237,7 @@ class Config:
         """Check that the packages that the settings need are installed; a dry run needs no package.
 
         Raises:
-            ConfigError: a package is missing; the message names the extra of pip to install.
+            ConfigError: a package is missing; the message names the pip extra to install.
         """
         for extra, package, needed in (
             ("vllm", "vllm", self.starts_servers),
@@ -411,7 +411,7 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError unless flags repeat each module, key and remote server in `file`.
+    """Raise a ConfigError unless flags repeat all modules, keys and remote servers in `file`.
 
     A `file` that is a preset, or belongs to a run started on this machine, is not checked.
     """

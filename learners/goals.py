@@ -1,7 +1,7 @@
 """Goals and budgets of a run: conditions on named metrics that end the run.
 
-A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure:
-if a run that a goal or budget has ended is restarted, it computes the same result and ends again.
+A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
+so that a run that a goal or budget has ended computes the same result and ends again if restarted.
 """
 
 import operator
@@ -106,7 +106,7 @@ def holds(goal: Sequence[Condition], evaluation: Mapping[str, Any]) -> bool:
 
 
 class End(NamedTuple):
-    """Reason for which a run ends before its last step.
+    """Reason why a run ends before its last step.
 
     Attributes:
         kind: "goal" or "budget".

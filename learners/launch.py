@@ -110,7 +110,7 @@ def _run_or_explain(config: Config, train: Train) -> None:
         raise SystemExit(complain(f"{prefix}{error}{resumes}", 1)) from None
     except (CheckpointError, FloatingPointError) as error:
         raise SystemExit(complain(error, 1)) from None
-    except RuntimeError:  # such as a collective when another rank has died
+    except RuntimeError:  # such as a failed collective after another rank has died
         ranks.wait_for_end()
         raise
     except OSError as error:  # such as a full disk
@@ -155,7 +155,7 @@ def _run(config: Config, train: Train) -> None:
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
                 say(f"warning: {sentence}", error=True)
-        ranks.barrier()  # reading large checkpoints takes longer than a collective's timeout
+        ranks.barrier()  # rank 0 may read large checkpoints for longer than a collective's timeout
         # a rollback needs a checkpoint from before the steps whose mean raised the alarm
         steps = max(WINDOW, span_of(config.groups)) if config.on_collapse == "rollback" else 0
         trainer = make_trainer(config, folder.checkpoints, steps)

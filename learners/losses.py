@@ -1,4 +1,4 @@
-"""Policy losses of type `Loss`: pure functions of the loss tokens of a packed row.
+"""Policy losses of type `Loss`: pure functions of the sampled tokens of a packed row.
 
 Each loss is divided by the number of tokens or rollouts in the global batch, counted before tokens
 are masked, because the caller sums the losses of all rows before the optimizer step.
@@ -31,7 +31,7 @@ class Totals(NamedTuple):
 
 
 class LossInput(NamedTuple):
-    """The n loss tokens of a packed row that contains r rollouts.
+    """The n loss tokens (sampled tokens) of a packed row that contains r rollouts.
 
     Attributes:
         logprobs: log-probabilities [n] of the trained policy, with gradient.

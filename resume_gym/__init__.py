@@ -8,7 +8,7 @@ import sys
 
 from resume_gym.import_path import leave_current_folder
 
-# `python -m` puts the current folder first on the import path, where its files shadow packages
+# `python -m` puts the current folder first on the import path, so files in it shadow packages
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("resume_gym", "-mresume_gym"):
     leave_current_folder()
 

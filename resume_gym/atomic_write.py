@@ -1,4 +1,4 @@
-"""Atomic file replacement: a file has either its complete new content or its previous one."""
+"""Atomic file replacement: a file holds either its previous or its complete new content."""
 
 import os
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Flush a file's content, or a folder's entries, to disk, so that they survive a power cut."""
-    if os.name == "nt":  # Windows cannot open folders, or sync a file opened for reading
+    if os.name == "nt":  # Windows can neither open folders nor sync files opened for reading
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -42,7 +42,7 @@ def sync(path: Path) -> None:
 
 
 def check_new_file(option: str, path: Path | None) -> None:
-    """Check that `path` can be an output file, before the work that produces the file starts.
+    """Check that `path` can be an output file; call this before producing the file's content.
 
     Raises:
         TaskError: The folder of the file does not exist, or the path is a folder.

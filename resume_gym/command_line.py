@@ -15,10 +15,10 @@ _CHOICE = r"invalid choice: (.+) \(choose from (.+)\)"
 
 
 class Formatter(argparse.HelpFormatter):
-    """Help formatter that wraps paragraphs to the terminal, except indented lines."""
+    """Help formatter that wraps paragraphs to the terminal's width, but keeps indented lines."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Widen the first column of the help, so that it fits the indented names of subcommands."""
+        """Add an argument; make the first column wide enough for indented names of subcommands."""
         super().add_argument(action)
         if isinstance(action, argparse._SubParsersAction):
             names = (len(name) for name in action.choices)
@@ -35,12 +35,12 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Argument parser whose help ends with examples and exit statuses.
 
-    The parser prints an error on one line and exits with status 2. The error for an unknown option
+    The parser prints errors on one line and exits with status 2. The error for an unknown option
     suggests a known option with a similar name, if there is one.
 
     Args:
         prog: name of the command.
-        examples: example arguments, without `resume-gym`; may be empty.
+        examples: example command lines, without the leading `resume-gym`; may be empty.
         done: meaning of exit status 0.
         failed: meaning of exit status 1.
         flagged: meaning of exit status 3; empty if the command does not use it.
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
     def error(self, message: str) -> NoReturn:
-        """Print an error of argparse in the wording of this package's errors, and exit."""
+        """Print an argparse error, reworded in the style of this package's errors, and exit."""
         message = re.sub(r"invalid (\w+) value: ", r"expected \1, got ", message)
         message = re.sub(_CHOICE, r"expected one of \2; got \1", message)
         raise SystemExit(complain(message.removeprefix("argument "), 2))
@@ -87,7 +87,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse_nothing(about: str | None) -> None:
-    """Parse the command line of a script that has no options; `--help` prints `about`."""
+    """Parse the command line of a script whose only option is `--help`, which prints `about`."""
     raw = argparse.RawDescriptionHelpFormatter
     argparse.ArgumentParser(description=about, formatter_class=raw).parse_args()
 

@@ -17,18 +17,18 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-# Start a match only at the first blank of a run: trying every blank would take quadratic time
+# Match only from the first blank of a run of blanks: trying every blank takes quadratic time
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
-"""Maximum number of lines for difflib, which takes quadratic time; longer texts get one hunk."""
+"""Maximum number of lines for difflib, which takes quadratic time; a longer text gets one hunk."""
 
 
 class Document(NamedTuple):
     """A text with its number of wrapped lines and the length of its longest line.
 
     Attributes:
-        text: source text; lines end in a line feed.
+        text: source text, with line feeds as line endings.
         lines: number of lines after wrapping.
         longest_line: length of the longest source line in characters.
     """
@@ -71,7 +71,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def _height(lines: list[str], width: int) -> int:
-    """Count the page lines of a text that is split at newlines; ignore an empty last line."""
+    """Count the page lines of a text from its source lines; ignore an empty last line."""
     height = 0
     for line in lines:
         height += 1 if len(line) <= width else len(wrap(line, width))
@@ -98,10 +98,10 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
 
     Args:
         text: text to search.
-        old: text to find; an empty one never matches.
-        match: "exact" or "fuzzy". If there is no exact match, a fuzzy search ignores differences
-            in indentation and trailing blanks, then all differences in whitespace, then
-            differences in typography (see `untyped`).
+        old: text to find; an empty text never matches.
+        match: "exact" or "fuzzy". If there is no exact match, a fuzzy search tries again without
+            regard to indentation and trailing blanks, then to all differences in whitespace, and
+            at last also to differences in typography (see `untyped`).
 
     Returns:
         Start and end offset of each occurrence.
@@ -139,7 +139,7 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Find `wanted` in `text` after each match of the pattern `blanks` is replaced by `shown`.
+    """Find `wanted` in a copy of `text` in which `shown` replaces each match of `blanks`.
 
     Return the start and end offset of each occurrence in the original `text`. `str.find` searches
     the modified text in linear time. A regular expression for `wanted` would restart its search at
@@ -161,7 +161,7 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         return exact[piece] + at - loose[piece]
 
     # The first and last characters of a match are not blank, so their offsets in `text` are known.
-    # The character after a match has no single offset there if it replaces several blanks.
+    # The character after a match has no single offset in `text` if it replaces several blanks.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
@@ -171,7 +171,7 @@ _TYPOGRAPHY = {
     **dict.fromkeys(map(ord, "“”„‟″«»＂"), '"'),
     **dict.fromkeys([*range(0x2010, 0x2016), 0x2212, 0xFE58, 0xFE63, 0xFF0D], "-"),
     **dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " "),
-    # Soft hyphens, zero-width spaces and marks of direction.
+    # Soft hyphens, zero-width spaces and bidirectional control characters.
     **dict.fromkeys([0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF], ""),
 }
 
@@ -180,7 +180,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
     """Convert quotes, dashes and spaces to ASCII, apply NFC, and drop invisible characters.
 
     Returns:
-        The converted text, and offsets in `text`: one per converted character, then the end.
+        The converted text, and its characters' offsets in `text`, followed by `len(text)`.
     """
     if text.isascii():
         return text, range(len(text) + 1)
@@ -198,7 +198,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first character in which `old` and its approximate match in `text` differ.
+    """Describe the first character at which `old` and its approximate match in `text` differ.
 
     The match ignores typography (see `untyped`). Without a match, or if `text` is ASCII, the
     description is empty.
@@ -226,7 +226,7 @@ def _named(text: str) -> str:
 
 
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
-    """Return `old` without surrounding whitespace, and `new` without the same whitespace.
+    """Strip the whitespace around `old`, and strip the same whitespace from the ends of `new`.
 
     If `old` is blank, or `text` contains `old` exactly, both strings are returned unchanged.
     """
@@ -276,7 +276,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
-    # the longest line can get shorter only if it was edited: only then scan the whole text
+    # the longest line can get shorter only if it was edited: scan the whole text only then
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -286,7 +286,7 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Yield start, end and spans of each region, which is a run of lines that overlap spans.
+    """Yield start, end and spans of each region; a region is a run of lines that overlap spans.
 
     A region ends after a newline or at the end of the text. Lines wrap independently, so the number
     of wrapped lines of the text changes by the sum of the changes in the regions.
@@ -317,7 +317,7 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
     """Format a unified diff of one hunk without context lines.
 
     Args:
-        first: number of the first line in the old text, from 0.
+        first: zero-based number of the hunk's first line in the old text.
         now: number of the same line in the new text, which earlier hunks may have shifted.
         before: lines of the hunk in the old text.
         after: lines of the hunk in the new text.
@@ -348,9 +348,9 @@ def _range(start: int, length: int) -> str:
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """Return the text of a document; if the text overflows, a delimiter shows the page's end.
+    """Return a document's text; if the text overflows the page, mark the page's end in it.
 
-    The delimiter precedes the first source line that does not fit on the page completely.
+    `overflow_delimiter` is inserted before the first source line that does not fit completely.
     """
     if document.lines <= page_lines:
         return document.text.removesuffix("\n")

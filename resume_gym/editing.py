@@ -2,7 +2,7 @@
 
 `EditSession` implements what all editing domains share: the turn budget, the page limit, rewards of
 tool calls, grading, copies and records. A subclass adds the task type, the tools and the weights of
-a verdict's fields, as `session.Session` does for resumes. docs/domains.md explains new domains.
+a judge's grades, as `session.Session` does for resumes. docs/domains.md tells how to add domains.
 """
 
 import json
@@ -17,7 +17,7 @@ from resume_gym.document import Document, Edit, Match
 from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 
 MAX_OBSERVATION = 1_048_576
-"""Maximum length of an observation in characters; the middle of a longer reply is left out."""
+"""Maximum length of an observation in characters; the middle of a longer one is left out."""
 Ledger = Mapping[str, float]
 """Reward terms by name (see `EditSession.terms`); the sum of the terms is exactly the reward."""
 
@@ -27,7 +27,7 @@ class EditTask(Protocol):
 
     Attributes:
         task_id: identifier of the task, unique in its source.
-        weakness: category of the task; evaluations also report metrics for each category.
+        weakness: category of the task; evaluations report the mean reward of each category.
     """
 
     @property
@@ -50,10 +50,11 @@ class Rules:
         page_width: page width in characters.
         match: search mode for the text to replace; see `document.find`.
         max_chars: maximum length of an action and of the document in characters.
-        layout_reward: "binary" gives +1 or -1 at the end. "continuous" rewards an edit by the lines
-            over the page that it removes; the sum depends on the first and last text only.
-        layout_amplitude: continuous reward per line; a multiple of 1/64, so that sums are exact.
-        feedback_every: interval in edits at which replies include feedback; 0 for no feedback.
+        layout_reward: "binary" gives +1 at the end if the document fits the page, else -1.
+            "continuous" rewards each edit for the lines beyond the page that it removes, so the
+            sum depends only on the first and the last document.
+        layout_amplitude: "continuous" reward per line; a multiple of 1/64, so that sums are exact.
+        feedback_every: k, to include feedback in the reply to every k-th edit; 0 for no feedback.
 
     Raises:
         ValueError: A limit is out of range.
@@ -108,7 +109,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """The immutable state of an episode; each step of a session replaces its state."""
+    """The immutable state of an episode; each step replaces the session's state."""
 
     document: Document
     turns: int = 0
@@ -123,7 +124,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A reply that shows a text; an episode's first such reply with `paid=True` is rewarded."""
+    """A tool's reply that shows a text; an episode rewards its first reply with `paid=True`."""
 
     text: str
     paid: bool = True
@@ -150,16 +151,16 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     listed here. `verdict_limit` and `tool_rewards` have defaults; `terms` is computed.
 
     Attributes:
-        noun: noun for the edited document, such as "resume"; the document's key in `info`.
+        noun: noun for the edited document, such as "resume"; also the document's key in `info`.
         system_prompt: system message; the schemas of `tools` are passed separately.
         toolbox: tools, including `submit`, which ends the episode.
         editors: names of the editing tools, whose failures count as failed edits.
         verdict_type: dataclass of a judge's verdicts.
-        verdict_weights: reward weights of the verdict's graded numeric fields; `weights` may add
-            terms of a task.
-        verdict_limit: largest absolute value of the graded fields.
+        verdict_weights: reward weight of each graded (numeric) field of a verdict. The property
+            `weights` may add weights that apply to a single task.
+        verdict_limit: largest absolute value of a graded field.
         tool_rewards: rewards of tool calls, with the keys of `rewards.TOOL_REWARDS`.
-        terms: names of all ledger terms.
+        terms: names of all reward terms.
     """
 
     __slots__ = ("rules", "state", "task")
@@ -200,7 +201,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
         for name, weight in cls.verdict_weights.items():
-            # floats sum multiples of 0.25 exactly; 0 is excluded, since `info` divides by weights
+            # sums of multiples of 0.25 are exact; 0 is excluded, since `info` divides by weights
             if weight <= 0 or weight % 0.25:
                 told = f"expected a positive multiple of 0.25, got {weight}"
                 raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
@@ -226,7 +227,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     @abstractmethod
     def brief(self) -> str:
-        """The first part of the prompt: texts of the task, such as a job, and the document."""
+        """The first part of the prompt: the task's texts, such as a job, then the document."""
 
     @abstractmethod
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
@@ -234,20 +235,20 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @abstractmethod
     def unchanged(self) -> Ledger:
-        """Return the reward terms that replace those of a verdict if the document is unedited."""
+        """Return the reward terms that an unedited document gets instead of a verdict's terms."""
 
     def feedback(self, text: str) -> str:
-        """Return one line of remarks on a draft, which must not reveal how a judge would grade."""
+        """Return remarks on a draft, on one line; they must not reveal how a judge would grade."""
         return "none"
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Reward weight by term: the fields of the verdict, and terms that only this task has."""
+        """Reward weight of each field of the verdict, and of each term that only this task has."""
         return self.verdict_weights
 
     @classmethod
     def terms_of(cls, tasks: Sequence[TaskT]) -> tuple[str, ...]:
-        """Return the names of all ledger terms that episodes on these tasks can have."""
+        """Return the names of all reward terms that episodes on these tasks can have."""
         return cls.terms
 
     @property
@@ -257,7 +258,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def prompt(self) -> str:
-        """The first observation: brief, layout and turns left."""
+        """The first observation: `brief`, then the lines with layout, turns left and edits."""
         rules = self.rules
         first = layout(measure(self.original, rules.page_width), rules)
         return f"{self.brief}\n\n{first}\n{meta_line(rules.max_turns, rules.max_turns, 0)}"
@@ -290,7 +291,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def needs_verdict(self) -> bool:
-        """Whether the episode is over, changed the document, and has no verdict yet."""
+        """Whether the episode is over and changed the document, but has no verdict yet."""
         state = self.state
         return state.done and not state.verdict and not self._unedited(state.document, state.edits)
 
@@ -304,7 +305,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def ledger(self) -> dict[str, float]:
-        """The total of each reward term, verdict included; these totals sum to `reward`."""
+        """The total of each reward term, including the verdict's; the totals sum to `reward`."""
         total = dict.fromkeys((*self.terms, *self.weights), 0.0)
         for turn in self.ledgers:
             for name, value in turn.items():
@@ -330,8 +331,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
-        The keys `reward_*` hold the last step's reward terms, the verdict's included; `verdict_*`
-        hold the grades of the verdict. The terms and grades of the verdict are 0 until grading.
+        The keys `reward_*` hold the reward terms of the last step and of the verdict, and the keys
+        `verdict_*` the verdict's grades. Terms and grades of the verdict are 0 until grading.
         """
         state = self.state
         info = dict(self._empty_info)
@@ -372,7 +373,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         state, rules = self.state, self.rules
         if state.done:
             raise RuntimeError("the episode is over: start a new session")
-        text = paired(text)  # as JSON would: the replay of a record must see the same text
+        text = paired(text)  # as a JSON parser does: a replayed record must have the same text
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
@@ -429,7 +430,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return step
 
     def _acted(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Run a tool; edits that change nothing or make the document too long are failed calls."""
+        """Run a tool; an edit that changes nothing or exceeds the size limit is a failed call."""
         outcome = self.act(call)
         if isinstance(outcome, Edit):
             size = len(outcome.document.text)
@@ -455,7 +456,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             raise ValueError(f"verdict: expected a {wanted}, got {verdict!r}")
         for name in self.verdict_weights:
             value, most = getattr(verdict, name), self.verdict_limit
-            if not -most <= value <= most:  # rejects NaN, too
+            if not -most <= value <= most:  # also rejects NaN
                 raise ValueError(f"verdict: {name}: expected -{most} to {most}, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 
@@ -502,11 +503,11 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return ledger
 
     def snapshot(self) -> State:
-        """Return the state of the episode, which is immutable, so that no copy is needed."""
+        """Return the state of the episode; a state is immutable, so no copy is needed."""
         return self.state
 
     def restore(self, state: State) -> None:
-        """Set the state to any snapshot of an episode on this task."""
+        """Set the state to a snapshot of this or another episode on the same task."""
         self.state = state
 
     def fork(self) -> Self:

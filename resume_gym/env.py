@@ -32,7 +32,7 @@ class EditEnv(gym.Env[str, str]):
         rules: limits of an episode.
         tasks: task source, as for `load_tasks`.
         split: split of the tasks: "train", "eval" or None for both.
-        judge: judge specification for `make_judge`, or None.
+        judge: judge specification for `make_judge`; None for no judge.
         render_mode: None or one of `metadata["render_modes"]`.
 
     Attributes:
@@ -62,7 +62,7 @@ class EditEnv(gym.Env[str, str]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
         if not isinstance(judge, str | Mapping | None):
-            # a judge object might not be picklable, as asynchronous vector environments require
+            # asynchronous vector environments pickle arguments; a judge might not be picklable
             raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
         self.rules = rules
         self.observation_space = UnicodeText(MAX_OBSERVATION)
@@ -161,7 +161,7 @@ class EditEnv(gym.Env[str, str]):
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
-        """Create a judge from its specification; a subclass may wrap it to change the verdict type.
+        """Create a judge from a spec; a subclass may wrap the judge to change the verdict type.
 
         Raises:
             ValueError: The judge does not exist, or its verdicts have the wrong type.
@@ -169,12 +169,12 @@ class EditEnv(gym.Env[str, str]):
         return make_judge(spec)
 
     def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
-        """Start an episode in a session of its own; the episode that `reset` started is unaffected.
+        """Start an episode in a new session; the episode that `reset` started is unaffected.
 
         Use sessions to play many episodes concurrently; `agrade` grades them later.
 
         Args:
-            task_id: task of the episode; None draws a random one.
+            task_id: task of the episode; None draws a random task.
 
         Raises:
             TaskError: The task does not exist.
@@ -183,7 +183,7 @@ class EditEnv(gym.Env[str, str]):
         tasks = self.tasks
         _ = self.judge  # report an invalid judge before an episode is played
         if task_id is None:
-            # NumPy's `random` is three times as fast as its `integers`; short episodes draw often
+            # NumPy's `random` is three times as fast as `integers`; short episodes draw tasks often
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
@@ -320,7 +320,7 @@ class ResumeEditEnv(EditEnv):
     |---|---|---|
     | `tasks` | `"default"` | task source: see `resume_gym.load_tasks` |
     | `split` | `"train"` | `"train"`, `"eval"` or None for both |
-    | `judge` | `"rubric"` | a name, a dict with a name and options (or that as JSON), or None |
+    | `judge` | `"rubric"` | a name, a dict with a name and options (or its JSON text), or None |
     | `max_turns` | 10 | number of turns |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
     | `match` | `"exact"` | `"fuzzy"` ignores differences of whitespace and typography in `old` |
@@ -328,7 +328,7 @@ class ResumeEditEnv(EditEnv):
     | `layout_amplitude` | 0.25 | reward per excess line, if continuous |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
-    `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
+    `ResumeEditMini-v0` is the same environment with short documents, pages of 20 lines and 6 turns.
 
     ## Version History
     - v0: first version
@@ -369,8 +369,8 @@ class ResumeEditEnv(EditEnv):
 class ResumeEditNetEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with a reward for each changed line of the resume.
 
-    In `ResumeEdit-v0`, many improved lines earn hardly more than one. In `ResumeEditNet-v0`,
-    the judge grades each line of the final document that differs from the original:
+    In `ResumeEdit-v0`, many improved lines earn hardly more than one improved line. The judge of
+    `ResumeEditNet-v0` grades each line of the final document that differs from the original:
 
     | line | reward |
     |---|---|
@@ -432,7 +432,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 
 def find_edit_env(name: str) -> type[EditEnv] | None:
-    """Return the class of an environment, given as ID or module:ID; None if not an `EditEnv`.
+    """Return the class of the environment ID or module:ID; None if it is not an `EditEnv`.
 
     Raises:
         gymnasium.error.Error, ImportError, AttributeError: The environment does not exist.

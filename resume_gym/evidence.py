@@ -1,7 +1,7 @@
 """`ResumeEditEvidence-v0`: `ResumeEdit-v0` with a tool that searches the candidate's documents.
 
-The documents describe the work in the resume in other words and with the true figures, but also
-the work of other people. Some documents correct a figure of the resume, and some say that the
+The documents describe the work in the resume in other words and with the true figures; they also
+describe work of other people. Some documents correct a figure of the resume, and some say that the
 candidate only helped with a piece of work. The judge receives the task's documents in every
 environment; the agent can search them only in `ResumeEditEvidence-v0`. A search costs a turn.
 """
@@ -34,7 +34,7 @@ class Passage(NamedTuple):
     Attributes:
         name: kind of the document and number of the passage, such as "portfolio 3".
         heading: second-level heading above the passage; empty if there is none.
-        text: a sentence or a list item.
+        text: a sentence of a paragraph or of a list item.
     """
 
     name: str
@@ -77,9 +77,9 @@ def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
 
 
 def search(documents: tuple[Evidence, ...], query: str) -> list[Passage]:
-    """Return the passages that share words with a query, best first, at most `PASSAGES`.
+    """Return at most `PASSAGES` passages that share words with a query, best match first.
 
-    Passages are scored by BM25 (Robertson and Zaragoza 2009) over stems without stop words.
+    Passages are scored by BM25 (Robertson and Zaragoza 2009) over word stems, without stop words.
     """
     found, index = _index(documents)
     words = _words(query)
@@ -126,7 +126,7 @@ class ResumeEditEvidenceEnv(ResumeEditEnv):
 
     A search shows at most three passages of the candidate's documents, with the names of their
     documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: an added figure improves
-    `quantification` if a document states it for the same work, else it is an unsupported claim.
+    `quantification` if a document states it for the same work; other figures count as unsupported.
     """
 
     session_type = EvidenceSession

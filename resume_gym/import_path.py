@@ -1,4 +1,4 @@
-"""The import path of `python -m`.
+"""Correction of the import path for `python -m`.
 
 This module imports only modules that the interpreter has already loaded: a file in the current
 folder could shadow any other module.

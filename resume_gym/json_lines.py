@@ -20,12 +20,12 @@ CHECKSUM = "sha256"
 """Last key of a line; its value is the checksum of the line without this key."""
 _OBJECTS = ("errors", "verdict", "by_weakness", "tasks_by_weakness", "items")
 _FORMS: Mapping[str, type] = {"versions": list, **dict.fromkeys(_OBJECTS, dict)}
-"""JSON container, by name, of each figure that consists of several numbers."""
+"""Container type (list or dict) of each figure that has several numbers, by the figure's name."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
 def strict_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """Parse JSON, converting numbers by `number`; reject repeated keys, NaN and infinities."""
+    """Parse JSON; `number` converts a number's text. Reject repeated keys, NaN and infinities."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
@@ -44,7 +44,7 @@ class ChecksumError(ValueError):
 
 
 def seal(record: Mapping[str, Any]) -> str:
-    """Return a record as a line of JSON with a checksum, without line feed.
+    """Return a record as a line of JSON with a checksum, without a line feed.
 
     Raises:
         ValueError: The record is empty, or contains a number that is not finite.
@@ -89,7 +89,7 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that figures are finite numbers, or those in `_FORMS` lists or dicts of such numbers.
+    """Check that each figure is a finite number or, if in `_FORMS`, a list or dict of numbers.
 
     Raises:
         ValueError: A figure is invalid; the message starts with `prefix` and the figure's name.
@@ -113,7 +113,7 @@ def check_step(step: Any, earlier: Container[int]) -> int:
         ValueError: The step is not an integer from 0 to 999999999, or an earlier row has the same
             step.
     """
-    if not (is_finite(step) and 0 <= step < 1e9 and step == int(step)):  # a step names files
+    if not (is_finite(step) and 0 <= step < 1e9 and step == int(step)):  # used in file names
         raise ValueError(f"step: expected a whole number from 0 to 999999999, got {step!r:.40}")
     if step in earlier:
         raise ValueError(f"step: expected one row of step {step:.0f}, got another")

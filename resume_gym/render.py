@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 Colour = tuple[int, int, int]
 
-# Image dimensions are in pixels. Drawing at _SCALE times the size and downsampling smooths letters.
+# Image dimensions are in pixels. Text is drawn _SCALE times larger, then downsampled to smooth it.
 _SCALE, _FONT_SIZE, _ROW, _CHAR, _MARGIN = 2, 12, 16, 6, 12
 _REPLY_ROWS = 6
 REPLY_STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
-"""Rich style of a line of a reply, by its first character."""
+"""Rich style of a line of a reply, by the line's first character."""
 
 _INK, _MUTED, _HEADING = (35, 35, 40), (140, 140, 145), (25, 60, 120)
 _DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
@@ -41,7 +41,7 @@ def visible(text: str) -> str:
 
 
 def say(text: object, error: bool = False) -> None:
-    """Print a text through `visible`, to stdout, or to stderr if `error` is true."""
+    """Print a text, escaped by `visible`, to stdout or, if `error` is true, to stderr."""
     print(visible(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
@@ -63,7 +63,7 @@ def _status(session: EditSession[Any, Any]) -> str:
 
 
 def last_reply(session: EditSession[Any, Any]) -> list[str]:
-    """Return the lines of the last reply; if it shows a text, only the two status lines below."""
+    """Return the lines of the last reply; if the reply shows a text, only its two status lines."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
@@ -120,7 +120,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
     Below the page, there is room for a quarter page of overflow (at least two lines) and for the
-    last reply. If more lines overflow, the image states their number.
+    last reply. If more lines overflow, the image states how many are not shown.
     """
     from PIL import Image, ImageDraw
 

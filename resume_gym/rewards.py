@@ -35,7 +35,7 @@ LINE_WEIGHTS: Mapping[str, float] = {
     "worse": 1.0,
     "rejected": 2.0,
 }
-"""Weights of a `LineVerdict`."""
+"""Reward weights of the fields of a `LineVerdict`."""
 LINE_TOOL_REWARDS: Mapping[str, float] = {
     "edit": 0.0,
     "failed_edit": -0.25,
@@ -44,7 +44,7 @@ LINE_TOOL_REWARDS: Mapping[str, float] = {
     "submit": 0.25,
     "no_submit": -0.5,
 }
-"""Rewards of tool calls in environments that reward lines, where an edit itself earns nothing."""
+"""Rewards of tool calls in environments that reward changed lines; an edit itself earns nothing."""
 WEAKNESS_METRIC: Mapping[str, str] = {
     "vague_bullets": "clarity",
     "too_long": "clarity",
@@ -64,15 +64,15 @@ class Verdict:
     Attributes:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
             supports, else +1.
-        clarity: -1 worse, 0 same, +1 better; the next four fields use the same scale.
+        clarity: clarity of the text: -1 worse, 0 same, +1 better, as in the next four fields.
         quantification: how well the revision uses supported figures.
         jd_alignment: how well the revision fits the job description.
         action_verbs: strength of the verbs that open the bullets.
         preference: preference of a recruiter between the two resumes.
         reasons: reason for the grade of each field, in one sentence.
-        confidence: confidence of the judge, in [0, 1], in each field.
-        items: grades of the task's rubric items by text: the sign of the weight if the revision
-            adds the item (see `resume_gym.text.items`), else 0.
+        confidence: the judge's confidence in the grade of each field, in [0, 1].
+        items: grade of each rubric item of the task, by the item's text: the sign of its weight if
+            the revision adds the item (see `resume_gym.text.items`), else 0.
 
     Raises:
         ValueError: A grade has a value that its field does not allow.

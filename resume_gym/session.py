@@ -93,14 +93,14 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """See `EditSession.weights`; `rubric` weighs the sum of the items' absolute weights."""
+        """Reward weight of each term; the weight of `rubric` sums its items' absolute weights."""
         if not self.task.rubric:
             return self.verdict_weights
         return {**self.verdict_weights, "rubric": sum(abs(one.weight) for one in self.task.rubric)}
 
     @property
     def items(self) -> Mapping[str, int]:
-        """The grades of rubric items by the item's text (see `Verdict.items`); 0 if ungraded."""
+        """The grade of each rubric item by its text (see `Verdict.items`); 0 until grading."""
         verdict = self.verdict
         return {x.text: verdict.items[x.text] if verdict else 0 for x in self.task.rubric}
 

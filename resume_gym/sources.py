@@ -16,9 +16,9 @@ class Loader(NamedTuple):
     """The loader of one kind of task source.
 
     Attributes:
-        pattern: regular expression that matches every source of this kind as a whole.
+        pattern: regular expression that fully matches each source of this kind.
         entry: MODULE:FUNCTION, imported at the first use. The function takes a source and a split,
-            and returns tasks in order; `load_tasks` drops tasks that are not of this split.
+            and returns tasks in order; `load_tasks` drops the tasks of other splits.
     """
 
     pattern: str
@@ -36,7 +36,7 @@ LOADERS: Mapping[str, Loader] = {
     ),
     "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
 }
-"""Loaders of sources other than bundled tasks and files, by the form shown to users."""
+"""Loaders of sources other than bundled tasks and files, by the sources' form in error messages."""
 _FOLDER = LOADERS["hf://OWNER/NAME"]
 _DATA = Path(__file__).parent / "data"
 

@@ -2,8 +2,8 @@
 
 `gymnasium.spaces.Text` requires a list of the allowed characters; for all of Unicode, it takes
 seconds to create a `Text` and a minute to batch it for a vector environment. `UnicodeText` contains
-any text up to a length. This module registers functions with Gymnasium: for texts in the shared
-memory of vector environments, and for the empty text with which wrappers pad observations.
+any text up to a maximum length. This module registers functions with Gymnasium: for texts in the
+shared memory of vector environments, and for the empty text with which wrappers pad observations.
 """
 
 import multiprocessing
@@ -21,12 +21,12 @@ from gymnasium.wrappers.utils import create_zero_array
 
 from resume_gym.tools import text_fault
 
-_HEADER = 4  # bytes of the uint32 length before each text in shared memory
+_HEADER = 4  # bytes of the length (a uint32) that precedes each text in shared memory
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)] + ["\n", "\t", "é", "ß", "語", "🙂"]
 
 
 class UnicodeText(spaces.Space[str]):
-    """Strings of at most `max_length` characters without NUL and lone surrogates.
+    """Strings of at most `max_length` characters, without NUL characters and lone surrogates.
 
     Samples are short printable texts.
     """
@@ -70,7 +70,7 @@ def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
 
 
 class _SharedTexts(Sequence[str]):
-    """View of the texts in shared memory, whose deep copy is a tuple of the current strings.
+    """View of the texts in shared memory; its deep copy is a tuple of the current strings.
 
     `AsyncVectorEnv` creates the view when it is constructed, and makes a deep copy at each step.
     """

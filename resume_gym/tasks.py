@@ -18,7 +18,7 @@ ITEM_KINDS = ("figure", "skill", "section", "judged")
 _ITEMS, _ITEM_CHARS, _ITEM_WEIGHT = 20, 500, 8
 
 EDITION = 2
-"""Edition of the bundled tasks and the rubric judge; rewards of two editions are not comparable."""
+"""Edition of the tasks and the rubric judge; rewards of different editions are not comparable."""
 
 
 class TaskError(ValueError):
@@ -30,7 +30,7 @@ class Fix:
     """One edit that repairs part of the planted weakness.
 
     Attributes:
-        old: weak text; occurs exactly once in the resume to which all earlier fixes were applied.
+        old: weak text, which occurs exactly once in the resume after all earlier fixes.
         new: improved text; empty to delete `old`.
         facts: sentences that support what `new` claims beyond `old`.
         needs_evidence: whether `new` states something that only the evidence supports.
@@ -66,7 +66,7 @@ class Item:
             statement about the revised resume; one line of at most 500 characters.
         weight: reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
             negative for an undesired property.
-        kind: kind of the item, one of `ITEM_KINDS`; a model grades "judged", rules the other kinds.
+        kind: one of `ITEM_KINDS`; a model grades "judged" items, and rules grade all others.
 
     Raises:
         TaskError: An attribute has a wrong type or value.
@@ -85,7 +85,7 @@ class Item:
             raise TaskError(f"text: {self.text!r} is a field of every verdict")
         weight = self.weight
         numeric = type(weight) in (int, float) and 0 < abs(weight) <= _ITEM_WEIGHT
-        if not numeric or weight % 0.25:  # multiples of 0.25 sum exactly
+        if not numeric or weight % 0.25:  # sums of multiples of 0.25 are exact
             expected = f"a multiple of 0.25 from -{_ITEM_WEIGHT} to {_ITEM_WEIGHT}, and not 0"
             raise TaskError(f"weight: expected {expected}; got {weight!r}")
         object.__setattr__(self, "weight", float(weight))
@@ -100,8 +100,8 @@ class Item:
 class Task:
     """A resume to revise for a job.
 
-    The agent sees `job` and `resume`; in `ResumeEditEvidence-v0`, it can search `evidence`. All
-    other fields of a task are for the judge and the oracle agent.
+    The agent sees `job` and `resume`; in `ResumeEditEvidence-v0`, it can also search `evidence`.
+    All other fields of a task are for the judge and the oracle agent.
 
     Attributes:
         task_id: identifier of the task, unique in its source.
@@ -110,7 +110,7 @@ class Task:
         weakness: planted weakness, one of `WEAKNESSES`.
         split: split of the task, "train" or "eval".
         fixes: edits that repair the weakness, in the order to apply them.
-        persona: owner of the resume: role, level, vertical, name, company.
+        persona: owner of the resume: role, level, vertical (industry), name and company.
         evidence: documents about the candidate that a revision may draw on.
         rubric: items that are rewarded in addition to the fields of the verdict.
 
@@ -273,5 +273,5 @@ def read_jsonl(path: Path) -> list[Task]:
 def write_jsonl(path: Path, tasks: list[Task]) -> None:
     """Write tasks to a JSONL file, which `read_jsonl` can read."""
     rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
-    text = "".join(row + "\n" for row in rows).encode()  # done first: an error changes no file
+    text = "".join(row + "\n" for row in rows).encode()  # before writing: an error changes no file
     path.write_bytes(text)

@@ -91,7 +91,7 @@ class Toolbox:
             raise ValueError("schemas: expected a tool `submit` without arguments")
 
     def read(self, text: str) -> ToolCall | FailedCall:
-        """Parse the single tool call in an agent's text; never raises."""
+        """Parse the single tool call in an agent's text; an invalid text gives a `FailedCall`."""
         thought, answer = split_thought(text)
         head, opened, rest = answer.partition(_OPEN)
         if "<think>" in head:  # a call inside an unclosed thought does not count
@@ -178,7 +178,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
-"""Decode the JSON value at an offset, with unique keys; return the value and its end offset."""
+"""Decode the JSON value at an offset; return it and its end offset. Reject repeated keys."""
 _decode_any = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -228,11 +228,11 @@ def tool_call(name: str, **arguments: Any) -> str:
 
 
 def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
-    """Restore the tool calls that an inference server has extracted from a model's text.
+    """Undo the extraction of tool calls by an inference server: put them back into the text.
 
     Args:
         content: text without the calls.
-        calls: name and arguments of each call, the arguments as JSON text; invalid JSON is kept.
+        calls: name of each call, and its arguments as JSON text, which may be invalid.
     """
     texts = [content] if content else []
     for name, arguments in calls:
@@ -263,7 +263,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value; messages print the type, since a value may be long."""
+    """Return the JSON type of a value; messages name the type, since a value may be long."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")
 

@@ -2,8 +2,8 @@
 
 A module that the command line names is trusted. A file, such as the configuration of a run, may
 come from a stranger. A module named only in a file is therefore imported only if the command has
-the option `FLAG`, or if the run was started on this machine. The start of a run is recorded outside
-the folder of the run.
+the option `--trust-remote-code`, or if the run was started on this machine. The start of a run is
+recorded outside the folder of the run.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ FLAG = "--trust-remote-code"
 HELP = "import modules that the files name; they can run any code"
 
 STARTED = "started"
-"""Name of the file with the random id of a folder that was started on this machine."""
+"""Name of the file, in the folder of a run, that holds the run's random id."""
 
 _LOCAL = re.compile(r"https?://(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?(/[\w./-]*)?")
 _KEYS = ("env", "tasks", "judge")
@@ -46,22 +46,22 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a URL is local; False for unusual URLs, which libraries parse differently."""
+    """Return whether a URL names this machine; False for URLs that libraries parse differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 
 def refusal(file: Path, does: str, name: str) -> str:
-    """Return the error message for an untrusted file; `does` is a verb phrase: "names a server"."""
+    """Return the error message for an untrusted file; `does` is text like "names a server"."""
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
-    The settings must be new: settings found in a folder may have been written by a stranger.
+    Do not pass settings that were read from the folder: a stranger may have written them.
     """
     file = folder / STARTED
-    with suppress(OSError):  # without the mark, users need `FLAG`
+    with suppress(OSError):  # without the record, users need `FLAG`
         file.unlink(missing_ok=True)  # an existing file could be a link
         file.write_text(secrets.token_hex() + "\n", encoding="utf-8")
         mark = _mark(folder, settings)

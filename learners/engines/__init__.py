@@ -24,7 +24,7 @@ class Sampling:
         max_tokens: maximum number of tokens in one completion, end token included.
         stops: ids of the end tokens.
         seed: non-negative integers that identify this turn of this episode. An engine with
-            reproducible sampling draws the same random numbers for a seed in every batch.
+            reproducible sampling derives its random numbers only from the seed, not from the batch.
     """
 
     temperature: float
@@ -48,7 +48,7 @@ class Completion(NamedTuple):
 
 
 Weights = Callable[[], Iterable[tuple[str, Tensor]]]
-"""Function that returns a new iterator over (name as in Hugging Face checkpoints, full tensor)."""
+"""Function that returns a new iterator over (name in Hugging Face checkpoints, full tensor)."""
 
 
 class Engine(Protocol):
@@ -84,7 +84,7 @@ class Engine(Protocol):
         """Replace the weights from which the engine samples.
 
         Args:
-            version: number of optimizer steps of the new weights.
+            version: number of the optimizer step that produced the new weights; 0 before training.
             source: function that returns the new weights.
 
         Raises:
@@ -97,10 +97,10 @@ class Engine(Protocol):
         ...
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Sample one completion on each server, to check its log-probabilities with the trainer.
+        """Sample a completion on each server, to compare its log-probabilities with the trainer's.
 
-        An in-process engine returns an empty list: each training step compares all its
-        log-probabilities with those of the trainer.
+        An in-process engine returns an empty list, since each training step compares the engine's
+        log-probabilities with the trainer's anyway.
         """
         ...
 
@@ -113,7 +113,7 @@ class Engine(Protocol):
         ...
 
     def wake(self) -> None:
-        """Allocate the GPU memory again that `sleep` has freed."""
+        """Reallocate the GPU memory that `sleep` has freed."""
         ...
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class NCCLSender:
 
 
 def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
-    """Return `join()`, or raise the error of a server that fails first: `join` would then hang."""
+    """Return `join()`; if a server fails first, raise its error, since `join` would then hang."""
     joined: Future[_T] = Future()
 
     def run() -> None:

@@ -43,7 +43,7 @@ def main(parent: int, command: list[str]) -> int:
         )
         signal.signal(signal.SIGTERM, stop)
         die_with_parent(signal.SIGTERM)
-        if os.getppid() != parent:  # the parent exited before `die_with_parent`
+        if os.getppid() != parent:  # the parent exited before the call of `die_with_parent`
             server.kill()
         status = server.wait()
         end_group()

@@ -189,7 +189,7 @@ class Server:
 def serving(
     settings: ServerSettings, count: int, logs: Path, note: Callable[[str], object]
 ) -> Iterator[list[Server]]:
-    """Start vLLM servers in the first process of each machine, and end them with the context.
+    """Start vLLM servers from the first process of each machine; end them when the context exits.
 
     Args:
         settings: settings of the servers.
@@ -220,7 +220,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         "dtype": settings.precision,
         "seed": settings.seed + 1000 * ranks.rank() + number,  # a different seed for each server
         "weight-transfer-config": json.dumps({"backend": transfer(settings.colocated)}),
-        # log-probabilities after temperature scaling; the model's sampling defaults do not apply
+        # return log-probabilities at the sampling temperature; ignore the model's sampling defaults
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
         "generation-config": "vllm",
@@ -249,7 +249,7 @@ def transfer(colocated: bool) -> str:
 
 
 def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
-    """Return a server's environment variables: those of this process except those for trainers."""
+    """Return a server's environment: this process's, minus trainers' variables, plus vLLM's."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -306,13 +306,13 @@ def _require_libnuma() -> None:
 
 
 def make_key() -> str:
-    """Return the servers' API key, the environment variable `KEY`; first create it if empty."""
+    """Return the servers' API key from the environment; create the key if there is none."""
     os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
     return os.environ[KEY]
 
 
 def headers() -> Mapping[str, str]:
-    """Return the HTTP headers with which servers accept a request; empty if there is no API key."""
+    """Return the HTTP headers with the API key for requests to servers; empty without a key."""
     key = os.environ.get(KEY)
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -321,7 +321,7 @@ def own_address(urls: Iterable[str]) -> str:
     """Return the IPv4 address at which the servers reach this machine.
 
     Args:
-        urls: addresses of the servers. If all servers are on this machine, the result is loopback.
+        urls: addresses of the servers; if all are loopback addresses, the result is 127.0.0.1.
     """
     addresses = []
     for url in urls:

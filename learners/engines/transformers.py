@@ -69,7 +69,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return the number of keys that the mask of new queries covers, and the first index, 0."""
+        """Return how many keys the mask of new queries covers, and the first key's index, 0."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -154,10 +154,10 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
     Returns:
         Ids [n] of the sampled tokens.
     """
-    # Not torch.multinomial: its random numbers depend on the batch, but here each row has its own.
+    # `torch.multinomial` would draw numbers that depend on the batch; here, each row has its own.
     # Sums are in fp64: rounding of fp32 sums would distort the probabilities of the last tokens.
     sums = logprobs.exp().cumsum(1, dtype=torch.float64)
-    # the division makes the last sum exactly 1, which all random numbers in [0, 1) are below
+    # the division makes the last sum exactly 1, and all random numbers in [0, 1) are below 1
     return torch.searchsorted(sums / sums[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
@@ -180,8 +180,8 @@ class _Parked(NamedTuple):
 
     Attributes:
         ids: token ids whose keys and values are in the two caches.
-        shared: KV cache of a prefix that other conversations may share, as the same object,
-            [layers, 2, key heads, tokens, head size].
+        shared: KV cache of a prefix, [layers, 2, key heads, tokens, head size]; conversations may
+            share this object.
         own: KV cache of the tokens after the shared prefix.
     """
 
@@ -270,7 +270,7 @@ class TransformersEngine:
         """Continue each request by one completion, all in one batch.
 
         Random numbers depend only on the seed of each request. The last bits of log-probabilities
-        depend on the batch size, so only the same batch of requests has exactly the same results.
+        depend on the batch size, so results are exactly equal only for the same batch of requests.
 
         Raises:
             ValueError: a request's token ids do not extend those of its conversation's last turn.
@@ -287,7 +287,7 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Cache all tokens but each conversation's last; equal conversations share a run."""
+        """Cache all tokens of each conversation but the last; equal conversations run only once."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
@@ -308,7 +308,10 @@ class TransformersEngine:
                 self._extend(batch)
 
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
-        """Feed each entry's new tokens, and park the cache for each conversation of the entry."""
+        """Run each entry's new tokens through the model, and park the cache for all its keys.
+
+        An entry of `batch` is (new tokens, parked state, keys of equal conversations).
+        """
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None
         cache = _Ragged([one.own for one in parked], shared)
@@ -317,8 +320,8 @@ class TransformersEngine:
         for row, (tokens, before, keys) in enumerate(batch):
             own, prefix = cache.park(row), before.shared
             # `Shared` recognises a common prefix by object identity, so all conversations in `keys`
-            # get the same object. New tokens join the prefix, to be stored once, not once per
-            # conversation, unless a larger prefix would be copied, as other conversations use it.
+            # get the same object. The tokens after the prefix join it, to be stored once, unless
+            # other conversations use the prefix and copying it takes more memory than this saves.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
                 # cloned, since an empty view would keep the whole cache in memory

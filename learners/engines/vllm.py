@@ -1,7 +1,7 @@
 """Engine that samples from vLLM servers over HTTP, with token ids as input and output.
 
 A conversation is assigned to the server with the fewest conversations, and stays there to reuse the
-server's prefix cache. Requests to a dead server are retried, with the same tokens, on any live
+server's prefix cache. If a server fails, its requests are repeated, with the same tokens, on a live
 server. Servers pause during a weight update; unfinished completions continue with the new weights.
 
 Requests have no seed: samples depend on a server's batches anyway, and vLLM's CPU build crashes on
@@ -141,7 +141,7 @@ class VLLMEngine:
             self._conversations[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return one completion from each server; then close this event loop's HTTP session."""
+        """Return one completion from each server, and close the HTTP session of this event loop."""
         keys = range(-len(self.urls), 0)
         try:  # each key is assigned to the least busy server, so each server gets one key
             return await asyncio.gather(*(self.generate(key, ids, sampling) for key in keys))
@@ -159,7 +159,7 @@ class VLLMEngine:
         deadline = time.monotonic() + self._timeout_s
         reason, tried = "", False
         while behind := self.behind(version):
-            # try one update at least: reading the versions alone can take longer than the timeout
+            # try at least one update: reading the versions alone can take longer than the timeout
             if tried and time.monotonic() > deadline:
                 urls = " and ".join(behind)
                 raise EngineError(f"{urls} did not take weights {version}{reason}")
@@ -170,7 +170,7 @@ class VLLMEngine:
                 reason = f": {error}"
                 self._abandon(behind)
                 time.sleep(_RETRY_S)
-            except (OSError, RuntimeError) as error:  # error of this process, which a retry repeats
+            except (OSError, RuntimeError) as error:  # a local error, which would recur
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
@@ -202,7 +202,7 @@ class VLLMEngine:
         All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
         waiting for the next tensor.
         """
-        # calling `source` starts a collective on all ranks: wait until the first tensor is needed
+        # called only when the first tensor is needed, since `source` starts a collective
         weights = iter(source())
         try:
             for name, tensor in weights:

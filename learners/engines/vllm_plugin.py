@@ -1,7 +1,7 @@
 """vLLM plugin: parent-death signals, a weight transfer backend without NCCL, and access by API key.
 
 vLLM calls `register` of every installed plugin in all its processes. This plugin has no effect in
-servers that no run has started.
+servers that were not started by a run.
 """
 
 import multiprocessing
@@ -17,7 +17,7 @@ OWNED = "RESUME_GYM_ENGINE"
 SHARED_MEMORY = "shared_memory"
 """Name of the weight transfer backend for CPUs, and for GPUs shared with a trainer."""
 KEY = "VLLM_API_KEY"
-"""Environment variable that holds the key of the servers; the variable's name is vLLM's own."""
+"""Environment variable that holds the API key of the servers; vLLM reads the same variable."""
 
 _Message = MutableMapping[str, Any]
 _Call = Callable[..., Awaitable[object]]
@@ -28,7 +28,7 @@ def register() -> None:
     if OWNED not in os.environ:
         return
     parent = multiprocessing.parent_process()
-    if parent is not None:  # otherwise, engine and workers would survive a killed server
+    if parent is not None:  # vLLM's child processes must not survive a killed server
         die_with_parent(parent.pid)
     from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 
@@ -39,7 +39,7 @@ def register() -> None:
 
 
 class KeyRequired:
-    """ASGI middleware: all routes but /health need the API key, a bearer token, from `KEY`.
+    """ASGI middleware that requires the API key as a bearer token on all routes except /health.
 
     vLLM's own check of the key covers completions, but not the routes that pause a server, load
     weights from any path, or call any method of a server's workers.
@@ -50,7 +50,7 @@ class KeyRequired:
         self._expected = f"Bearer {os.environ[KEY]}".encode()
 
     async def __call__(self, scope: _Message, receive: _Call, send: _Call) -> None:
-        """Pass on a request with the right key; otherwise answer with 401 or close a websocket."""
+        """Pass on a request with the right key; else answer with 401, or close the websocket."""
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
         known = secrets.compare_digest(given, self._expected)
         if known or scope["type"] == "lifespan" or scope["path"] == "/health":

@@ -1,1 +1,1 @@
-"""The trained nano policy, and `model.py`, which creates an untrained one for `imitation.py`."""
+"""The trained nano policy, and code that creates an untrained nano model for `imitation.py`."""

@@ -13,7 +13,7 @@ VOCABULARY = 4096
 
 
 def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Learn a byte-level BPE tokenizer from texts, and give it the Hermes chat template."""
+    """Train a byte-level BPE tokenizer on texts, and give it the Hermes chat template."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -10,7 +10,7 @@ from learners.errors import ConfigError
 from learners.training.flops import GPUS
 from resume_gym.user_errors import number_of
 
-# in `_MACHINE`, the first count (machines) is lazy: a single count is the number of GPUs
+# in `_MACHINE`, the first count (machines) is lazy, so a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
 _MACHINE = re.compile(
     rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(GPUS)}){_FORM})", re.I
@@ -18,7 +18,7 @@ _MACHINE = re.compile(
 
 
 class Machine(NamedTuple):
-    """Hardware of one or several equal machines.
+    """Hardware of one machine, or of several identical machines.
 
     Attributes:
         gpus: name and memory in bytes of each GPU of a machine.

@@ -23,7 +23,7 @@ from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.45, 0.7
-"""Assumed shares of a GPU's peak FLOPs in training, and of its memory bandwidth in decoding."""
+"""Assumed shares of a GPU's peak FLOP/s in training, and of its memory bandwidth in decoding."""
 _TOKEN_S = 0.005  # minimum seconds to decode one token, for scheduling and kernel launches
 _TASKS = 32  # number of tasks whose prompts are tokenized
 
@@ -51,7 +51,7 @@ class StepCost(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """Memory of a vLLM server that the run starts, on each of its devices.
+    """Memory that a vLLM server of the run needs on each of its devices.
 
     Attributes:
         device: bytes of a device's memory that the server may use.
@@ -94,7 +94,7 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
-        counted: whether the model's tokenizer counted the prompts' tokens; otherwise estimated.
+        counted: whether the tokens of prompts are counted by the model's tokenizer, or estimated.
         memory: memory on the device of each trainer, in bytes.
         host: bytes that each trainer keeps in CPU memory: offloaded tensors, and copies while it
             writes a checkpoint.
@@ -112,7 +112,7 @@ class RunPlan:
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
         self.counted = models.is_here(config.model)
-        # nano stands in for a model not yet downloaded: its chat template gives Qwen3's text
+        # nano replaces a model that is not downloaded: its chat template renders text as Qwen3's
         with without_keys():
             self._work = make_workload(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
@@ -165,7 +165,7 @@ class RunPlan:
         read = ids if self.counted else map(work.chat.read, ids)
         prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
         prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-        # assume that a group's episodes share their first turn: nearly all call `review` first
+        # assume that a group's episodes share the first turn, since nearly all begin with `review`
         first, rest = config.max_tokens, response - config.max_tokens
         columns = [True] * response, *([0.0] * response,) * 2
         samples = [
@@ -211,7 +211,7 @@ class RunPlan:
 
     @property
     def verdicts(self) -> Verdicts | None:
-        """Estimated verdicts of the judge; None if the run has no judge."""
+        """Estimated number and cost of the judge's verdicts; None if the run has no judge."""
         training = self.config.steps * self.config.groups * self.config.group_size
         return Verdicts.of(self._work, training, evaluations(self.config) * self._held_out)
 

@@ -15,13 +15,13 @@ CHARACTERS = 3.6
 
 With SmolLM2's tokenizer, prompts of real tasks have 3.5 to 3.9 characters per token; tokenizers
 with larger vocabularies have more characters per token."""
-# output tokens if COMPARISON lists eight changes, and SUPPORT ten changes and one claim
+# output tokens, if COMPARISON's answer lists 8 changes, and SUPPORT's lists 10 changes and 1 claim
 _ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # number of tasks whose prompts are measured
 
 
 class Verdicts(NamedTuple):
-    """Number of a run's verdicts, and the requests, tokens and cost per verdict.
+    """Number of a judge's verdicts in a run, and the requests, tokens and cost of each verdict.
 
     Attributes:
         judge: name of the judge.
@@ -30,7 +30,7 @@ class Verdicts(NamedTuple):
         requests: requests per verdict; 0 if the judge uses no model, None if unknown.
         model: name of the model that the judge uses; empty if the judge uses none.
         url: address of the judge's own server; empty if a provider runs the judge's model.
-        read: tokens per verdict in the judge's prompts, estimated from their characters.
+        read: number of prompt tokens per verdict, estimated from the length of the judge's prompts.
         dollars: cost of a verdict in dollars by list prices; None if unknown.
     """
 

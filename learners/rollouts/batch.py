@@ -1,4 +1,4 @@
-"""The rollouts of a training step, as they go from the orchestrator to the trainer."""
+"""The rollouts of a training step, which the orchestrator passes to the trainer."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,16 +21,16 @@ class Batch:
 
     Attributes:
         step: number of the step, from 1.
-        rollouts: rollouts of all groups that were not dropped, group by group.
+        rollouts: rollouts of all groups that were neither dropped nor replaced, group by group.
         summary: figures of all episodes in `rollouts`.
-        dropped_episodes: number of episodes without tokens or verdict, or whose environment
-            failed; dropped episodes are not in `rollouts`.
-        dropped_groups: number of groups that were dropped because they have too few episodes.
+        dropped_episodes: number of episodes that are not in `rollouts` because the engine, the
+            judge or the environment failed.
+        dropped_groups: number of groups that were dropped for having too few graded episodes.
         lag_s: maximum delay of the event loop in seconds while the episodes were played.
         judge_usage: usage of a model judge since the process started; None for other judges.
-        replaced: groups of equal rewards that were replaced by other groups.
-        level: highest difficulty of the tasks; None without `LadderCurriculum`.
-        measures: figures of the texts that the episodes wrote; see `measures.measures`.
+        replaced: groups that were replaced because all their rewards are equal.
+        level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
+        measures: `measures.measures` of the written texts, and metrics of the second judge.
     """
 
     step: int
@@ -45,7 +45,7 @@ class Batch:
     measures: Mapping[str, float] = field(default_factory=dict)
 
     def without(self, hacks: Collection[str]) -> "Batch":
-        """Return a copy without the rollouts that show hacks; its `summary` still includes them.
+        """Return a copy without the rollouts that show one of `hacks`; `summary` is unchanged.
 
         Args:
             hacks: names of the hacks, which are keys of `HACKS`.
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def rewards(self) -> Tensor:
-        """Sum of the rewards of each rollout [n]."""
+        """Reward of each rollout [n], summed over its turns."""
         return torch.tensor([rollout.session.reward for rollout in self.rollouts])
 
     @property
@@ -93,7 +93,7 @@ class Batch:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Figures of the step: rewards, behaviour, tokens, staleness, cost of the judge."""
+        """Metrics of the step: rewards, behaviour, tokens, staleness and cost of the judge."""
         rollouts, usage = self.rollouts, self.judge_usage
         # number of optimizer steps between the weights that sampled a token and the current weights
         ages = [self.step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]

@@ -18,9 +18,9 @@ class Drawn(NamedTuple):
     """Tasks and seed of a step.
 
     Attributes:
-        tasks: the tasks of the step's groups, then those of its spare groups.
+        tasks: the tasks of the step's groups, then of its spare groups; see `Curriculum`.
         seed: seed of the step's episodes.
-        level: highest difficulty of the tasks; None without `LadderCurriculum`.
+        level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
     """
 
     tasks: list[Any]
@@ -30,12 +30,12 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of a step's tasks, all different if possible; tasks of spare groups may be repeated.
+    """Sampler of each step's tasks, all different if possible; spare groups may repeat tasks.
 
     Attributes:
         seed: random seed of the run.
         groups: number of tasks per step, each with one group of rollouts.
-        group_size: rollouts per task.
+        group_size: number of rollouts per task.
         spare: number of spare groups, which replace groups whose rewards are all equal.
     """
 
@@ -45,16 +45,16 @@ class Curriculum:
     spare: int = 0
 
     def numbers(self, step: int) -> range:
-        """Return the group numbers of a step, spare groups included; no other step uses them."""
+        """Return the numbers of a step's groups and spare groups, which no other step uses."""
         drawn = self.groups + self.spare
         return range((step - 1) * drawn, step * drawn)
 
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
-        Tasks and seed depend only on the run's seed and the step. The tasks of `LadderCurriculum`
-        also depend on the rewards of steps that had ended before this step began; a resumed run
-        reads these rewards from disk, and so draws the same tasks.
+        Tasks and seed depend only on the run's seed and the step, except that `LadderCurriculum`
+        also uses the rewards of steps that had ended before this step began. A resumed run reads
+        these rewards from disk, and so draws the same tasks.
         """
         rng = np.random.default_rng([self.seed, step])
         chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
@@ -65,11 +65,11 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class LadderCurriculum(Curriculum):
-    """Generator of new tasks, whose difficulty follows the rewards; see `synthesis.ladder`.
+    """Generator of new tasks, whose difficulty depends on earlier rewards; see `synthesis.ladder`.
 
     Attributes:
         size: size of the generated tasks, "full" or "mini".
-        sequence: seed of the sequence of tasks; no task is played twice.
+        sequence: random seed of the tasks; each group plays a new task.
         lag: maximum age of the sampling weights, in optimizer steps.
         highest: highest possible reward of an episode.
     """
@@ -89,7 +89,7 @@ class LadderCurriculum(Curriculum):
         return Drawn(made, seed, top)
 
     def _draw_levels(self, step: int, results: Results) -> tuple[int, list[int]]:
-        """Return a step's highest difficulty, and the difficulty of each group's task."""
+        """Return a step's highest level, and the level of each group's task."""
         if step not in self._levels:
             past = []
             for one in range(1, step - self.lag):

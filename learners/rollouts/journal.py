@@ -18,7 +18,7 @@ _LAG_S = 0.02
 
 
 class Faults:
-    """Log of errors in episodes; the traceback of an error in a user's code is logged only once."""
+    """Log of errors in episodes; the traceback of an error in users' code is logged only once."""
 
     def __init__(self, note: Note) -> None:
         self._note = note

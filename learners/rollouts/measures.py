@@ -1,4 +1,4 @@
-"""Measures of the texts that the episodes of a step wrote, for the alarms in `run/alarms.py`.
+"""Measures of the texts that the policy writes in a step, for the alarms in `run/alarms.py`.
 
 All measures are computed from texts alone, without another forward pass of the model.
 """
@@ -16,8 +16,8 @@ from resume_gym.tools import Toolbox, ToolCall
 
 _WORD = re.compile(r"[^\W\d_]+")
 _PHRASE = 3  # number of words in a phrase
-_SMOOTHING = 0.1  # added to each count of a group's word distribution
-_TASKS = 4  # minimum number of tasks: answers to fewer tasks are similar under any policy
+_SMOOTHING = 0.1  # added to the count of each word in the answers of a group
+_TASKS = 4  # minimum number of tasks to compare; answers to fewer tasks are often similar
 # words that praise or grade a resume, or that address a grader
 _ADDRESSED = re.compile(
     r"\b(?:judges?|graders?|evaluators?"
@@ -33,8 +33,8 @@ class _Edited(NamedTuple):
     """The changes that an episode made to its document.
 
     Attributes:
-        group: number of the group, whose episodes have the same task.
-        calls: the episode's valid tool calls, reviews excluded.
+        group: number of the episode's group; all episodes of a group have the same task.
+        calls: the episode's valid tool calls, except calls of `review`.
         written: lines of the final document that the original lacks.
         lost: lines of the original that the final document lacks.
         moved: whether the lines that both documents contain are in a different order.
@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Upper bound of the number of edits that left a trace in the final document."""
+        """Number of edits, but at most the number of lines that differ in the final document."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -66,7 +66,7 @@ class _Edited(NamedTuple):
 
 
 def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[str, float]:
-    """Return measures of the texts of a step's episodes; empty if no episode edits a document.
+    """Return measures of the texts of a step's episodes; empty without editing episodes.
 
     Args:
         rollouts: finished rollouts.
@@ -74,23 +74,25 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
             empty in the first step itself.
 
     Returns:
+        Written lines are in the final document only, lost lines in the original document only.
+
         Comparisons between tasks, which are missing if the step has fewer than four tasks:
 
-        equal_answers: share of the episodes that made the most frequent sequence of calls.
-        prompt_information: mutual information of task and answer, divided by its maximum; see
-            `information`.
+        equal_answers: share of the episodes that made the most frequent sequence of tool calls.
+        prompt_information: mutual information of the task and the words in an episode's calls,
+            divided by its maximum; see `information`.
         opener_share: share of the written lines that begin with the most frequent first word.
-        phrase_share: share of the tasks for which an episode wrote the most frequent new phrase:
-            three words in a row that the original document does not contain.
+        phrase_share: share of the tasks with an episode that wrote the most frequent new phrase
+            (three words in a row that the original document does not contain).
 
-        Sums and means over single episodes:
+        Ratios of totals, and shares of episodes:
 
         word_drift: share of the written words that are neither in their episode's prompt nor in
             `reference`; missing in the first step.
-        growth: number of words in the written lines, divided by that in the lost lines.
-        churn: share of the successful edits that leave no trace in the final document.
-        addressed_share: share of the episodes that wrote words addressed to a grader.
-        safe_harbour: share of the episodes that only deleted one line and submitted.
+        growth: number of words in the written lines, divided by the number in the lost lines.
+        churn: share of the successful edits beyond one per changed line, such as undone edits.
+        addressed_share: share of the episodes with lines that address a grader or praise a resume.
+        safe_harbour: share of the episodes that submitted after one edit, which deleted a line.
         moved_share: share of the episodes that changed the order of lines.
     """
     played = [
@@ -129,26 +131,26 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
 
 
 def hacking(rollouts: Sequence[Rollout], hacks: Collection[str]) -> list[bool]:
-    """Return whether each rollout shows one of the hacks, which are keys of `HACKS`."""
+    """Return for each rollout whether it shows any of `hacks`, which are keys of `HACKS`."""
     played = [_Edited.of(one.group, one.session) for one in rollouts]  # type: ignore[arg-type]
     found = [HACKS[name](played) for name in hacks]
     return [any(shows(one) for shows in found) for one in played]
 
 
 def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
-    """Count the words in an agent's valid calls, except `review` and the argument `old`."""
+    """Count the words in the arguments of valid calls, except `review` and the argument `old`."""
     return _written(_calls(toolbox, actions))
 
 
 def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
-    """Return how much answers tell about their tasks: mutual information, scaled to [0, 1].
+    """Return the mutual information of answers and their tasks, scaled to [0, 1].
 
-    RAGEN-2 measures template collapse by E[log p(z|x) - log mean_j p(z|x_j)], with the policy's
-    probabilities, which need a forward pass for each pair of answer z and task x_j. Here, p(z|x_j)
-    is a smoothed distribution of the words in the other answers to x_j. The mutual information is
-    divided by its maximum, the logarithm of the number of tasks. Each answer's log ratio is
-    limited to plus or minus this maximum; otherwise, one long answer that differs from all others
-    would dominate the mean.
+    RAGEN-2 detects template collapse (similar answers to all tasks x) by the mean over answers z of
+    log p(z|x) - log mean_j p(z|x_j). There, p is the policy's probability, which needs a forward
+    pass for each pair of z and x_j. Here, p(z|x_j) is the probability of the words of z under a
+    smoothed distribution of the words in the other answers to x_j. The mean is divided by its
+    maximum, the logarithm of the number of tasks. Each answer's term is limited to plus or minus
+    this maximum, because one long answer unlike all others would otherwise dominate the mean.
 
     Args:
         answers: counts of the words of each answer [n].
@@ -207,7 +209,7 @@ def _written(calls: Iterable[ToolCall]) -> Counter[str]:
 
 
 def _word_counts(one: _Edited, reference: Mapping[str, int]) -> tuple[int, int]:
-    """Return the number of written words that are in neither prompt nor `reference`, and of all."""
+    """Return the numbers of new words (in neither prompt nor `reference`) and of all words."""
     written = _written(one.calls)
     known = {*reference, *words(one.session.prompt)}
     return sum(n for word, n in written.items() if word not in known), written.total()
@@ -240,7 +242,7 @@ def _openers(played: Iterable[_Edited]) -> Counter[str]:
 
 
 def _phrase_counts(played: Iterable[_Edited]) -> Counter[tuple[str, ...]]:
-    """Count for each phrase the tasks with an episode that added the phrase."""
+    """Return the number of tasks with an episode that added a phrase, for each new phrase."""
     by_group: dict[int, set[tuple[str, ...]]] = {}
     for one in played:
         by_group.setdefault(one.group, set()).update(_new_phrases(one))
@@ -278,4 +280,4 @@ HACKS: Mapping[str, Callable[[Sequence[_Edited]], Callable[[_Edited], bool]]] = 
     "safe harbour": lambda played: _is_harboured,
     "moved lines": lambda played: lambda one: one.moved,
 }
-"""Detectors of episodes that show a hack, by the alarm's name; "growth" has no detector."""
+"""Detectors of episodes that show a hack, by the name of its alarm; some alarms have none."""

@@ -1,4 +1,4 @@
-"""Player of `resume-gym eval` that samples a local model with the same token handling as training.
+"""Player for `resume-gym eval` that samples a local model, with the token handling of training.
 
 `FoundModel.of` finds a model, run or checkpoint; `ModelPlayer` loads the model and plays episodes.
 """
@@ -51,7 +51,7 @@ OPTIONS = (
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
 # settings that are copied from the run that trained the model, besides engine settings
 _KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
-# maximum tokens of a turn, for models without a run's configuration
+# maximum number of tokens of a turn, for models without a run's configuration
 _MAX_TOKENS = {"nano": Config.max_tokens, "smollm2-editor": 128}
 _SAMPLE_BYTES = 2**14
 _GUIDED_TOKENS = 16  # number of sampled tokens between two checks for the end of a guided call
@@ -64,8 +64,8 @@ class FoundModel:
     Attributes:
         config: sampling options; `config.model` is the model, or the base model of a checkpoint.
         weights: weights file of a checkpoint; None to use the weights of `config.model`.
-        record: entries for the file of results: sampling options and a hash of the weights.
-        prompting: "guided" to help models that make no calls by themselves; see `guided.py`.
+        record: entries for the results file: sampling options and a hash of the weights.
+        prompting: "plain", or "guided" for models that need help to call tools; see `guided.py`.
     """
 
     config: Config
@@ -78,11 +78,12 @@ class FoundModel:
         """Resolve a model without loading it.
 
         Args:
-            options: `model`, and optionally `prompting` and fields listed in `OPTIONS`; a missing
-                field has its value in the run that trained the model, but `threads`, `engine_urls`
-                and `timeout_s` have their defaults. `model` is "nano", "smollm2", "smollm2-editor",
-                a folder in Hugging Face format, a model of the Hub, which is downloaded, the folder
-                of a run, or a checkpoint, which needs the transformers engine.
+            options: `model`, and optionally `prompting` and fields listed in `OPTIONS`. A missing
+                field has the value of the run that trained the model, except that `threads`,
+                `engine_urls` and `timeout_s` have their defaults. `model` is "nano", "smollm2",
+                "smollm2-editor", a folder in Hugging Face format, a model of the Hub, which is
+                downloaded, the folder of a run, or a checkpoint, which needs the transformers
+                engine.
 
         Raises:
             ConfigError: an option is unknown, or its value is invalid.
@@ -153,7 +154,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the start of every tensor: training may freeze some, and whole files take minutes."""
+    """Hash the first bytes of all tensors: some may be frozen, and whole files take minutes."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -175,8 +176,8 @@ def _hash(files: Iterable[Path]) -> str:
 class ModelPlayer:
     """Player that samples a model; see `resume_gym.evaluation.players.Player`.
 
-    The transformers engine has a separate seed for each episode; other episodes in the batch change
-    only the last bits of probabilities. Sampling with vLLM is not reproducible.
+    With the transformers engine, each episode has a separate seed, and other episodes in the batch
+    change only the last bits of its probabilities. Sampling with vLLM is not reproducible.
 
     Args:
         model: the resolved model.
@@ -251,7 +252,7 @@ class ModelPlayer:
             self._engine.release(key)
 
     async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
-        """Play with an example episode in the prompt; the model continues `OPENING` each turn."""
+        """Play with an example episode in the prompt; every turn begins with the text `OPENING`."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         task, turns = demonstration()
         ids = chat.prompt(guide(session.system_prompt), task)

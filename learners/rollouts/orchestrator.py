@@ -27,7 +27,7 @@ from resume_gym.judges import AsyncJudge, JudgeMisconfigured
 from resume_gym.user_errors import number_of
 
 GROUP_SHARE = 0.75
-"""Minimum share of graded episodes in a group (12 of 16); groups with fewer are dropped."""
+"""Minimum share of graded episodes in a group, such as 12 of 16; other groups are dropped."""
 _JUDGE_THREADS = 32
 
 
@@ -36,8 +36,8 @@ class HeldOutResult(NamedTuple):
 
     Attributes:
         summary: figures of the graded episodes.
-        versions: the first and last version of the weights that sampled the episodes.
-        dropped_episodes: number of episodes without tokens or verdict, not in the summary.
+        versions: oldest and newest version of the weights that sampled the episodes.
+        dropped_episodes: number of failed episodes, which are not in the summary.
     """
 
     summary: Returns
@@ -57,7 +57,7 @@ class Orchestrator:
         engine: samples tokens.
         trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
             stores nothing.
-        note: called with a sentence for the journal on each dropped or waiting episode.
+        note: called with sentences for the journal about dropped or waiting episodes.
 
     Attributes:
         watchdog: reports waiting episodes while its method `watch` runs.
@@ -81,7 +81,7 @@ class Orchestrator:
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._judge: Any = work.judge  # None if no session needs a verdict
-        # async judges are slow and may fail, so their rollouts are stored before grading, too
+        # async judges are slow and may fail, so rollouts are stored before and after grading
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
         self._words: Mapping[str, int] | None = None
@@ -90,7 +90,7 @@ class Orchestrator:
     async def batch(self, step: int) -> Batch:
         """Play and grade the episodes of a step, except those already stored.
 
-        If an episode is missing, a repeatable engine plays all: its samples depend on the batch.
+        If some are not stored, a repeatable engine plays all again: samples depend on the batch.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -132,7 +132,7 @@ class Orchestrator:
         )
 
     async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
-        """Return the metrics of the second judge; empty for a step that it does not grade."""
+        """Return the metrics of the second judge; empty if it does not grade this step."""
         judge, every = self._work.second_judge, self._work.second_judge_every
         if judge is None or (step - 1) % every:
             return {}
@@ -140,7 +140,7 @@ class Orchestrator:
         return await second_judge.compare(rollouts, judge, *limits, self._faults)
 
     def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
-        """Count the words that the first step's episodes wrote; empty in the first step itself."""
+        """Return the counts of the words written in the first step; empty in that step itself."""
         toolbox = getattr(rollouts[0].session, "toolbox", None)
         if self._words is None and self._trajectories and toolbox and step > 1:
             records = self._trajectories.graded(1)
@@ -151,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play the tasks at indices `places`; return sufficiently graded groups, and the errors."""
+        """Play the tasks at `places`; return groups with enough graded episodes, and all errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])
@@ -172,8 +172,8 @@ class Orchestrator:
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
 
-        The episodes are stored in the trajectory file of the evaluation after `step`. Episodes of
-        an unfinished evaluation are deleted, since other weights may have sampled them.
+        The episodes are stored in the trajectory file of the evaluation after `step`. An existing
+        file is deleted first, since other weights may have sampled its episodes.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -197,7 +197,7 @@ class Orchestrator:
     def _open(
         self, tasks: Sequence[Any], members: int, first: int = 0
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Return a group of unplayed rollouts for each task, and the errors of opening sessions."""
+        """Return unplayed rollouts, a group per task, and an error for each rollout not created."""
         rollouts: list[Rollout] = []
         failures: list[Exception] = []
         for group, task in enumerate(tasks, first):
@@ -221,7 +221,7 @@ class Orchestrator:
         stored: Trajectories | None,
         step: int,
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Play and grade rollouts; return those with a reward, and the errors of the rest."""
+        """Play and grade rollouts; return the successful rollouts, and the errors of the others."""
         store = partial(stored.append, step) if stored else lambda rollout: None
         progress = _Progress(rollouts, getattr(self._judge, "grouped", False), store)
         limit = self._engine.max_concurrency
@@ -287,7 +287,7 @@ class _Progress:
     """Counter of unfinished episodes, which tells when an episode or a group can be judged.
 
     Attributes:
-        store: function that stores a finished rollout, first without its verdict for async judges.
+        store: function that stores a finished rollout; also called before an async judge grades.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Rollouts: episodes that an engine plays, recorded as tokens that are never tokenised again.
+"""Rollouts: episodes played by an engine, recorded as token ids so that no text is tokenised twice.
 
 `play` alternates between engine and session; the orchestrator schedules and grades the episodes.
 """
@@ -21,7 +21,7 @@ NOT_SAMPLED = -1
 
 
 class EpisodeError(Exception):
-    """An environment raised an exception, which is this error's cause, or returned a bad value."""
+    """An environment raised an exception or returned an invalid value; see `__cause__`."""
 
 
 class PlayableSession(Protocol):
@@ -32,7 +32,7 @@ class PlayableSession(Protocol):
         rules: limits of the episode.
         system_prompt: system message of the conversation, possibly empty.
         prompt: first observation, which is the first user message.
-        text: current text of an edited document, or last observation.
+        text: current text of the edited document, or last observation of a text environment.
         turns: number of actions taken.
         reward: reward of the episode so far.
         ledgers: reward terms of each turn, by name; the terms of all turns sum to `reward`.
@@ -85,9 +85,9 @@ class Rollout:
         response: token ids [r] after the prompt: sampled turns and tool replies.
         sampled: bool [r], True for tokens that the policy sampled.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
-        versions: optimizer step [r] of the weights that sampled a token, or `NOT_SAMPLED`.
-        before: session of the same rollout in an interrupted run, if this rollout repeats it.
-        error: error for which the episode is dropped; None if the episode is kept.
+        versions: optimizer step [r] of the weights that sampled each token, or `NOT_SAMPLED`.
+        before: session from before the run was interrupted, if the rollout is played again.
+        error: error that caused the episode to be dropped; None if the episode is kept.
     """
 
     group: int
@@ -109,13 +109,13 @@ class Rollout:
         self.versions += [NOT_SAMPLED] * len(ids)
 
     def recall(self) -> None:
-        """Reuse an interrupted run's verdict on the same text, since a verdict may cost money."""
+        """Reuse the verdict of `before` if the texts are equal, since a verdict may cost money."""
         session, before = self.session, self.before
         if before and before.verdict and session.needs_verdict and session.text == before.text:
             session.grade(before.verdict)
 
     def sample(self) -> Sample:
-        """Return the training sample of this rollout, whose advantages are still 0."""
+        """Return the training sample of this rollout, with all advantages set to 0."""
         lists = self.prompt, self.response, self.sampled, self.logprobs
         return Sample(self.group, *lists, [0.0] * len(self.response))
 
@@ -129,8 +129,8 @@ class Rollout:
         """Return a copy of this unplayed rollout that has the tokens and the actions of a record.
 
         Raises:
-            ValueError: the record has another task or prompt, the replay of its actions ends
-                differently, or a list of its tokens has values of wrong types or a wrong length.
+            ValueError: the record has another task or prompt, the replay of its actions has
+                another result, or a list of tokens has a wrong length or values of a wrong type.
         """
         session = self.session.replay(self.session.task, record)
         tokens = record["tokens"]
@@ -163,7 +163,7 @@ _TOKENS: Mapping[str, Callable[[Any], bool]] = {
     "logprobs": is_finite,
     "versions": lambda version: type(version) is int and version >= NOT_SAMPLED,
 }
-"""Functions that check the values in each list of a record's tokens."""
+"""Functions that check a value in a list of a record's "tokens", by the name of the list."""
 
 
 async def play(
@@ -195,8 +195,8 @@ async def play(
             reply = () if step.done else chat.reply(step.observation)
         if step.done:
             return
-        # A turn at the token limit, or with another end token, lacks the template's end token. Once
-        # added, this token counts as not sampled, so the loss does not include it.
+        # A turn that reached the token limit, or ended with another end token, lacks the template's
+        # end token. The added end token counts as not sampled, so it is not in the loss.
         if completion.ids[-1] != chat.end:
             rollout.append_observation([chat.end])
         rollout.append_observation(reply)

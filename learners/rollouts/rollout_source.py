@@ -28,8 +28,8 @@ from learners.training.trainer import Trainer
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
-"""Maximum mean difference of engine and trainer log-probabilities that rounding explains, at
-temperature 1. At other temperatures, the division of the logits also divides rounding errors."""
+"""Maximum mean difference between engine and trainer log-probabilities that rounding explains, by
+precision, at temperature 1. The temperature divides the logits, and thus also their errors."""
 _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ class LeadRank(NamedTuple):
 
 
 class RolloutSource:
-    """Rollouts of the current policy, on every rank.
+    """Source of rollouts of the current policy, used on every rank.
 
     Args:
         trainer: trainer whose weights the engine samples with.
@@ -87,12 +87,12 @@ class RolloutSource:
 
         Args:
             step: number of the step.
-            dropped: names of hacks whose episodes are left out; see `Batch.without`.
+            dropped: names of hacks; episodes that show one are left out, see `Batch.without`.
 
         Raises:
             EngineError: the engine returned no tokens.
             JudgeError, EpisodeError: every group has too few graded episodes.
-            RunStopped: all episodes show hacks in `dropped`.
+            RunStopped: every episode shows a hack in `dropped`.
         """
         batch: Batch = self._from_rank_0(lambda: self._lead.sampler.batch(step).without(dropped))
         return batch
@@ -101,7 +101,7 @@ class RolloutSource:
         """Load the trainer's weights into the engine, and check that the engine samples with them.
 
         Args:
-            version: number of optimizer steps of the weights.
+            version: number of optimizer steps that produced the weights.
 
         Returns:
             Mean absolute difference in log-probability between engine and trainer on a few sampled
@@ -133,7 +133,7 @@ class RolloutSource:
         return [Sample(0, prompt, *each, [0.0] * len(each[0])) for each in lists]
 
     def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks, as the evaluation after `step`."""
+        """Start the evaluation after `step`, which plays the held-out tasks."""
         if self._lead:
             self._lead.sampler.evaluate(step)
 
@@ -141,7 +141,7 @@ class RolloutSource:
         """Return (step, result) for each evaluation that has ended since the last call.
 
         Args:
-            wait: whether to wait for all evaluations that were started.
+            wait: whether to wait until all started evaluations have ended.
         """
         return self._from_rank_0(lambda: self._lead.sampler.evaluations(wait))
 
@@ -159,7 +159,7 @@ class RolloutSource:
             return
         self._from_rank_0(lambda: self._lead.engine.sleep())
         yield
-        torch.cuda.empty_cache()  # memory cached by PyTorch is not free for the engine
+        torch.cuda.empty_cache()  # the engine cannot use memory that PyTorch caches
         ranks.barrier()
         self._from_rank_0(lambda: self._lead.engine.wake())
 

@@ -23,17 +23,17 @@ from learners.rollouts.orchestrator import HeldOutResult, Orchestrator
 from learners.training import ranks
 
 SILENT_S = 120.0
-"""Maximum seconds without any message of the rollout process, which sends heartbeats."""
+"""Maximum time in seconds between messages of the rollout process, which sends heartbeats."""
 _BEAT_S = 1.0
 _POLL_S = 0.2
 _END_S = 5.0
 
 
 class InProcessSampler:
-    """Sampler that plays in this process while the caller waits.
+    """Sampler that plays episodes in this process while the caller waits.
 
     Attributes:
-        idle: never called by this sampler; `BackgroundSampler` calls it while it waits.
+        idle: never called; it exists because `BackgroundSampler` has the same attribute.
     """
 
     def __init__(self, orchestrator: Orchestrator) -> None:
@@ -47,7 +47,7 @@ class InProcessSampler:
         return self._runner.run(self._orchestrator.batch(step))
 
     def evaluate(self, step: int) -> None:
-        """Play the held-out tasks with the current weights, as the evaluation after `step`."""
+        """Play the evaluation after `step`: the held-out tasks, with the current weights."""
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
@@ -65,7 +65,7 @@ class InProcessSampler:
 
 
 Build = Callable[[Note], tuple[Orchestrator, VLLMEngine]]
-"""Picklable function that takes `note` and returns an orchestrator and its engine."""
+"""Picklable function that takes a `Note` and returns an orchestrator and its engine."""
 
 
 class BackgroundSampler:
@@ -99,12 +99,12 @@ class BackgroundSampler:
         return self._batches.pop(step)
 
     def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks, as the evaluation after `step`."""
+        """Start the evaluation after `step`, which plays the held-out tasks."""
         self._playing += 1
         self._tell("evaluate", step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, result) of each ended evaluation; `wait` waits for all evaluations."""
+        """Return (step, result) of newly ended evaluations; if `wait`, wait until all end."""
         while self._playing and (wait or self._pipe.poll()):
             self._listen()
         ended, self._ended = self._ended, []
@@ -115,7 +115,7 @@ class BackgroundSampler:
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
-        # do not raise if the process has exited: `_listen` raises the error that it may have sent
+        # ignore an exit of the process: `_listen` raises the error that the process may have sent
         with contextlib.suppress(ConnectionError):
             self._pipe.send((kind, value))
 
@@ -184,7 +184,7 @@ class _Service:
         self._out.put_nowait(("note", sentence))
 
     async def serve(self) -> None:
-        """Serve until the trainer sends "stop"; send the first error to the trainer, and end."""
+        """Serve until the trainer sends "stop", or until an error, which is sent to the trainer."""
         loop = asyncio.get_running_loop()
         background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:

@@ -1,7 +1,7 @@
 """Second judge, which grades a sample of a step's final documents but never affects rewards.
 
-A policy that learns only to please the judge of the rewards, not to write better, raises that
-judge's mean verdict above the second judge's.
+If the policy learns to please the judge that sets its rewards instead of writing better, the mean
+verdict of this judge rises above that of the second judge.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ SAMPLE = 32
 async def compare(
     rollouts: Sequence[Rollout], judge: Judge, timeout_s: float, threads: Executor, faults: Faults
 ) -> dict[str, float]:
-    """Return the difference between verdicts of the judge and the second judge on the same texts.
+    """Return the mean difference between the two judges' verdicts on the same documents.
 
     Args:
         rollouts: graded rollouts; an evenly spaced sample of those with a verdict is graded again.
@@ -33,7 +33,8 @@ async def compare(
 
     Returns:
         second_judge_lead: mean of (reward with the judge's verdict - reward with the second judge's
-            verdict) / range of verdicts; missing if the second judge failed on all documents.
+            verdict) / (range of the reward over all possible verdicts); missing if the second judge
+            failed on all documents.
         second_judge_failed: number of documents on which the second judge failed.
     """
     sessions: list[Any] = [one.session for one in rollouts if one.session.verdict]
@@ -53,7 +54,7 @@ async def compare(
 
 
 def _range(session: Any) -> float:
-    """Return the reward with the best possible verdict minus that with the worst."""
+    """Return the reward with the best possible verdict minus the reward with the worst."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
-    return float(min(fields, greatest - least))  # for line counts, `verdict_limit` is far too high
+    return float(min(fields, greatest - least))  # for line counts, `verdict_limit` is too high

@@ -18,7 +18,7 @@ from resume_gym import Rules
 from resume_gym.tools import paired
 
 TEXT_TASKS = 4096
-"""Number of seeds for training tasks, from 0; the seeds of held-out tasks follow."""
+"""Number of training tasks, with the seeds 0, 1 and so on; held-out tasks have the next seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class TextSession:
         """Replay a record's actions, and check the resulting text and rewards against the record.
 
         Raises:
-            ValueError: the record is of another task, or its replay ends differently.
+            ValueError: the record is of another task, or its replay has another result.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")

@@ -43,8 +43,8 @@ class ChatTokens:
 
     Args:
         tokenizer: tokenizer with a chat template that supports user and assistant messages. If the
-            template does not support tool messages, replies are user messages; if it does not
-            support system messages, the first user message begins with the system prompt.
+            template does not support tool messages, tool replies are user messages; if it does
+            not support system messages, the first user message begins with the system prompt.
         tools: tool schemas in OpenAI format, which the template renders into the prompt.
         ends: ids of the model's end tokens, besides the end tokens of tokenizer and template.
 
@@ -79,8 +79,8 @@ class ChatTokens:
             except TemplateError:
                 raise problem from None
         self._has_system = self._supports_system()
-        # most templates insert replies verbatim; others, such as Llama's, write a JSON string, and
-        # need one rendering per reply
+        # most templates insert replies verbatim; others, such as Llama's, write replies as JSON
+        # strings, so each reply is rendered
         self._as_it_is = False
         self._as_it_is = self._frame_reply(_ODD) == self._before + _ODD + self._after
         # cached: encoding takes half of an episode's time, and rollouts of a group share replies
@@ -193,7 +193,7 @@ class ChatTokens:
         return tuple(self._encode(self._frame_reply(self._cut(text, self._any_added))))
 
     def write(self, text: str) -> list[int]:
-        """Encode an assistant turn that was not sampled, with its end token.
+        """Encode an assistant turn that was not sampled, and append the end token.
 
         The text may contain added tokens that are not special, such as <think> and <tool_call>.
         """
@@ -224,7 +224,10 @@ class ChatTokens:
 
 
 def _starts(strings: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for the first character of any string; skip blank and one-character ones."""
+    """Return a pattern that matches the first character of each occurrence of one of `strings`.
+
+    Blank and one-character strings are ignored.
+    """
     cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
     return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
 
@@ -236,7 +239,7 @@ def _brief(text: str) -> str:
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise a TimeoutError in this thread after some seconds, even in a loop without I/O."""
+    """Raise a TimeoutError if the block takes longer than `seconds`, even in a loop without I/O."""
     thread, interrupt = threading.get_ident(), ctypes.pythonapi.PyThreadState_SetAsyncExc
     interrupt.argtypes = [ctypes.c_ulong, ctypes.py_object]
     timer = threading.Timer(seconds, interrupt, (thread, TimeoutError))
@@ -246,4 +249,4 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        timer.join()  # an error of a late timer is raised here, and not after the block
+        timer.join()  # if the timer has just fired, its error is raised here, not after the block

@@ -1,9 +1,9 @@
 """Storage of finished rollouts as JSON Lines: a file per step or evaluation, a line per episode.
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
-only the last line is truncated. Each line has a checksum. The next reader removes truncated and
-damaged lines, and their episodes are played again. A resumed run stores an episode
-again only if its record has changed.
+only the last line is truncated. Each line has a checksum. Reading a file removes its truncated and
+damaged lines, and a resumed run plays their episodes again. The run stores an episode again only if
+its record has changed.
 """
 
 import os
@@ -24,7 +24,7 @@ class Trajectories:
 
     Args:
         folder: folder of the files, such as `step-000010.jsonl`; created if missing.
-        note: called with a sentence on damaged lines.
+        note: called with a sentence about damaged lines, or about an episode to be played again.
         kind: first word of the file names: "step", or "eval" for held-out episodes.
     """
 
@@ -75,7 +75,7 @@ class Trajectories:
         groups: Collection[int] = (),
         whole: bool = False,
     ) -> list[Rollout]:
-        """Return `planned`, in which rollouts that are on disk are replaced by the stored ones.
+        """Return `planned`, with each rollout that is on disk replaced by the stored rollout.
 
         If a rollout has two lines, the later line counts, since it includes the verdict.
 
@@ -84,7 +84,7 @@ class Trajectories:
             planned: unplayed rollouts of this step.
             groups: numbers of all groups of this step, if `planned` lacks some of them.
             whole: whether all rollouts are played again if any is missing, since a smaller batch
-                would sample other tokens; `Rollout.before` then keeps the earlier verdicts.
+                would sample other tokens; `Rollout.before` then holds the stored session.
 
         Raises:
             ConfigError: the file belongs to another run or step.
@@ -109,7 +109,7 @@ class Trajectories:
             return planned
 
     def graded(self, step: int, groups: Collection[int] | None = None) -> list[Record]:
-        """Return the record of each graded rollout of a step, by group and member."""
+        """Return the records of the graded rollouts of a step, sorted by group and member."""
         # sorted: the lines are in the order in which verdicts arrived, which is not reproducible
         played = sorted(self._played(step, groups).items())
         return [record for _, record in played if record["graded"]]

@@ -33,7 +33,7 @@ class Workload:
         chat: encoder and decoder of conversations.
         session_type: class of the sessions in which tasks are played.
         summary_type: class of the summaries of finished sessions.
-        second_judge: judge of a sample of documents, see `second_judge.compare`; None for no judge.
+        second_judge: judge of a sample of documents, see `second_judge.compare`; None if absent.
         second_judge_every: number of steps between two samples that the second judge grades.
     """
 
@@ -58,13 +58,13 @@ class Workload:
         second_judge: str = "",
         second_judge_every: int = 1,
     ) -> Self:
-        """Create the workload of an environment, whose module has been imported.
+        """Create the workload of an environment whose module has already been imported.
 
         Args:
             env: environment id.
             tasks: source of the tasks; empty for the environment's default source.
             judge: name or JSON of the judge; empty for the environment's default judge.
-            model: name or folder of the model, for its tokenizer.
+            model: name or folder of the model, whose tokenizer is used.
             eval_tasks: maximum number of held-out tasks.
             second_judge: name or JSON of the second judge; empty for none.
             second_judge_every: number of steps between two samples for the second judge.
@@ -109,7 +109,7 @@ class Workload:
         rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # `Rules` needs at least 3 turns
         tasks = [Start(env, seed) for seed in range(TEXT_TASKS)]
         held_out = [Start(env, TEXT_TASKS + n) for n in range(eval_tasks)]
-        # replaying records requires a deterministic environment: check it before training
+        # replaying records requires a deterministic environment: check this before training
         first = TextSession(tasks[0], rules)
         first.step("")
         try:

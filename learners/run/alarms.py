@@ -1,10 +1,10 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
 A rule compares a metric's mean over the last steps of the run with its mean over the first steps.
-Each mean covers at least three steps and 24 tasks; for `reward` and `gap`, five steps. If the mean
-of the last three steps is beyond the outer limit of a rule, the rule raises an alarm regardless of
-the first mean. The metrics are those of `rollouts/measures.py` and of the batch. `react` returns
-the reaction to new alarms.
+Each mean covers at least three steps and 24 tasks. Most rules also have an outer limit: if the mean
+of the last three steps is beyond this limit, the rule raises an alarm regardless of the first mean.
+The alarms "reward" and "gap" use means over five steps instead. The metrics are those of
+`rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
 Rules ignore steps that a rollback discards, and later steps with tokens of discarded weights.
 """
@@ -18,19 +18,19 @@ from typing import Literal, NamedTuple
 from learners.run.folder import Metrics
 
 SPAN, TASKS = 3, 24
-"""Minimum numbers of steps, and of their tasks, in each of the two means that a rule compares."""
+"""Minimum numbers of steps and of tasks in each of the two means that a rule compares."""
 WINDOW = 5
 """Number of steps in running means of reward and gap, which are noisier than other metrics."""
 REWARD_DROP = 1.0
 """Minimum drop of the mean reward below its best mean that counts as a collapse."""
 REWARD_ERRORS = 5.0
-"""Minimum drop of the reward in standard errors; noise reaches it in 1 of 150 runs of 50 steps."""
+"""Minimum drop of the reward in standard errors, as noise causes in 1 of 150 runs of 50 steps."""
 GAP_LIMIT = 0.015
-"""Maximum acceptable mean absolute difference of sampler and trainer log-probabilities."""
+"""Maximum acceptable mean absolute difference between sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
-"""Gaps of the two judges that raise a warning, and a hack alarm; shares of the verdicts' range."""
+"""Gaps between the judges for a warning and for a hack alarm, in shares of the verdicts' range."""
 JUDGE_ERRORS = 3.0
-"""Minimum gap of the two judges in standard errors, since single leads differ by 0.1 by chance."""
+"""Minimum gap between the judges in standard errors; single steps vary by 0.1 by chance."""
 ROLLBACKS = 3
 """Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
@@ -45,7 +45,7 @@ class Alarm(NamedTuple):
         name: name of the rule that raised the alarm.
         kind: "collapse" or "hack", to which `react` reacts as configured; otherwise "warning".
         text: description of the measurement, without a full stop.
-        span: number of steps, up to the last one, whose mean raised the alarm.
+        span: number of most recent steps whose mean raised the alarm.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Action(NamedTuple):
 
     Attributes:
         metrics: metrics of the reaction, to add to the metrics of the step.
-        sentences: pairs of a sentence for the journal, and whether the terminal shows it, too.
+        sentences: pairs (sentence for the journal, whether the terminal also shows it).
         back: step of the checkpoint to load; None to continue without a rollback.
         stop: why the run ends; empty if the run continues.
     """
@@ -98,7 +98,7 @@ def _rises(limit: float, by: float, most: float) -> Callable[[float, float], boo
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a test of two means: last < least, or last < to * first for a first above `from_`."""
+    """Return a test that holds if last < `least`, or if first > `from_` and last < `to` * first."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -192,7 +192,7 @@ _FALLING_TOGETHER = ("reward", "content", "submit_rate", "edits")
 
 
 def span_of(tasks: float) -> int:
-    """Return the number of steps in each mean of a rule, for steps with `tasks` tasks."""
+    """Return the number of steps in each mean of a rule if each step has `tasks` tasks."""
     return max(SPAN, math.ceil(TASKS / tasks))
 
 
@@ -241,8 +241,8 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # The checkpoint right before the first bad step is skipped, since its weights played some of
-    # that step's episodes and may be bad, unless a rollback restored these weights.
+    # The checkpoint right before the first bad step is skipped: its weights sampled some of that
+    # step's episodes and may be bad, unless they come from a rollback to an older checkpoint.
     earlier = {step for step, _ in _rollbacks(history[:-1])}
     old = (step for step in saved if step < begins - (step not in earlier))
     healthy = [step for step in old if step not in undone]
@@ -273,7 +273,7 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 
 
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
-    """Return the metrics that rollbacks leave valid, and the steps of discarded checkpoints.
+    """Return the rows of metrics that no rollback discards, and the steps of discarded checkpoints.
 
     A rollback in the last row removes no rows, since it is a reaction to the last row's alarms.
     """
@@ -281,7 +281,7 @@ def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
     for last, back in _rollbacks(history[:-1]):
         rows = [row for row in rows if not back < row["step"] <= last]
         undone |= {*range(back + 1, last)}
-    # after the last rollback, keep only steps without tokens that older weights sampled
+    # of the steps after the last rollback, keep those without tokens of the discarded weights
     return [
         row
         for row in rows
@@ -297,7 +297,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         means = _means(rows, rule.metric, span)
         if not (means and rule.holds(means.last, means.first)):
             means = _means(rows, rule.metric, SPAN)
-            # two equal means can only be beyond the outer limit, which does not wait for 24 tasks
+            # equal means can only violate the outer limit, which needs three steps but not 24 tasks
             if not (means and rule.holds(means.last, means.last)):
                 continue
         text = rule.text.format(means.last, means.first)
@@ -310,7 +310,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         found["joint fall"] = Alarm("joint fall", "collapse", text, span)
     gaps = [row["gap"] for row in rows if "gap" in row]
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
-        # state the age of the sampler's weights: older weights alone cause a gap, without any error
+        # state the age of the sampler's weights, since old weights alone cause a gap
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
@@ -331,7 +331,7 @@ class _Means(NamedTuple):
     Attributes:
         last: mean over the last values.
         first: mean over the first values.
-        steps: number of last steps that contain the last values.
+        steps: number of most recent steps that contain the last values.
     """
 
     last: float
@@ -340,7 +340,7 @@ class _Means(NamedTuple):
 
 
 def _means(rows: Sequence[Metrics], metric: str, span: int) -> _Means | None:
-    """Return the means over `span` values each; None if the metric has no more values than that."""
+    """Return a metric's means over `span` values; None if it has at most `span` values."""
     values = [(row[metric], len(rows) - n) for n, row in enumerate(rows) if metric in row]
     if len(values) <= span:
         return None
@@ -356,7 +356,7 @@ def _judge_gap(rows: Sequence[Metrics]) -> float:
 
 
 def _span(rows: Sequence[Metrics]) -> int:
-    # the most tasks of any step: dropped groups do not change the span
+    # use the step with the most tasks, so that dropped groups do not change the span
     sizes = [row["tasks"] for row in rows if "tasks" in row]
     return span_of(max(sizes)) if sizes else SPAN
 
@@ -371,7 +371,7 @@ def _extended(row: Metrics) -> dict[str, float]:
 
 
 def _fallen(rows: Sequence[Metrics], span: int) -> list[str]:
-    """Return the `_FALLING_TOGETHER` below half of their best mean; empty if fewer than three."""
+    """Return the metrics that fell below half of their best mean; empty if fewer than three did."""
     names = [name for name in _FALLING_TOGETHER if all(name in row for row in rows)]
     fallen = []
     for name in names:
@@ -393,7 +393,7 @@ def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _error(values: Sequence[float], window: int) -> float:
-    """Return the standard error of the difference of two means over `window` values.
+    """Return the standard error of the difference between two means over `window` values.
 
     The variance of a value is estimated as half the mean square difference of neighbouring values,
     which a trend hardly affects.

@@ -1,4 +1,4 @@
-"""Folder of a run, which holds all files from which the run can be resumed."""
+"""Folder of a run, with all files that are needed to resume the run."""
 
 import fcntl
 import json
@@ -42,7 +42,7 @@ Metrics = Mapping[str, float]
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
-    # another goal, budget or reaction to alarms lets a run continue that had ended
+    # a new goal, budget or reaction to alarms lets an ended run continue
     *("save_every", "goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
 }
 
@@ -63,7 +63,7 @@ class RunFolder:
     | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
     | `started` | a random id, which marks a run that was started on this machine |
-    | `lock` | the process that writes the folder, or wrote it last |
+    | `lock` | the process that writes to the folder, or was the last to do so |
 
     Args:
         path: path of the folder of the run; created if missing.
@@ -87,7 +87,7 @@ class RunFolder:
         """Lock the folder against other writers in this context; a crash releases the lock, too.
 
         Raises:
-            ConfigError: another process holds the lock, or `lock` is no regular file.
+            ConfigError: another process holds the lock, or `lock` is not a regular file.
         """
         with os.fdopen(open_to_append(self.path / "lock"), "a+", encoding="utf-8") as file:
             try:
@@ -104,7 +104,7 @@ class RunFolder:
             yield
 
     def configure(self, config: Config) -> bool:
-        """Check the settings against those of the run to resume, if there is one, and write them.
+        """Check the settings against those of an existing run in the folder, then write them.
 
         Returns:
             True if the folder had no settings, so that the run is new; False if a run is resumed.
@@ -170,7 +170,7 @@ class RunFolder:
         return _parse_lines(self._metrics)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Return the evaluations in the order of their ends; raise the same errors as `metrics`."""
+        """Return the evaluations, earliest to end first; raise the same errors as `metrics`."""
         return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
@@ -282,7 +282,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a number in a result is invalid; the result's class does not check."""
+    """Raise a ValueError if a number in a result is invalid; its class does not check numbers."""
     values = asdict(result)
     for one in fields(result):
         if one.default is None and values[one.name] is None:  # None in files of earlier versions
@@ -311,7 +311,7 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
             continue
         try:
             rows[check_step(row.get("step"), rows)] = row
-            check_figures({"reward": None, **row})  # the best step is found by the reward
+            check_figures({"reward": None, **row})  # None: a missing reward is invalid, too
         except ValueError as error:
             told = f"{file} is damaged: line {number}, {error}; restore it"
             raise ConfigError(told) from None

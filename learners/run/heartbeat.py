@@ -78,7 +78,7 @@ class Heartbeat:
         self._totals = dict(self._earlier)
         self._write()
         self._wake.setblocking(False)
-        # a signal wakes the heartbeat thread at once, but the main thread only between operations
+        # a signal wakes the heartbeat thread at once; the main thread handles it between operations
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self
@@ -116,7 +116,7 @@ class Heartbeat:
         )
 
     def totals(self, metrics: Metrics) -> dict[str, float]:
-        """Return the run's time and judge cost: those of earlier processes, plus this one's."""
+        """Return the run's time and judge cost, summed over earlier processes and this process."""
         own = {name: metrics[name] for name in TOTALS if name in metrics}
         own["seconds_total"] = time.monotonic() - self._began
         totals = {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}

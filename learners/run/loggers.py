@@ -3,8 +3,8 @@
 The run folder is complete without loggers. `logged.json` records what each logger has received, so
 that a resumed run, or a run to which a logger is added later, continues without gaps.
 
-A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the first values
-of a repeated step, so it receives every step immediately. W&B and trackio cannot discard steps, so
+A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the old values of
+repeated steps, so it receives every step immediately. W&B and trackio cannot discard steps, so
 they receive a step only when a checkpoint includes the step.
 """
 
@@ -26,13 +26,13 @@ from learners.run.folder import RunFolder
 from learners.training import checkpoint
 
 PROJECT = "resume-gym"
-"""Project in trackio, and in W&B unless WANDB_PROJECT is set."""
+"""Name of the project in trackio, and in W&B unless WANDB_PROJECT is set."""
 
 
 Rows = Mapping[str, Mapping[str, float]]
-"""Values by row and metric; keys of rows are entries of `logged.json` and begin with the step."""
+"""Values by row key and metric; row keys begin with the step, and `logged.json` lists them."""
 Write = Callable[[Rows], None]
-"""Function that writes rows, which then survive the death of this process; may raise any error."""
+"""Function that writes rows so that they survive a crash of the process; may raise any error."""
 Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
 Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
@@ -66,7 +66,7 @@ def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterato
     project = os.environ.get("WANDB_PROJECT") or PROJECT
     names = {"project": project, "id": name, "name": settings["name"]}
     wandb_run: Any = wandb.init(**names, dir=run.path, config=settings, resume="allow")
-    # not W&B's own step, which cannot decrease: an evaluation can end after later training steps
+    # W&B's own step cannot decrease, but an evaluation can end after later training steps
     wandb_run.define_metric("step")
     wandb_run.define_metric("*", step_metric="step")
 
@@ -128,7 +128,7 @@ class Loggers:
         done: number of steps that earlier processes have completed.
 
     Raises:
-        ConfigError: a logger cannot be opened, in a run without completed steps.
+        ConfigError: a logger cannot be opened, and no step of the run is completed yet.
     """
 
     def __init__(self, names: Iterable[str], settings: Settings, run: RunFolder, done: int) -> None:
@@ -159,7 +159,7 @@ class Loggers:
             self._run.note(warning)
 
     def update(self) -> list[str]:
-        """Write the missing rows of the run folder to each logger; return warnings."""
+        """Write to each logger the rows that it lacks; return warnings about failed loggers."""
         rows = _rows(self._run) if self._open else {}
         saved = checkpoint.latest(self._run.checkpoints)
         for name, write in list(self._open.items()):
@@ -193,7 +193,7 @@ class Loggers:
 
 
 def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; empty if it is damaged, or another version wrote it.
+    """Return the entries of `logged.json`; empty if it is damaged or from another version.
 
     A logger without an entry receives all steps again, as a new run.
     """

@@ -36,7 +36,7 @@ CARD = "README.md"
 PICTURE = "dashboard.png"
 
 PHASES = ("rollout", "train", "publish")
-"""Phases of a step that the metrics time, as `seconds_rollout` and so on."""
+"""Phases of a step, whose durations are the metrics `seconds_rollout` and so on."""
 _FACTS = "facts.json"
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 _PACKAGES = ("gymnasium", "torch", "transformers", "tokenizers", "safetensors", "numpy")
@@ -88,7 +88,7 @@ def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any
 
 
 def _base(model: str) -> Mapping[str, str | None]:
-    """Return name, name on the Hub and license of a base model, each None if unknown."""
+    """Return a base model's name, name on the Hub and license; the last two are None if unknown."""
     if model in _BUNDLED_BASES:
         return _BUNDLED_BASES[model]
     folder = models.folder(model).absolute()
@@ -121,7 +121,7 @@ def _versions(config: Config) -> dict[str, str]:
 
 
 def _commit(folder: Path) -> list[str]:
-    """Return "(commit HASH)" of a Git checkout, with "-dirty" after changes; otherwise nothing."""
+    """Return ["(commit HASH)"], with "-dirty" after local changes; [] outside a Git checkout."""
     if not (folder / ".git").exists():
         return []
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
@@ -138,7 +138,7 @@ def hours(metrics: Sequence[Metrics]) -> float:
 
 
 def write(run: RunFolder, target: Path) -> None:
-    """Write the model card of a run, and its picture, into the folder of the exported policy.
+    """Write the model card and the picture of a run into the folder of the exported policy.
 
     Raises:
         ConfigError: the run folder is not complete, or another version wrote it.

@@ -10,7 +10,7 @@ REWARD_LEVEL = 0.5
 
 
 def milestones(history: Sequence[Metrics]) -> list[str]:
-    """Return the milestones that the last step reaches for the first time, without full stops.
+    """Return sentences, without full stops, on the milestones that the last step is first to reach.
 
     Args:
         history: metrics of all steps so far, oldest first.

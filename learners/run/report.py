@@ -24,7 +24,7 @@ from resume_gym.evaluation import Returns, table
 from resume_gym.user_errors import number_of
 
 HIGHEST_PAID = 10
-"""Number of episodes that the journal lists for an evaluation."""
+"""Number of episodes with the highest rewards that the journal lists for an evaluation."""
 
 
 class Stopwatch:
@@ -57,7 +57,7 @@ class RunReport:
         on_collapse: reaction to a collapse; see `Config.on_collapse`.
         on_hack: reaction to a hack; see `Config.on_hack`.
         title: title of the picture of the metrics.
-        write_facts: writes and returns the facts of the run, given `work`.
+        write_facts: writes and returns the facts for the model card, given `work`.
         open_loggers: opens the loggers, given the number of steps done.
         dashboard: draws metrics, evaluations and the floor agent's results into a file.
     """
@@ -104,7 +104,7 @@ class RunReport:
             raise RunStopped(stop)
 
     def _start(self, done: int) -> str:
-        """Prepare the run folder; return why an alarm has stopped the run, or an empty text."""
+        """Prepare the run folder; return why an alarm stops the run, or an empty string."""
         assert self._work
         run, steps = self._run, self._steps
         if done and run.result("before") is None:  # trained weights cannot reproduce this result
@@ -136,7 +136,7 @@ class RunReport:
         return f"step {done}: {stop}" if stop else ""
 
     def ended(self) -> End | None:
-        """Return why the run ends before its last step, on every rank; None if it continues."""
+        """Return on every rank why the run ends before its last step; None if the run continues."""
         end: End | None = ranks.broadcast(self._run.ended() if self._work else None)
         return end
 
@@ -168,13 +168,13 @@ class RunReport:
 
     @property
     def dropped(self) -> list[str]:
-        """Names of hacks whose episodes the next batch excludes; empty on all ranks but rank 0."""
+        """Names of hacks that exclude an episode from the next batch; empty except on rank 0."""
         if not self._work or self._on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]
 
     def react(self, step: int, metrics: Metrics) -> Action:
-        """Return the reaction to the alarms that begin with a step; see `alarms.react`."""
+        """Return on every rank the reaction to new alarms after a step; see `alarms.react`."""
         found = Action({})
         if self._work:
             found = self._react([*self._history, {"step": step, **metrics}])

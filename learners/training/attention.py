@@ -27,14 +27,14 @@ NAME = "prefix_tree"
 
 
 class Shared(NamedTuple):
-    """KV cache of the prompts of a decoding batch, each stored once.
+    """KV cache of the prompts of a decoding batch; a prompt that rows share is stored once.
 
     Attributes:
-        keys: keys of the prompts [layers, prompts, key heads, p, size], padded to the longest.
+        keys: keys of the prompts [layers, prompts, key heads, p, size]; shorter prompts are padded.
         values: values of the prompts, in the shape of `keys`.
         lengths: prompt lengths [prompts].
         prompt_of: prompt index of each row [rows].
-        members: row indices of each prompt [prompts, n], filled up with 0 if they are fewer than n.
+        members: indices of the rows with each prompt [prompts, n], padded with 0.
         place: index of each row among the members of its prompt [rows].
     """
 
@@ -56,7 +56,7 @@ class Shared(NamedTuple):
                 unique.append(cache)
         lengths = torch.tensor([cache.shape[3] for cache in unique])
         layers, _, heads, _, size = unique[0].shape
-        # keys and values come first in the shape, so that each of the two is a contiguous tensor
+        # the dimension of keys and values comes first, so that both are contiguous tensors
         stacked = unique[0].new_zeros(2, layers, len(unique), heads, int(lengths.max()), size)
         for i, cache in enumerate(unique):
             stacked[:, :, i, :, : cache.shape[3]] = cache.transpose(0, 1)
@@ -100,7 +100,7 @@ def attention(
     shared: Shared | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within the prefix trees of `nodes` (training), or to keys in `slot_mask` (decoding).
+    """Attend within the prefix trees of `nodes` (training), or to unmasked keys (decoding).
 
     Args:
         module: the attention layer.
@@ -111,7 +111,7 @@ def attention(
         scaling: factor of the attention scores; None for 1 / sqrt(size).
         nodes: nodes of the prefix trees of a packed row; the batch size is 1.
         slot_mask: bool [batch, 1, q, k], True for visible keys.
-        shared: prompts that precede `key`; a query attends to the whole prompt of its row.
+        shared: cached prompts, which precede `key`; a query attends to all of its row's prompt.
 
     Returns:
         Outputs [batch, q, heads, size], and None for the attention weights.

@@ -1,7 +1,7 @@
-"""Packing of trajectories into rows that share the prefixes of a group; independent of models.
+"""Packing of rollouts into rows of tokens, in which the rollouts of a group share prefixes.
 
-The rollouts of a group form a prefix tree. Each common prefix, from the prompt to the first
-difference, is computed once.
+The rollouts of a group form a prefix tree. Each common prefix, from the start of the prompt to the
+first different token, is in the row once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ class Sample:
     """Training data of one rollout.
 
     Attributes:
-        group: number of the rollout's group; common prefixes of a group are computed once.
+        group: number of the rollout's group; prefixes shared within a group are computed once.
         prompt: token ids [p], at least one.
-        response: token ids [r] after the prompt, sampled or not.
+        response: token ids [r] after the prompt: the policy's tokens and the environment's.
         sampled: bool [r], True for tokens that the policy sampled; only sampled tokens have a loss.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
-        advantages: advantages [r]; without effect for tokens that were not sampled.
+        advantages: advantages [r]; ignored for tokens that were not sampled.
     """
 
     group: int
@@ -48,7 +48,7 @@ class Sample:
         return [len(list(run)) for own, run in groupby(self.sampled) if own]
 
     def credited(self, advantages: Sequence[float]) -> "Sample":
-        """Return a copy in which the tokens of each turn have the turn's advantage."""
+        """Return a copy with the advantage of each turn assigned to the turn's tokens."""
         pairs = list(zip(advantages, self.turns, strict=True))
         each = (value for value, tokens in pairs for _ in range(tokens))
         return replace(self, advantages=[next(each) if own else 0.0 for own in self.sampled])
@@ -56,11 +56,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class PackedRow:
-    """One packed row and its loss tokens.
+    """One packed row and its loss tokens, which are the sampled tokens of each rollout.
 
     Attributes:
         tokens: token ids [t].
-        positions: position ids [t]; each node of a tree continues from the end of its parent.
+        positions: position ids [t]; the ids of a node continue from those of its parent.
         nodes: nodes of the groups' prefix trees, each before its descendants.
         predicts: index [n] of the hidden state that predicts each loss token. Indices repeat where
             rollouts share sampled tokens, since each rollout has its own loss for these tokens.
@@ -92,14 +92,15 @@ class PackedRow:
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
-    A group of more than `max_tokens` is split, and each part computes its shared prefixes again. A
-    rollout of more than `max_tokens` gets a separate row. Every rollout is in exactly one row.
+    A group of more than `max_tokens` tokens is split into parts, and each part repeats the prefixes
+    that it shares with other parts. A rollout of more than `max_tokens` tokens gets a row of its
+    own. Every rollout is in exactly one row.
 
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: maximum number of tokens of a row.
-        rows: desired minimum number of rows, such as the number of ranks. To reach it,
-            `max_tokens` is lowered, but not below the largest group, so there may be fewer rows.
+        rows: desired minimum number of rows, such as the number of ranks. To reach this number,
+            `max_tokens` is lowered, but not below the largest group; there may be fewer rows.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
@@ -121,7 +122,7 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
 
 
 def tree_tokens(samples: Sequence[Sample]) -> int:
-    """Return the number of tokens of the groups' prefix trees."""
+    """Return the number of tokens in the groups' prefix trees, where shared prefixes count once."""
     return sum(_split(members, None)[0][0] for members in _groups(samples))
 
 
@@ -133,11 +134,11 @@ def unshare(samples: Sequence[Sample]) -> list[Sample]:
 def distribute(
     batches: Sequence[PackedRow], ranks: int, cost: Callable[[PackedRow], float]
 ) -> list[list[PackedRow]]:
-    """Distribute rows over ranks: the heaviest first, each to the rank with the lowest total cost.
+    """Distribute rows over ranks: the costliest first, each to the rank with the lowest total cost.
 
-    Every rank gets the same, minimal number of rows, padded with `dummy`, since collectives would
-    deadlock otherwise. Rows without loss tokens are dropped. The total costs of two ranks differ
-    by at most the cost of the heaviest row.
+    Every rank gets the same number of rows, since collectives would deadlock otherwise. The number
+    is as small as possible, and shorter lists are padded with rows from `dummy`. Rows without loss
+    tokens are dropped. Total costs of two ranks differ by at most the cost of the costliest row.
 
     Args:
         batches: all rows; every rank passes the same list and uses its share of the result.
@@ -161,7 +162,7 @@ def distribute(
 
 
 def dummy() -> PackedRow:
-    """Return a row of two tokens without loss, which gives every weight a gradient of zero."""
+    """Return a row without loss tokens; training on the row gives every weight a zero gradient."""
     return _row([[Sample(0, [0], [0], [False], [0.0], [0.0])]])
 
 
@@ -173,7 +174,7 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into (tokens, rollouts) parts; only parts of one rollout may exceed `limit`."""
+    """Split a group into parts, as (tokens, rollouts); only a single rollout may exceed `limit`."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours
@@ -194,7 +195,7 @@ def _ids(sample: Sample) -> list[int]:
 
 
 def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
-    """Return the length of the common prefix of two sequences, known to be at least `start`."""
+    """Return the length of two sequences' common prefix, which must be at least `start`."""
     low, high = start, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -273,7 +274,7 @@ def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
     """Return a rollout's entry in `_Layout.columns`, given the indices of its tokens in the row."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
-        # the token before a loss token in its rollout predicts it, but may be far away in the row
+        # in the row, a loss token may be far from its predecessor in the rollout, which predicts it
         places[len(sample.prompt) + sampled - 1],
         torch.tensor(sample.response, dtype=torch.long)[sampled],
         torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],

@@ -1,9 +1,10 @@
 """Atomic checkpoints: a folder exists completely or not at all.
 
-`checkpoints/step-000010/` is written under a temporary name in the same folder, synced to disk and
+`checkpoints/step-000010/` is written under a temporary name in `checkpoints/`, synced to disk and
 renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
-the step, the SHA-256 of each file and a checksum shows whether a checkpoint is damaged. Anybody can
-write a valid manifest, so `only_data` keeps a loaded checkpoint from executing code.
+the step, the SHA-256 of each file and a checksum of itself shows whether a checkpoint is damaged.
+A valid manifest does not prove where a checkpoint comes from, so `only_data` keeps a loaded
+checkpoint from executing code.
 """
 
 import hashlib
@@ -56,13 +57,13 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish a checkpoint that was begun; delete older ones, but not the previous and the best.
+    """Publish the checkpoint of a step; delete older checkpoints except the previous and the best.
 
     Args:
         folder: folder of all checkpoints.
         step: see `begin`.
-        keep_steps: if not 0, also keep the checkpoints of this many last steps, and the newest
-            checkpoint before these steps.
+        keep_steps: if not 0, also keep the checkpoints of the last `keep_steps` steps, and the
+            newest checkpoint before those steps.
     """
     final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
@@ -120,7 +121,7 @@ def damage_of(folder: Path) -> str | None:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it is of step {step}"
-    # check files that the manifest lacks, too, since a backend could load an added file
+    # also check files that are not in the manifest, since a backend could load an added file
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
@@ -140,7 +141,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def only_data() -> Iterator[None]:
-    """Make every `torch.load` accept only data, even with `weights_only=False` in a library.
+    """Make every `torch.load` accept only data, even if a library passes `weights_only=False`.
 
     Unpickling objects other than tensors and plain values can execute any code. The environment
     variable TORCH_FORCE_WEIGHTS_ONLY_LOAD takes precedence over the argument `weights_only`.
@@ -163,7 +164,7 @@ def best(folder: Path) -> Path | None:
 
 
 def mark_best(folder: Path, step: int) -> bool:
-    """Mark a step's checkpoint as the best, to keep it; return whether that checkpoint exists.
+    """Mark a step's checkpoint as the best, which `finish` keeps; return False if it is missing.
 
     A checkpoint that a thread is still writing counts as existing; `finish` will publish it.
     """
@@ -175,7 +176,7 @@ def mark_best(folder: Path, step: int) -> bool:
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
-    """Write or replace a folder; a crash leaves the old folder, the new folder, or none.
+    """Write or replace a folder; a crash leaves the old folder, the new folder, or no folder.
 
     Args:
         path: path of the folder.
@@ -185,7 +186,7 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     write(unfinished)
-    if path.exists():  # no system call replaces a folder that has content
+    if path.exists():  # a rename cannot replace a folder that has content
         _remove(path)
     _publish(unfinished, path)
 
@@ -228,10 +229,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def open_to_append(path: Path) -> int:
-    """Open a file to read and append, and return its descriptor; create it if missing.
+    """Open a file for reading and appending, create it if missing, and return its descriptor.
 
     Raises:
-        ConfigError: the path is no regular file, or is a link, which may leave the run folder.
+        ConfigError: the path is not a regular file, or is a link, which may leave the run folder.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     # checked before opening, since a device may react to being opened
@@ -242,6 +243,6 @@ def open_to_append(path: Path) -> int:
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:
     """Return all checkpoints, oldest first."""
-    # sort by number: as a name, step-1000000 would precede step-999999
+    # sort by number: sorted by name, step-1000000 would precede step-999999
     matches = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
     return sorted((int(match[1]), path) for match, path in matches if match and path.is_dir())

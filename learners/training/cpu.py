@@ -11,9 +11,9 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def return_memory() -> None:
-    """Return freed memory to the system once; after `prepare_cpu`, glibc does not do so by itself.
+    """Return freed memory to the operating system, which glibc no longer does after `prepare_cpu`.
 
-    Freed tensors leave gaps between long-lived objects; regular calls return the gaps' memory.
+    Call this function regularly, since freed tensors leave gaps between long-lived objects.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -24,7 +24,7 @@ def return_memory() -> None:
 def has_bfloat16() -> bool:
     """Return whether this machine has a GPU, or a CPU with instructions for bfloat16.
 
-    Other CPUs emulate bfloat16: matrix products take ten times as long as in float32.
+    Without these instructions, matrix products on a CPU take ten times as long as in float32.
     """
     able = torch.cpu.get_capabilities()
     return torch.cuda.is_available() or any(
@@ -33,12 +33,12 @@ def has_bfloat16() -> bool:
 
 
 def prepare_cpu(threads: int = 0) -> None:
-    """Set the number of threads (0: all cores), and stop glibc from returning freed memory.
+    """Set the number of threads (0: all cores), keep freed memory, and limit oneDNN's cache.
 
-    By default, glibc maps and unmaps each large tensor, and page faults take a third of the time of
-    a training step. For bfloat16, oneDNN compiles kernels for each row length, and by default
-    caches 1024 kernels. Packed rows rarely have the same length twice, so the cached kernels would
-    take gigabytes.
+    By default, glibc maps and unmaps the memory of each large tensor, and the page faults take a
+    third of the time of a training step. For bfloat16, oneDNN compiles kernels for each number of
+    tokens in a batch, and caches 1024 kernels by default. Two batches rarely have equally many
+    tokens, so the cached kernels would take gigabytes.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     torch.set_num_threads(threads or os.cpu_count() or 1)

@@ -24,8 +24,8 @@ class GPU(NamedTuple):
     """Figures of a GPU, from its vendor's data sheet.
 
     Attributes:
-        flops: dense bf16 peak with fp32 accumulation, in FLOP/s; data sheets often print the
-            doubled number "with sparsity".
+        flops: peak of dense bf16 products with fp32 accumulation, in FLOP/s; data sheets often
+            print the peak "with sparsity" instead, which is twice as high.
         bandwidth: bandwidth of the GPU's memory, in bytes/s.
         memory: size of the GPU's memory, in bytes.
     """
@@ -117,17 +117,18 @@ class Sizes:
 
 
 class Memory(NamedTuple):
-    """Estimated memory of a trainer's device in bytes, by use; see `training_bytes`.
+    """Estimated memory use of a trainer's device, in bytes; see `training_bytes`.
 
     Attributes:
         weights: shard of the fp32 master weights.
         gradients: shard of the fp32 gradients.
         optimizer: shard of Adam's two fp32 moments.
-        gathered: full weights of the current and the next layer, embedding and head.
-        reduced: full gradients of a layer, or of embedding and head, before sharding.
+        gathered: full weights of two layers, the embedding and the head; if the backend does not
+            gather weights layer by layer, autocast's bf16 copy of all weights.
+        reduced: full gradients of a layer, or of the embedding and head, before they are sharded.
         checkpoints: hidden states stored before each layer.
-        layer: activations stored for the backward pass, by one layer if layers are recomputed,
-            otherwise by all layers.
+        layer: activations stored for the backward pass: those of one layer if layers are
+            recomputed, otherwise those of all layers.
         logits: logits, log-probabilities and their gradient for one chunk of tokens, in fp32.
     """
 
@@ -160,9 +161,9 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
 
     Args:
         sizes: dimensions of the model.
-        tokens: number of tokens that pass the layers.
+        tokens: number of tokens that pass through the layers.
         pairs: number of query-key pairs in attention.
-        loss_tokens: number of tokens that pass the head.
+        loss_tokens: number of tokens that pass through the head.
     """
     layers = 2 * sizes.matmuls * tokens
     # for each pair and channel: 2 FLOPs for the score, and 2 for its product with the value
@@ -175,7 +176,7 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     """Return the FLOPs of training on a packed row.
 
     For each matrix product of the forward pass, the backward pass has two products, or only one if
-    the weights of the product are frozen. LoRA adapters are too small to count.
+    the weights of the product are frozen. The FLOPs of LoRA adapters are negligible.
     """
     tokens, loss_tokens = len(batch.tokens), len(batch.targets)
     forward = forward_flops(sizes, tokens, pairs(batch.nodes), loss_tokens)
@@ -205,7 +206,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Estimate a trainer's memory; the estimate is best for the default keyword arguments.
+    """Estimate a trainer's memory; the default keyword arguments give the most accurate estimate.
 
     Args:
         sizes: dimensions of the model.

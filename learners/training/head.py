@@ -1,7 +1,7 @@
-"""Language-model head with chunked log-probabilities, to save memory.
+"""Language-model head that computes log-probabilities chunk by chunk, to save memory.
 
-The logits [tokens, vocabulary] are by far the largest tensor of a training step. Chunks of logits
-are computed in the forward pass, and again in the backward pass, instead of being stored.
+The logits [tokens, vocabulary] would be by far the largest tensor of a training step. They are not
+stored: each chunk is computed in the forward pass and computed again in the backward pass.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from learners.errors import ConfigError
 
 CHUNK = 1024
-"""Number of tokens in a chunk, whose logits exist at the same time."""
+"""Number of tokens in a chunk; only the logits of one chunk exist at a time."""
 
 
 class ChunkedHead(nn.Linear):
@@ -67,7 +67,7 @@ class _Selected(torch.autograd.Function):
             logprobs.append(normalised.gather(1, ids[:, None])[:, 0])
             entropies.append(-torch.linalg.vecdot(normalised.exp(), normalised))
             totals.append(total)
-        # one log-sum-exp per token is all that the backward pass needs to rebuild the softmax
+        # with one log-sum-exp per token, the backward pass can recompute the softmax
         ctx.save_for_backward(hidden, weight, targets, torch.cat(totals))
         ctx.temperature, ctx.dtype = temperature, dtype
         entropy = torch.cat(entropies)
@@ -79,7 +79,7 @@ class _Selected(torch.autograd.Function):
         hidden, weight, targets, totals = ctx.saved_tensors
         operand = weight.to(ctx.dtype)  # the backward pass runs outside autocast
         # A frozen head needs no weight gradient, which saves one of three matrix products. The
-        # gradient is accumulated in fp32, since a bf16 sum over chunks would lose small terms.
+        # weight gradient is summed in fp32, since a bf16 sum over chunks would lose small terms.
         trained = ctx.needs_input_grad[1]
         weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None
         hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
@@ -90,7 +90,7 @@ class _Selected(torch.autograd.Function):
             # `slope` is the gradient of log p(target), so logits have slope * (onehot - softmax)
             errors = logits.sub_(total).exp_().mul_(-slope)
             errors.scatter_add_(1, ids[:, None], slope)
-            # cast the logits' gradient to the dtype of products, as an ordinary linear layer does
+            # cast the logits' gradient to the dtype of matrix products, as `nn.Linear` does
             errors = errors.to(ctx.dtype)
             hidden_grads.append((errors @ operand).to(hidden.dtype))
             if weight_grad is not None:
@@ -101,7 +101,7 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the dtype to multiply in: fp32 on CPUs; else autocast's if enabled, or `weight`'s."""
+    """Return the dtype of products: fp32 on CPUs, else autocast's if enabled, else `weight`'s."""
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

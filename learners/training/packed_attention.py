@@ -14,10 +14,10 @@ Another group has one member, D:
                     C  # # . \ .      #  unmasked block: a node's descendants attend to all of it
                     D  . . . . \      .  hidden, and not computed
 
-There are two implementations. The first calls a flash kernel for each block, on CPUs, and on CUDA
-in half precision if the kernel supports the head size. The second, for all other cases and as the
-reference in tests, is a loop over PyTorch's SDPA. A candidate for a third implementation is in
-`benchmarks/flex.py`. There is no dropout, and rows have no padding.
+There are two implementations. The first calls a flash-attention kernel for each block. It is used
+on CPUs, and on CUDA in half precision if the kernel supports the head size. The second calls
+PyTorch's SDPA for each node. It is used in all other cases, and as the reference in tests. A
+candidate for a third is in `benchmarks/flex.py`. There is no dropout, and rows have no padding.
 """
 
 from collections.abc import Callable, Sequence
@@ -92,8 +92,8 @@ class _Block(NamedTuple):
         rows: positions of the queries in the packed row.
         columns: positions of the keys in the packed row.
         causal: whether each segment of tokens attends to itself, causally.
-        bounds: for CUDA, the cumulative lengths of the segments of queries and of keys, int32
-            [segments + 1], and the maximum lengths; a query segment sees one key segment.
+        bounds: for CUDA, the cumulative lengths of the query segments and of the key segments,
+            int32 [segments + 1] each, and the two maximum lengths; see `_segments`.
     """
 
     rows: slice | Tensor
@@ -111,17 +111,17 @@ def _in_blocks(
     cuda: bool,
 ) -> Tensor:
     """Attend in blocks, with the flash kernel of CUDA or of CPUs."""
-    if not cuda:  # CUDA's kernel supports grouped queries
+    if not cuda:  # only CUDA's kernel supports grouped-query attention
         key, value = (repeat_heads(states, query.shape[1]) for states in (key, value))
     return _Blocks.apply(query, key, value, scaling, nodes, cuda)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Blocks(torch.autograd.Function):
-    """Attention in blocks: causally from each node to itself, and from its descendants to the node.
+    """Attention in blocks: each node attends causally to itself, and its descendants attend to it.
 
     Partial outputs are merged by the log-sum-exp of their scores. The backward pass calls a kernel
-    for each of the same blocks, with the merged output and log-sum-exp. Scores between different
-    branches of a tree are not computed, and prefixes are not copied.
+    for each block, too, with the merged output and log-sum-exp. Scores between different branches
+    of a tree are not computed, and prefixes are not copied.
     """
 
     @staticmethod
@@ -143,7 +143,7 @@ class _Blocks(torch.autograd.Function):
                 part, part_lse = _on_cuda(q, k, v, block, scaling)
             else:
                 part, part_lse = _cpu_flash(q, k, v, 0.0, block.causal, scale=scaling)
-            if block.causal:  # `_blocks` yields all blocks of nodes with themselves first
+            if block.causal:  # these blocks come first, so there is nothing to merge with
                 out[:, :, rows], lse[:, :, rows] = part, part_lse
                 continue
             # each part of the softmax has the weight exp(part's log-sum-exp - total log-sum-exp)
@@ -161,7 +161,7 @@ class _Blocks(torch.autograd.Function):
         *states, lse = ctx.saved_tensors
         states, dtype = [*states, grad], grad.dtype
         if not ctx.cuda:
-            # the CPU kernel takes 1.2 to 9 times as long in bf16 as in fp32, most for short nodes
+            # the CPU kernel is 1.2 to 9 times as slow in bf16 as in fp32, slowest for short nodes
             states = [one.to(torch.promote_types(dtype, torch.float32)) for one in states]
         query, key, value, out, grad = states
         grads = [torch.zeros_like(one) for one in (query, key, value)]
@@ -183,13 +183,13 @@ class _Blocks(torch.autograd.Function):
 
 @lru_cache(maxsize=8)  # all layers use the same blocks, and a copy to a GPU waits for the GPU
 def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Block, ...]:
-    """Return a row's blocks: first nodes attend to themselves, then descendants to ancestors.
+    """Return a row's blocks: first nodes paired with themselves, then with their descendants.
 
     Args:
         nodes: nodes of the prefix trees, which together cover the row.
         device: the CUDA device; None for CPUs. CUDA's kernel processes many nodes in one call,
-            so one block pairs all nodes with themselves, and one block per depth of the trees
-            pairs the nodes at this depth with their descendants.
+            so one block pairs each node with itself, and one block per depth of the trees pairs
+            the nodes at this depth with their descendants.
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
@@ -222,7 +222,7 @@ def _segments(
     """Return a block for CUDA; the n-th segment of queries sees the n-th segment of keys."""
     queries, keys = ([span.stop - span.start for span in spans] for spans in (rows, columns))
     starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
-    with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
+    with torch.inference_mode(False):  # autograd rejects tensors made in inference mode
         queried, seen = (_places(spans, device) for spans in (rows, columns))
         bounds = torch.tensor(starts, dtype=torch.int32, device=device)
         # With grouped heads, the kernel returns log-sum-exps as [heads, queries] only if the stated

@@ -74,15 +74,15 @@ class Policy(nn.Module):
 def compile_parts(model: PreTrainedModel) -> None:
     """Compile the MLPs, norms and rotary embeddings of a model in place, for rows of any length.
 
-    Attention and whole layers are not compiled: they receive the nodes of a row, so each new row
-    would trigger a compilation. The function of rotary embeddings belongs to the model's source
-    module, so it is compiled for all models of that module in this process.
+    Attention and whole layers are not compiled: their arguments contain a row's prefix trees, so
+    each new row would trigger a compilation. The function that applies rotary embeddings is
+    replaced in the Python module of the model's class, and thus for all models of that module.
     """
     compiled: dict[type, Callable[..., Tensor]] = {}
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):
-            # one compiled function per class; `module.compile()` would compile each one separately
+            # one compiled function per class: `module.compile()` would compile for each module
             if kind not in compiled:
                 compiled[kind] = torch.compile(kind.forward, dynamic=True)
             module.forward = MethodType(compiled[kind], module)

@@ -23,7 +23,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives within a training step."""
 _COMMAND_TIMEOUT = timedelta(days=7)
-"""Timeout of `broadcast` and `gather`, in which ranks wait for the episodes of rank 0."""
+"""Timeout of `broadcast` and `gather`; the other ranks wait while rank 0 plays episodes."""
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a run ended by Ctrl-C, following the convention of shells."""
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "expandable_segments:True")
@@ -70,7 +70,7 @@ def cores() -> int:
 
 
 def launched() -> bool:
-    """Return whether a launcher has started this process as one of several."""
+    """Return whether torchrun has started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -115,13 +115,13 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def start(reserved: int = 0) -> None:
-    """Select the device and join the process group, if a launcher has started this process.
+    """Select this process's device; if torchrun started the process, join the process group.
 
-    Unless the user has configured PyTorch's CUDA allocator, apply `ALLOCATOR` first: the allocator
-    reads its configuration when CUDA is initialised by the selection of a device.
+    Unless the user has configured PyTorch's CUDA allocator, apply `ALLOCATOR` first: selecting a
+    device initialises CUDA, and the allocator then reads its configuration.
 
     Args:
-        reserved: number of GPUs of each machine, from the first, that are reserved for engines.
+        reserved: number of GPUs of each machine reserved for engines, starting with the first GPU.
     """
     global _commands, _reserved
     _reserved = reserved
@@ -159,10 +159,10 @@ def end(status: int = 0) -> None:
 
 
 def wait_for_end() -> None:
-    """Wait until the launcher ends this process, after another rank has failed.
+    """After a failure of another rank, wait until the launcher ends this process.
 
-    When a process exits, the launcher ends the other processes and reports the failure. Return
-    after `_ORPHANED_S` if this process is still alive, or at once if there is only one rank.
+    When a process fails, the launcher ends the other processes and reports the failure. Return
+    after `_ORPHANED_S` seconds if this process is still alive, or at once if it is the only rank.
     """
     if world() > 1:
         time.sleep(_ORPHANED_S)
@@ -199,7 +199,7 @@ def barrier() -> None:
 
 
 def reduce(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return each name's sum over ranks (maximum if it ends in `_max`); missing values are 0."""
+    """Return each metric's sum over ranks (or maximum, if named `*_max`); missing values are 0."""
     metrics = gather(dict(sums))
     names = sorted({name for of_rank in metrics for name in of_rank})
     return {

@@ -35,8 +35,8 @@ class Trainer:
         checkpoints: the folder of all checkpoints, visible to all ranks.
         loss: policy loss.
         row_tokens: maximum number of tokens of a packed row.
-        rate: maps the number of a step, from 1, to its learning rate; each rollback halves rates.
-        keep_steps: for rollbacks, keep the checkpoints of this many last steps; see
+        rate: returns the learning rate of a step, counted from 1; each rollback halves later rates.
+        keep_steps: number of last steps whose checkpoints are kept for `roll_back`; see
             `checkpoint.finish`.
 
     Attributes:
@@ -65,10 +65,10 @@ class Trainer:
         self._rollbacks = 0
 
     def resume(self) -> int:
-        """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
+        """Load the newest checkpoint, if there is one, and return the number of completed steps.
 
         Raises:
-            CheckpointError: the checkpoint cannot be loaded, or contains more than plain data.
+            CheckpointError: the checkpoint cannot be loaded, or has objects other than plain data.
         """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
@@ -86,7 +86,7 @@ class Trainer:
         self.wait_for_checkpoint()
         rollbacks = self._rollbacks + 1
         folder = checkpoint.path_of(self._checkpoints, step)
-        if damage := checkpoint.damage_of(folder):  # a resumed run checks only newest checkpoints
+        if damage := checkpoint.damage_of(folder):  # a resumed run checks only newer checkpoints
             raise CheckpointError(f"{folder} is damaged: {damage}; move it away")
         self._load(folder)
         self._rollbacks = rollbacks
@@ -97,7 +97,7 @@ class Trainer:
             state = json.loads((folder / _STATE).read_text())
             self._rollbacks = int(state.pop(_ROLLBACKS, 0))
             self.state = state
-        # a manipulated file can raise any exception; CheckpointException is only a BaseException
+        # a manipulated file can cause any exception; CheckpointException is not an Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
@@ -116,7 +116,7 @@ class Trainer:
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
-        """Return |log p - log q| [n] of all loss tokens: p by the trainer, q by the sampler."""
+        """Return |log p - log q| [n] of all sampled tokens; p is the trainer's, q the sampler's."""
         tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
@@ -138,7 +138,7 @@ class Trainer:
             deque(self.iter_weights(), maxlen=0)
 
     def save(self, step: int) -> None:
-        """Save a checkpoint; `wait_for_checkpoint` waits for a write in the background.
+        """Save a checkpoint. A backend may write it in the background; see `wait_for_checkpoint`.
 
         Raises:
             CheckpointError: the checkpoint could not be written; earlier checkpoints still exist.
@@ -158,7 +158,7 @@ class Trainer:
             self.wait_for_checkpoint()
 
     def save_unsaved(self, step: int) -> None:
-        """Save a checkpoint and wait for it, unless one of this or a later step exists."""
+        """Save a checkpoint and wait for it, unless this step or a later one has a checkpoint."""
         self.wait_for_checkpoint()
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if step > (last[0] if last else 0):
@@ -180,7 +180,7 @@ class Trainer:
             ranks.barrier()  # the checkpoint is complete once all ranks have written their part
             if _first():
                 checkpoint.finish(self._checkpoints, step, self._keep_steps)
-            ranks.barrier()  # a rank that raises an error after this save ends the other ranks
+            ranks.barrier()  # otherwise, an error on another rank could end rank 0 in `finish`
         except (OSError, RuntimeError, CheckpointException) as error:
             raise self._failure(step, error) from error
 
@@ -197,8 +197,8 @@ def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: 
     Args:
         step: number of the step.
         highest: learning rate after the warm-up.
-        schedule: "constant", or "linear" or "cosine" to decay to zero after the last step.
-        warmup: number of steps at the start in which the learning rate rises linearly.
+        schedule: "constant", or "linear" or "cosine" for a decay to zero at step `steps` + 1.
+        warmup: number of steps at the start during which the learning rate rises linearly.
         steps: number of steps of the run.
     """
     done = max(0, step - 1 - warmup) / max(1, steps - warmup)
@@ -211,7 +211,7 @@ def _cause(error: BaseException) -> str:
     while isinstance(error, CheckpointException):
         error = next(iter(error.failures.values()))[0]
     message = str(error)
-    # PyTorch's message is not shown, since it recommends to load the file nevertheless
+    # PyTorch's message is not shown, since it recommends loading the file anyway
     if name := re.search(r"GLOBAL ([\w.]+)", message):
         return f"expected tensors and plain values, got {name[1]}"
     if isinstance(error, pickle.UnpicklingError):

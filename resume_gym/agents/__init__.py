@@ -49,7 +49,7 @@ def oracle(session: Session) -> str:
         return _REVIEW
     resume, width = session.resume, session.rules.page_width
     too_long = session.state.document.lines > session.rules.page_lines
-    # Skip fixes already made: one that only extends a line still finds its `old` in the text.
+    # Skip fixes already made: after a fix that only extends a line, its `old` is still in the text.
     made = {text for text, _ in session.state.transcript}
     fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
@@ -119,7 +119,7 @@ def bullets(text: str) -> list[str]:
 
 
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
-    """Swap a function word of a random unedited bullet, or append "too" if no bullet has one.
+    """Swap a function word in a random unedited bullet; append "too" if no bullet has such a word.
 
     A useful policy must earn more than an agent that makes these harmless edits.
 
@@ -135,7 +135,7 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
 
 
 def careful(session: Session) -> str:
-    """Edit the resume by heuristics that use only its text and invent nothing.
+    """Edit the resume by heuristics that use only its text and the job, and invent nothing.
 
     The agent reviews, edits until one turn is left or no edit is found (see `careful.next_edit`),
     and submits. In environments with the tool `search`, the agent uses remaining turns to add

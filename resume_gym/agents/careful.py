@@ -1,8 +1,8 @@
-"""Heuristic edits that improve a resume from its text alone, without inventing facts.
+"""Heuristic edits that improve a resume from its text and the job, without inventing facts.
 
 `next_edit` tries, in this order: deletions if the page overflows, weak openings, formatting, main
 points late in a bullet, and fillers (see `wording`). All rules of this module are guesses from the
-form of lines and a few word lists.
+form of lines, a few word lists and the words of the job.
 """
 
 import math
@@ -104,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions of `quota` or more page lines, then smaller ones, least relevant first."""
+    """Yield deletions of `quota` or more page lines, then others; of both, least relevant first."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):

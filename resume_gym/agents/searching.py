@@ -17,7 +17,7 @@ _BULLET = re.compile(r"[-*+] +(\S.*)")
 _PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # the heading in parentheses names an employer
 _FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
 _CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
-_SHARED = 2  # minimum number of stems that bullet and passage share
+_SHARED = 2  # minimum number of stems that a bullet and a passage must share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
@@ -53,7 +53,7 @@ def _bullets(resume: str) -> Iterator[tuple[str, str]]:
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield the bullet extended by each clause of the search result that adds a figure to it."""
+    """Yield copies of the bullet, each with one clause of the search result that adds a figure."""
     for line in reply.split("\n"):
         passage = _PASSAGE.fullmatch(line)
         if not passage or passage[1] not in employer:

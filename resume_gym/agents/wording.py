@@ -1,7 +1,7 @@
 """Rewrites of one bullet that keep its facts: a plain opening, the point first, no fillers.
 
 All rules use only the form of the line and a few word lists. Hedges such as "Helped with" are kept,
-since they say that somebody else led, and only the candidate can know otherwise.
+since they say that somebody else led the work; only the candidate can know otherwise.
 """
 
 import re
@@ -206,8 +206,8 @@ _FRAMED = re.compile(
     r"|in one (?:respect|regard) or another|on a regular basis)\b[^,\d]*,"
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
-_LEAST = 0.25  # minimum share of a bullet's text after the verb of its main point
-# Give up a rewrite with one of these words: a passive, or a reference to text that was cut off.
+_LEAST = 0.25  # minimum share of a bullet's text that must follow the verb of its main point
+# Reject a rewrite with one of these words: a passive, or a reference to text that was cut off.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
@@ -230,7 +230,7 @@ _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
 def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet whose main point comes late to start with this point; "" for other bullets.
+    """Rewrite a bullet so that its main point comes first; "" if no late main point is found.
 
     Args:
         bullet: text of the bullet.

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     formatting, warnings.formatwarning = warnings.formatwarning, _one_line
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # if stdout's encoding lacks characters
+        sys.stdout.reconfigure(errors="replace")  # stdout's encoding may lack characters
     try:
         try:
             return _run(words)
@@ -162,7 +162,7 @@ def _add_commands(
     words: Sequence[str],
     prefix: str = "",
 ) -> None:
-    """Add the parsers of commands; `prefix` starts module names, as "judge_" in `judge_attack`."""
+    """Add the parsers of commands; `prefix` is the start of module names, such as "judge_"."""
     parser.set_defaults(run=lambda options: _show_help(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in words[:1] if words and words[0] in groups else groups:

@@ -109,7 +109,7 @@ def find_model(options: Mapping[str, Any]) -> "FoundModel":
 
 
 def progress_bars() -> "Progress":
-    """Make a display of progress bars on stderr; unless stderr is a terminal, nothing is shown."""
+    """Make a display of progress bars on stderr; nothing is shown if stderr is not a terminal."""
     from rich.progress import Progress
 
     from resume_gym.terminal import Terminal
@@ -119,7 +119,7 @@ def progress_bars() -> "Progress":
 
 
 def check_terminal(command: str) -> None:
-    """Raise an error unless stdin and stdout are a terminal and Textual is installed."""
+    """Raise an error unless stdin and stdout are terminals and Textual is installed."""
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise TaskError(f"{command} needs a terminal")
     if find_spec("textual") is None:

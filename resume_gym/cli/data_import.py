@@ -130,7 +130,7 @@ def _origin(report: ImportReport, options: Options) -> dict[str, Any]:
     if options.mask:
         limits.append("Masking leaves employers, places, dates, and what no rule recognises.")
     else:
-        limits.append("Nothing was masked: personal data of the candidates is in it.")
+        limits.append("Nothing was masked: the tasks contain personal data of the candidates.")
     return {
         "command": _COMMAND,
         "resumes": ", ".join(f"{count} {kind}" for kind, count in report.formats.items()),

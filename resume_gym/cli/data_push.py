@@ -18,7 +18,7 @@ def add_command(commands: Commands) -> None:
         "push",
         help="write tasks as a Hugging Face dataset, to a folder or to the hub",
         description="Write tasks as a Hugging Face dataset. Its card is NAME.card.md next to FILE; "
-        "without it, or if it describes other tasks, a card is made. The hub needs the token that "
+        "if that is missing or describes other tasks, a card is made. The hub needs the token that "
         "`hf auth login` stores.",
         examples=[
             "data push tasks.jsonl --to folder",

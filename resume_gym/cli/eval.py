@@ -183,7 +183,7 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
 
 
 def check_places(options: argparse.Namespace) -> None:
-    """Before any episode is played, check that `--out` is no file and that scipy is installed."""
+    """Check that `--out` is not a file and that scipy, which `--out` needs, is installed."""
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
     if options.out and find_spec("scipy") is None:
@@ -191,7 +191,7 @@ def check_places(options: argparse.Namespace) -> None:
 
 
 def _print_json(evaluated: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]) -> None:
-    """Print statistics and episodes as JSON, without a date: equal seeds give equal output."""
+    """Print statistics and episodes as JSON; without a date, so equal seeds give equal output."""
     for entry in entries:
         episodes = [asdict(episode) for episode in entry.played(contest)]
         evaluated["agents"][entry.name]["episodes"] = episodes

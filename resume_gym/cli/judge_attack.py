@@ -1,4 +1,4 @@
-"""`resume-gym judge attack`: play policies that game a judge."""
+"""`resume-gym judge attack`: play policies that try to game a judge."""
 
 import argparse
 from dataclasses import asdict
@@ -25,7 +25,7 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "attack",
         help="attack a judge with policies that improve nothing",
-        description="Play policies that improve no resume on held-out tasks, and print their "
+        description="On held-out tasks, play policies that improve no resume, and print their "
         "rewards above the floor, which is the reward of harmless edits, or of no edit if that is "
         "higher. A sound judge gives no policy more than the floor.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],

@@ -46,7 +46,7 @@ def add_command(commands: Commands) -> None:
     add("--pairs", type=Path, default=PAIRS, metavar="FILE", help="pairs to use (default: bundled)")
     add("--half", choices=HALVES, help="half of the pairs (default: both)")
     add("--repeats", type=positive, default=1, metavar="N", help="calls per pair (default: 1)")
-    add("--swap", action="store_true", help="also ask in the other order")
+    add("--swap", action="store_true", help="also ask with the two resumes swapped")
     add("--limit", type=positive, metavar="N", help="only N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="parallel calls (default: 8)")
     add("--freeze", type=Path, metavar="FILE", help="only write the verdicts as labels to FILE")
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check_least(least: float, report: Agreement) -> None:
-    """Raise JudgeError if less than `least` of the labels are met, or answers came from a store."""
+    """Raise JudgeError if the share of labels met is below `least`, or if answers were stored."""
     if report.stored:
         # stored answers (see --freeze) cannot show that the model still gives the same answers
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"

@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _files(first: Path) -> Iterator[Path]:
-    """Yield a path per game: `first` (mine.json), then unused paths (mine-2.json, mine-3.json)."""
+    """Yield an output path for each game: `first` (mine.json), then unused paths (mine-2.json)."""
     yield first
     for number in count(2):
         if not (path := first.with_stem(f"{first.stem}-{number}")).exists():

@@ -16,7 +16,7 @@ def add_command(commands: Commands) -> None:
         "plot",
         help="draw runs and evaluations",
         description="Draw training runs and evaluations: a set of figures for each run, one figure "
-        "of several runs, and one set that compares all evaluations. Figures without data are left "
+        "of all runs, and one set that compares all evaluations. Figures without data are left "
         "out.",
         examples=[
             "plot runs/nano --out docs --format svg",
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> None:
         written = plot(options.paths, options.out, formats)
     except TaskError:
         raise
-    except (OverflowError, ValueError) as problem:  # by matplotlib, for values such as 1e308
+    except (OverflowError, ValueError) as problem:  # from matplotlib, for values such as 1e308
         raise TaskError(f"expected figures that can be drawn: {problem}") from None
     for file in written.files:
         say(file)

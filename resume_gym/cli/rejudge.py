@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         bar = bars.add_task("grading", total=sum(map(len, agents.values())))
         for (before, after), sessions in zip(pairs, agents.values(), strict=True):
             _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
-        each = [Figures.of(contest, pair) for pair in pairs]  # compare old with new verdicts only
+        each = [Figures.of(contest, pair) for pair in pairs]  # do not compare agents to each other
         figures = Figures(
             {name: one for pair in each for name, one in pair.summaries.items()},
             {name: one for pair in each for name, one in pair.statistics.items()},
@@ -177,8 +177,8 @@ def _grade(
 ) -> None:
     """Grade sessions with `contest.judge`; add a row per old and per new verdict to `results`.
 
-    Episodes with a new verdict, and failures, are added to the entry `again`. Where there is a new
-    verdict, the episode with the old one is added to `stored`. Each episode ends with `ended()`.
+    Episodes with a new verdict, and failures, are added to the entry `again`. If an episode has a
+    new verdict, its old version is added to `stored`. `ended` is called after each episode.
 
     Raises:
         ModelError: many consecutive episodes got no verdict.

@@ -87,7 +87,7 @@ def add_command(commands: Commands) -> None:
         examples=_EXAMPLES,
         done="revised, and not flagged",
         failed="nothing written: the agent failed, changed nothing, or you took no change",
-        flagged="revised, but flagged, or masked with something left: see above",
+        flagged="revised, but flagged (see above), or some personal data may not be masked",
     )
     add = command.add_argument
     add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf, .json")
@@ -181,7 +181,7 @@ def _masker(resume: Source, options: argparse.Namespace) -> Masker:
 
 
 def _is_hosted(spec: Any) -> bool:
-    """Return whether an agent, or one of the two models of an agent, is on another machine."""
+    """Return whether an agent, or one model of a two-model agent, runs on another machine."""
     return isinstance(spec, Mapping) and (
         any(_is_hosted(spec.get(tier)) for tier in TIERS)
         or not is_local(spec.get("base_url", "http://localhost"))
@@ -189,7 +189,7 @@ def _is_hosted(spec: Any) -> bool:
 
 
 def _session(contest: Contest, resume: str, job: Source) -> Session:
-    """Make the session of a task whose weakness is diagnosed for reports; agents do not see it."""
+    """Make the session; the task's weakness is diagnosed for reports and hidden from the agent."""
     session_type = contest.session_type
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Note the answers, tokens and cost of each model of a two-model agent; [] for other agents."""
+    """Return a note on tokens and cost of a two-model agent's models; [] for other agents."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -226,7 +226,7 @@ def _agent(text: str, contest: Contest) -> Entry:
 
 
 def _play(agent: Entry, session: Session, seed: int) -> None:
-    """Play the episode; show its turns as a bar on a terminal, and as lines elsewhere."""
+    """Play the episode; show its progress as a bar on a terminal, or as lines elsewhere."""
     limit = session.rules.max_turns
     with progress_bars() as bars:
         bar = bars.add_task("", total=None)
@@ -266,7 +266,7 @@ def _taken(session: Session, judge: Judge) -> tuple[str, str]:
 
 
 def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revision:
-    """Grade the revision and analyse each edit; takes seconds for a long resume."""
+    """Grade the revision and analyse each edit, which takes seconds for a long resume."""
     with progress_bars() as bars:
         bars.add_task("comparing it with your resume", total=None)
         revision = graded(session, judge, text, choice)

@@ -21,10 +21,10 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "view",
         help="look at runs and evaluations in a browser",
-        description="Look at a run, an evaluation, or a folder of them in a browser: curves, a "
-        "table of the episodes, and each episode turn by turn; or at the episode in a file of "
-        "`play --save` or `revise --json`. The page follows a job that still runs. Ctrl-C stops "
-        "the server with status 0. `--terminal` needs no browser.",
+        description="Look in a browser at a run, an evaluation, a folder of them, or a file of "
+        "`play --save` or `revise --json`: curves, a table of the episodes, and each episode turn "
+        "by turn. The page follows a job that still runs. Ctrl-C stops the server with status 0. "
+        "`--terminal` needs no browser.",
         examples=["view runs", "view runs/nano --terminal", "view result --export result.html"],
     )
     add = command.add_argument
@@ -100,7 +100,7 @@ def _export(results: FolderContents, target: Path) -> None:
 
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
-    """Open a folder; of a run or an evaluation, read all episodes, and show a progress bar."""
+    """Open a folder; if it is a run or an evaluation, read all episodes, with a progress bar."""
     shown = open_folder(folder, trusted)
     if isinstance(shown, FolderContents):
         with progress_bars() as bars:

@@ -20,7 +20,7 @@ from resume_gym.corpus.masking import Masker, identity
 from resume_gym.tasks import Evidence, Task
 
 PAIRINGS = ("best", "all", "random")
-_EVAL_SHARE = 5  # one in five candidates is put into the split eval
+_EVAL_SHARE = 5  # one in this many candidates is put into the split eval
 _LIKENESS = 0.8  # minimum similarity of resumes that count as versions of one resume
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
 
@@ -106,7 +106,7 @@ def import_resumes(
         jobs: job description files.
         evidence: documents about the candidates. If there are several resumes, a document belongs
             to the resume whose file name (without the extension) is a prefix of the document's file
-            name, or else to the resume whose heading, the candidate's name, the document contains.
+            name, or else to the resume whose heading (the candidate's name) is in the document.
         options: settings; defaults to `Options()`.
 
     Returns:

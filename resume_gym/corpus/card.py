@@ -18,14 +18,14 @@ _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _ABOUT = (
     "Tasks for the Gymnasium environment `ResumeEdit-v0`: a resume in Markdown with a "
-    "weakness, and the job that it is for. A language model revises it. It sees `job` and "
-    "`resume`. `weakness`, `fixes` (edits that repair the weakness, in order, with the facts "
-    "behind them) and `evidence` (documents about the candidate) are for judges and oracles; "
-    "`persona` says who the resume is of."
+    "weakness, and the job that the resume is for. A language model sees `job` and `resume`, and "
+    "revises the resume. `weakness`, `fixes` (edits that repair the weakness, in order, with the "
+    "facts behind them) and `evidence` (documents about the candidate) are for judges and oracles; "
+    "`persona` describes the owner of the resume."
 )
 _LIMITS = (
     "Each task names one weakness; its resume may have others, which `fixes` do not repair.",
-    "Near-duplicates are found by shared words; a resume told in other words is not found.",
+    "Near-duplicates are found by shared words; a paraphrase of a resume is not found.",
 )
 
 
@@ -118,7 +118,7 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator
     yield f"| {' | '.join(head)} |"
     yield f"|---|{'---:|' * (len(head) - 1)}"
     for name, numbers in rows.items():
-        # The format :g writes a median of 5.0 as 5, but would round a number of over six digits.
+        # The format :g writes a median of 5.0 as 5, but would round more than six digits.
         cells = " | ".join(f"{number:g}" if number < 1e5 else str(number) for number in numbers)
         yield f"| {_cell(name)} | {cells} |"
 
@@ -142,9 +142,9 @@ def _checks(report: CheckReport) -> Iterator[str]:
     """Yield the result of `resume-gym data check` as Markdown."""
     verdict = "fit" if report.fit else "**not fit**"
     yield (
-        f"`resume-gym data check`: {verdict} to train on. Texts are alike that share "
-        f"{report.threshold:.0%} of their runs of {SHINGLE} words; the names, contact data and "
-        "figures of resumes do not count.\n"
+        f"`resume-gym data check`: {verdict} to train on. Two texts are alike if they "
+        f"share {report.threshold:.0%} of their runs of {SHINGLE} words; the names, contact data "
+        "and figures of resumes do not count.\n"
     )
     for finding in report.findings:
         yield f"\n{finding.severity.capitalize()}: {finding.text}: {finding.count}"

@@ -1,7 +1,7 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
-`check` runs the detectors of problems from the module `findings`. Tasks of one split may share
-bullets; bullets that both splits have are reported, since they would inflate evaluation scores.
+`check` runs the problem detectors of the module `findings`. Tasks of one split may share bullets.
+Bullets that occur in both splits are reported, since they would inflate evaluation scores.
 """
 
 import json
@@ -35,7 +35,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Number of randomly chosen tasks whose fixes are judged; a task takes tens of milliseconds."""
+"""Number of randomly chosen tasks whose fixes are judged, at tens of milliseconds per task."""
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -49,7 +49,7 @@ class CheckReport:
         page_lines: lines per page.
         threshold: minimum similarity of near-duplicates, in (0, 1].
         with_evidence: number of tasks with documents about the candidate.
-        findings: problems of the tasks, errors before warnings.
+        findings: problems of the tasks and of invalid rows, errors before warnings.
     """
 
     tasks: int
@@ -81,9 +81,9 @@ def check(
         tasks: valid tasks with distinct IDs.
         bad: findings about invalid rows, from `read_rows`.
         threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page: 55 for full-size tasks, 20 for generated "mini" tasks.
+        page_lines: lines per page; 55 for full-size tasks, 20 for generated "mini" tasks.
     """
-    # Sample at random: the weaknesses recur in a cycle, so every n-th task would miss some.
+    # Sample at random: weaknesses recur in a cycle, so taking every n-th task could miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,
@@ -140,7 +140,7 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
-    """Return a list of one error that has all `rows` as examples; an empty list without rows."""
+    """Return one error, in a list, with all `rows` as examples; [] if there are no rows."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
 
 

@@ -5,7 +5,7 @@ each weakness and the share of inconsistently formatted lines. A resume that is 
 is too_long. For any other resume, the share of each weakness is divided by its mean share in tasks
 that were generated with this weakness (`USUAL`); the weakness with the largest quotient is
 reported. A resume that is not in English is diagnosed by its length alone. The method identifies
-the planted weakness of nine in ten of the 200 bundled tasks. Most errors take wrong_emphasis for
+the planted weakness of nine in ten of the 200 bundled tasks. Most errors diagnose wrong_emphasis as
 no_metrics, since the rules recognise few of the bullets that bury the main point.
 """
 
@@ -30,10 +30,10 @@ USUAL: Mapping[str, float] = {
     "weak_verbs": 0.68,
     "formatting_inconsistent": 0.31,
 }
-"""Mean share of the bullets with a given weakness, in tasks generated with this weakness.
+"""Mean share of the bullets (or lines) with a weakness in tasks generated with this weakness.
 
-The value of no_metrics is set above the measured mean: a third of the bullets of any resume have no
-figure, so no_metrics is the diagnosis only if no other weakness stands out.
+The value of no_metrics is set above the measured mean, so that no_metrics is the diagnosis only if
+no other weakness stands out: in any resume, about a third of the bullets have no figure.
 """
 
 _PAGE = Rules()
@@ -87,7 +87,7 @@ def diagnose(resume: str, job: str) -> Diagnosis:
 
 
 def fit(resume: str, job: str) -> float:
-    """Return the share of the job's word stems, weighted by IDF, that a resume has, in [0, 1]."""
+    """Return the IDF-weighted share, in [0, 1], of the job's word stems that the resume has."""
     reference = _reference(resume, job)
     weights = reference.job_weights
     shown = {stem for line in reference.lines for stem in line.content.stems}
@@ -103,8 +103,8 @@ def _reference(resume: str, job: str) -> Reference:
 def _fault(line: Line, spare: bool) -> str:
     """Return the name of a bullet's weakness, or an empty string if the bullet has none."""
     content = line.content
-    weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true, so no fault
-    # Search for fillers after a weak opening: "Tasks included" counts as weak_verbs instead.
+    weak = is_weak(content) and head(content).kind == "weak"  # "Helped with" may be true: no fault
+    # Search for fillers only after a weak opening: "Tasks included" counts as weak_verbs.
     told = " ".join(content.tokens[head(content).at :]) if weak else line.body
     if fillers(told) or (spare and not weak):
         return "vague_bullets"

@@ -39,10 +39,10 @@ class ReadFile:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about content that was omitted, changed or is uncertain.
-        contacts: (field, value) pairs of the names, emails, phones and links that the file's format
-            labels as such; one pair has the file name without extension as a name.
-        blocks: for a text file whose lines were kept, the number of lines of each block, first in
-            `text` and then in the file; empty for other formats.
+        contacts: (field, value) pairs of a JSON Resume's contact data, where the field is "names",
+            "mail", "phone" or "links"; always starts with the file name (no extension) as a name.
+        blocks: for Markdown, and for plain text whose lines were kept, pairs of line counts: lines
+            of `text`, and the lines of the file that they replace; empty for other formats.
         raw: bytes of the file.
     """
 
@@ -62,9 +62,9 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
         outline: whether to convert plain text to a Markdown resume instead of keeping its lines.
 
     Raises:
-        DocumentError: the file is missing, empty, too large, not regular, password-protected,
-            scanned, or not in the format of its extension; or reading it exceeds a limit.
-        ModuleNotFoundError: a package to read the format is missing; the message names the extra.
+        DocumentError: the file is missing, empty, too large, password-protected, scanned, not a
+            regular file, or not in the format of its extension; or reading it exceeds a limit.
+        ModuleNotFoundError: a package for the format is missing; the message names the pip extra.
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:

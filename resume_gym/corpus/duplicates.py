@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 SHINGLE = 3  # number of words in a shingle, a run of adjacent words
-_ROUNDING = 1e-9  # tolerance for floating-point error in threshold times number of shingles
+_ROUNDING = 1e-9  # tolerance for rounding errors of threshold times number of shingles
 
 _WORD = re.compile(r"\w+")
 _DIGITS = re.compile(r"\d+")
@@ -39,7 +39,7 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
 
 
 def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
-    """Normalize a resume after dropping contact lines, the heading and the words in `names`.
+    """Normalize a resume like `bare`; drop contact lines, the heading's text and all `names`.
 
     Resumes that differ only in name, contact data or figures become equal.
     """
@@ -64,23 +64,24 @@ def near_duplicates(
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find pairs of similar texts: both from `texts`, or one from `others` and one from `texts`.
 
-    A text forms at most one pair: with the most similar text before it; `texts` precede `others`.
+    A text of `texts` is paired only with the most similar earlier text of `texts`, and a text of
+    `others` only with the most similar text of `texts`.
 
     Args:
-        texts: texts normalized by `bare`, by task ID.
-        others: normalized texts of another split, by task ID.
+        texts: task ID -> text, normalized by `bare` or `bare_resume`.
+        others: task ID -> normalized text, for the tasks of another split.
         threshold: minimum Jaccard similarity of two texts that form a pair.
 
     Returns:
-        Two lists: the pairs within `texts`, and the pairs of a text of `others` and one of `texts`.
+        The list of pairs within `texts`, and the list of pairs between `others` and `texts`.
     """
     shingles = {key: _shingles(text) for key, text in {**texts, **others}.items()}
     frequency = Counter(chain.from_iterable(shingles.values()))
     index: dict[int, list[str]] = defaultdict(list)
 
     def rarest(key: str) -> list[int]:
-        # Prefix filtering: two texts of this similarity share at least one of their rarest
-        # shingles. Only these are indexed, so each entry of the index has few texts.
+        # Prefix filtering: two texts whose similarity reaches the threshold share at least one of
+        # their rarest shingles. Only rarest shingles are indexed, so an index entry has few texts.
         own = shingles[key]
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]

@@ -15,7 +15,7 @@ from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
-"""Maximum share of near-duplicate resumes in a split, and of eval's bullets found in train."""
+"""Maximum share of a split's resumes that are near-duplicates, and of eval's bullets in train."""
 BULLET_WORDS = 5
 """Minimum words of a compared bullet; a shorter bullet may be in two resumes by chance."""
 _WIDTH = Rules().page_width
@@ -32,11 +32,11 @@ class Finding:
     """One kind of problem and its occurrences.
 
     Attributes:
-        severity: "error" if it makes the tasks unfit for training, else "warning".
+        severity: "error" if the problem makes the tasks unfit for training, else "warning".
         kind: stable identifier, for programs.
         count: number of tasks, rows or texts affected.
         text: description of the affected tasks, rows or texts, in the plural.
-        examples: some of the affected tasks, rows or texts; all invalid rows.
+        examples: some of the affected tasks or texts, or all invalid rows.
     """
 
     severity: Severity
@@ -87,13 +87,13 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     first: dict[tuple[str, str], str] = {}
     owners = {key: first.setdefault((resumes[key], jobs[key]), key) for key in resumes}
     again = [f"{key} and {owner}" for key, owner in owners.items() if owner != key]
-    yield from _finding("error", "same_task", again, "tasks with the texts of an earlier one")
+    yield from _finding("error", "same_task", again, "tasks with job and resume of an earlier one")
     # Compare equal resumes only once, since an import may pair one resume with many jobs.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
         once.setdefault((task.split, task.resume), task)
     repeated = [task.task_id for task in tasks if once[task.split, task.resume] is not task]
-    text = "tasks with exactly the resume of an earlier one of their split"
+    text = "tasks with exactly the same resume as an earlier task of their split"
     yield from _finding("warning", "repeated_resume", repeated, text)
     parts = [[task for task in once.values() if task.split == split] for split in SPLITS]
     train, held_out = ({task.task_id: resumes[task.task_id] for task in part} for part in parts)
@@ -128,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets that both splits have: an error above a share of `NEAR_LIMIT` of eval's."""
+    """Find bullets in both splits; more than `NEAR_LIMIT` of eval's bullets are an error."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):
@@ -167,7 +167,7 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Find missing fixes, fixes that fail or change nothing, and resumes too long after them."""
+    """Find tasks whose fixes are missing, fail, change nothing or leave the resume too long."""
     broken, long, none, idle = [], [], [], []
     for task in tasks:
         same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]

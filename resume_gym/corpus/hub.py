@@ -19,9 +19,9 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
 def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
-    Rows have the fields of `Task`. The field `split` of a row may be missing: rows in the data
-    set's split train are then train, rows in test, validation or eval are eval, and rows of a data
-    set without splits are train.
+    Rows have the fields of `Task`. A row without the field `split` is in train if it is in the data
+    set's split train or if the data set has no splits; it is in eval if it is in the data set's
+    split test, validation or eval.
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
@@ -29,8 +29,8 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
 
     Raises:
         TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an
-            invalid row; for a row, the message names its split, number and field.
-        ModuleNotFoundError: `datasets` is not installed; the message names the extra.
+            invalid row, for which the message names its split, number and field.
+        ModuleNotFoundError: `datasets` is not installed; the message names the pip extra.
     """
     datasets = _datasets()
     try:
@@ -65,13 +65,13 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
 
     Args:
         tasks: tasks to write; splits without tasks are omitted.
-        to: an empty or new folder, or hf://OWNER/NAME[:CONFIG], whose tasks are replaced.
+        to: an empty or new folder, or hf://OWNER/NAME[:CONFIG], whose old tasks are replaced.
         card: text of the card.
         private: whether to make a new data set on the Hub private.
 
     Raises:
         TaskError: there are no tasks, or the target is invalid or not empty.
-        ModuleNotFoundError: `datasets` is not installed; the message names the extra.
+        ModuleNotFoundError: `datasets` is not installed; the message names the pip extra.
         OSError: the folder cannot be written, or the upload failed.
     """
     if not tasks:
@@ -114,7 +114,7 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
 
 
 def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None:
-    """Upload a data set, then its card, to which the metadata made by the upload is added."""
+    """Upload a data set, then its card with the metadata that the first upload generated."""
     from huggingface_hub import DatasetCard
 
     try:
@@ -127,7 +127,7 @@ def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None
 
 
 def merge_cards(there: str, ours: str) -> Any:
-    """Return the card `ours`, with those metadata fields of the card `there` that it lacks."""
+    """Return the card `ours` plus the metadata fields that only the card `there` has."""
     from huggingface_hub import DatasetCard
 
     card = DatasetCard(ours, ignore_metadata_errors=False)

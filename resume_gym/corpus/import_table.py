@@ -23,10 +23,10 @@ _COLUMNS = {
     "formatting_inconsistent": "form",
 }
 _KEY = (
-    "fit: share of the job that the resume covers, in %. lines: height on a page of 55 (too_long). "
-    "In % of the bullets: vague (vague_bullets); bare, without a figure, whatever else is wrong "
-    "(no_metrics); aside from the job (wrong_emphasis); with weak verbs (weak_verbs). In % of the "
-    "lines: inconsistent form (formatting_inconsistent). * marks the weakness of the task.\n"
+    "fit: % of the job that the resume covers. lines: wrapped lines; a page has 55 (too_long). "
+    "The next columns are in % of the bullets. vague: vague_bullets. bare: bullets without a "
+    "figure, whatever their weakness (no_metrics). aside: wrong_emphasis. verbs: weak_verbs. "
+    "form: % of the lines with formatting_inconsistent. * marks the weakness of the task.\n"
 )
 
 
@@ -70,7 +70,7 @@ def print_report(report: ImportReport, out: Path) -> None:
         console.print(_masking(report))
         console.print(
             "Employers, places, dates, other people and job descriptions are not masked, nor is "
-            "what no rule recognises. Read the tasks before you share them.\n",
+            "anything that no rule recognises. Read the tasks before you share them.\n",
             style="dim",
             highlight=False,
         )

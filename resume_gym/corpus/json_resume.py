@@ -14,8 +14,8 @@ from resume_gym.corpus.outline import clean, split_bullet
 from resume_gym.json_lines import strict_json
 from resume_gym.text.lines import MONTH_NAMES
 
-# For each section: the heading, how many fields of an item, from the first, form its title, and all
-# fields in the order of output. The fields company and website are from earlier schemas.
+# For each section: its heading, the number of fields that form an item's title, and all fields in
+# output order, title fields first. The fields company and website are from earlier schemas.
 _SECTIONS = {
     "work": (
         "Experience", 3, "position name company location url website description summary highlights"
@@ -34,7 +34,7 @@ _SECTIONS = {
     "references": ("References", 1, "name reference"),
 }  # fmt: skip
 _LINES = ("skills", "languages", "interests", "certificates")  # sections with one bullet per item
-_ONGOING = ("work", "volunteer")  # an item of these sections with a start but no end is current
+_ONGOING = ("work", "volunteer")  # in these sections, an item with a start but no end is current
 _PARAGRAPHS = ("description", "summary", "reference")
 _LISTS = ("highlights", "roles", "keywords", "courses")
 _DATES = ("startDate", "endDate", "date", "releaseDate")
@@ -52,7 +52,7 @@ def _fields(names: Iterable[str]) -> dict[str, Any]:
     return {name: kinds.get(name, "") for name in names}
 
 
-_SCHEMA: dict[str, Any] = {  # "" stands for a one-line string, _ROWS for a string with list items
+_SCHEMA: dict[str, Any] = {  # "" stands for a one-line string, _ROWS for one of several lines
     "basics": {
         **_fields(("name", "label", "email", "phone", "url", "website", "summary")),
         "location": _fields(("address", "postalCode", "city", "region", "countryCode")),
@@ -111,7 +111,7 @@ def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
         plain = any(marker for marker, _ in lines)
         inside = ((mark, " ".join(one for _, one in read_html(line, left))) for mark, line in lines)
         lines = list(inside) if plain else read_html(text, left)
-    if len(lines) == 1 and lines[0][0][:1].isdigit():  # no list item, but a name: "1. FC Köln"
+    if len(lines) == 1 and lines[0][0][:1].isdigit():  # not a list item but a name: "1. FC Köln"
         lines = [("", text)]
     bodies = (("- " if marker else "", " ".join(line.split())) for marker, line in lines)
     rows: list[tuple[str, str]] = []

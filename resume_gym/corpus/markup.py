@@ -1,4 +1,4 @@
-"""Convert Markdown, and HTML in Markdown or other formats, to the environment's Markdown."""
+"""Convert Markdown, and HTML inside Markdown or JSON, to the environment's Markdown."""
 
 import re
 from collections import Counter
@@ -83,7 +83,7 @@ class _Reader:
             self.end_row()
             self._kept = max(0, self._kept - (tag == "pre"))
             self._depth = max(0, self._depth - (tag in ("ul", "ol")))
-            # Text after "</p>" in a list item belongs to the item, text after "</li>" does not.
+            # Text after "</p>" in a list item belongs to the item, but text after "</li>" does not.
             self._marker = self._marker if tag == "p" else ""
 
     def data(self, text: str) -> None:
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def _unescaped(text: str) -> str:
-    """Decode HTML character references; an "&" that starts no reference stays."""
+    """Decode HTML character references; keep each "&" that does not start a reference."""
     return _CHARACTER.sub(
         lambda hit: clean(unescape(hit[0])) if hit[1] in html5 or hit[1][0] == "#" else hit[0], text
     )
@@ -139,7 +139,8 @@ def _unescaped(text: str) -> str:
 def read_html(text: str, notes: Counter[str]) -> list[tuple[str, str]]:
     """Convert a text with HTML to rows, each a Markdown marker (empty for prose) and a text.
 
-    A "<" or "&" that starts no tag or character reference is text. `notes` counts omitted elements.
+    A "<" or "&" that starts no tag or character reference is kept as text. The numbers of omitted
+    elements are added to `notes`.
     """
     first, *others = text.split("<!--")
     pieces = [first]
@@ -153,14 +154,15 @@ def read_html(text: str, notes: Counter[str]) -> list[tuple[str, str]]:
 
 
 def has_html(text: str) -> bool:
-    """Return whether a text has HTML tags or character references."""
+    """Return whether a text has HTML tags, comments, character references or autolinks."""
     return "<!--" in text or any(way.search(text) for way in (_TAG, _CHARACTER, _AUTOLINK))
 
 
 def read_markdown(text: str) -> tuple[list[Block], list[str]]:
     """Return the blocks of a Markdown text, and notes on omitted or changed content.
 
-    Underlined headings, HTML, tables, Unicode bullets and final backslashes are converted.
+    Underlined headings, HTML, tables and Unicode bullets are converted. Front matter, and
+    backslashes at line ends, are dropped.
     """
     from markdown_it import MarkdownIt
 
@@ -217,7 +219,7 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
     pattern = _KEY if mark == "---" else re.compile(r"([\w-]{1,40})\s?=")
     keys = [match[1] for line in inside if (match := pattern.match(line))]
     first = next((line for line in inside if line.strip() and line[0] != "#"), "")
-    # Lines with a heading, a paragraph or a list below a blank line are no front matter.
+    # Text with a heading, a paragraph, or a list that follows a blank line is no front matter.
     content = any(
         line.strip() and not pattern.match(line) and not (above.strip() and _VALUE.match(line))
         for above, line in pairwise(lines[:stop])
@@ -242,7 +244,7 @@ def _line(line: str, notes: Counter[str]) -> Block:
         return [mark + text for text in rows], 1
     body = line.lstrip()
     marker, text = split_bullet(body)
-    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` reads these markers
+    if marker == "-" and body[0] not in "-*+•‣◦–—":  # the module `text.lines` knows these
         return [f"{line[: len(line) - len(body)]}- {text}"], 1
     return [line], 1
 

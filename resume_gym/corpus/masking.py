@@ -24,7 +24,7 @@ FIELDS = ("names", "mail", "phone", "links")
 """Kinds of data to mask."""
 
 _END = rf"(?:{any_of(WORDS['ends'])})"
-# Repetitions are bounded against slow backtracking; host names and emails have length limits.
+# Bounded repetitions prevent slow backtracking; host names and emails have length limits anyway.
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
 _ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,63}\b"
@@ -116,7 +116,7 @@ _ACCOUNT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _DIGITS = re.compile(
-    r"(?:(?<![\w.,$€£#/-])|(?<=[\u3040-\u9fff]))"  # Japanese and Chinese put no space before it
+    r"(?:(?<![\w.,$€£#/-])|(?<=[\u3040-\u9fff]))"  # Japanese and Chinese need no space
     r"[+(]{0,2}\d(?:[ ().\-/‐‑‒–—−·•]{0,3}\d){6,20}(?![\w%])"
 )
 _RANGE = re.compile(  # dates, and ranges of dates or of years
@@ -125,7 +125,7 @@ _RANGE = re.compile(  # dates, and ranges of dates or of years
 )
 _SPLIT = re.compile(r" [/–-] |  |(?=\+)")
 
-_Span = tuple[int, int, str]  # start, end, key; matches with equal keys get one placeholder
+_Span = tuple[int, int, str]  # start, end, key; equal keys get the same placeholder
 
 
 class Masker:
@@ -254,7 +254,7 @@ class Masker:
         if not places:
             return text
         every = any_of(places)
-        # (?a) allows adjacent Japanese or Chinese letters: these scripts have no spaces.
+        # (?a) lets Japanese or Chinese letters adjoin a placeholder: these scripts have no spaces.
         return re.sub(rf"(?a)(?<!\w)(?:{every})(?!\w)", lambda hit: places[hit[0]], text)
 
     def _placeholder(self, field: str, key: str, found: str) -> str:
@@ -306,7 +306,7 @@ class Masker:
             handle = hit["of"]
             # Below the contact lines, a word after "GitHub:" is an account only if it is unusual.
             unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
-            # Without a colon, a capitalised word may be part of a product: "GitHub Actions".
+            # Without a colon, a capitalised word may be part of a product name: "GitHub Actions".
             labelled = hit["label"] or (hit["first"] is not None and not handle.istitle())
             if labelled and (unusual or hit.start() < head):
                 yield hit.span("of")
@@ -334,7 +334,7 @@ class Masker:
 
 
 def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
-    """Drop spans that overlap an earlier one of `spans`; return the rest sorted by position."""
+    """Drop each span that overlaps an earlier span of the list; sort the rest by position."""
     taken = bytearray(len(text))
     kept = []
     for start, stop, key in spans:
@@ -345,7 +345,7 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """Replace each match by as many null characters, to keep positions but prevent matches."""
+    """Replace each match by null characters, so that positions stay and nothing matches there."""
     return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
 
 

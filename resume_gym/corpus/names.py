@@ -71,9 +71,9 @@ class Name(NamedTuple):
 
 
 def find_name(resume: str) -> Name | None:
-    """Find the candidate's name: a heading "# Name", or the first line below a title like "Resume".
+    """Find the candidate's name in the first line, or in the line below a title like "Resume".
 
-    Returns None if neither of these two lines looks like the name of a person.
+    Blank lines do not count. Return None if neither line looks like the name of a person.
     """
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
@@ -136,9 +136,9 @@ def read_name(text: str, resume: str) -> Name | None:
 def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     """Return whether `name` is certainly a person's name, and not a place, a job or a section.
 
-    A name is certain if the heading is like "Resume of Jane Doe", or if one of `clues` or of the
-    contact details near the heading contains the name. Otherwise it is certain if contact details
-    follow it, it names no job, section or place, and no email contains another person's name.
+    A name is certain if the heading is like "Resume of Jane Doe", or if a clue or a contact detail
+    near the heading contains the name. Otherwise, a name is certain if contact details follow it,
+    it is not also a job, section or place, and no email contains another person's name.
 
     Args:
         name: the name from `find_name`.
@@ -161,7 +161,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether a text confirms a name: by two parts of it, or by an email like jdoe@x.org."""
+    """Return whether `clue` has two parts of the name, or is an email such as jdoe@x.org."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -192,7 +192,7 @@ def _occurs(name: str, resume: str) -> bool:
 
 
 def _is_forename(text: str, surname: str) -> bool:
-    """Return whether `text`, as after "Doe, ", may be forenames and is no credential or job."""
+    """Return whether `text`, found after "Doe, ", may be forenames, not a credential or job."""
     words = [word.lower().replace(".", "") for word in text.split()]
     if not 0 < len(words) <= 3 or {*words} & {*WORDS["ranks"], *WORDS["jobs"]}:
         return False
@@ -214,7 +214,7 @@ class Finder:
 
     A mention has two words of the name in their order, or the forename (or its initial) and another
     word of the name in any order. One word alone is no mention, since it may be a product or a
-    company. In lower case, a name with a part that is a common word is no mention either.
+    company. A name in lower case that contains a common word is no mention either.
     """
 
     def __init__(self, name: Name) -> None:
@@ -241,14 +241,14 @@ class Finder:
         marked = [r"\.?[ -]?".join(way) for way in ways if len(way) > 1 and way.isupper()]
         self._short = re.compile(rf"(?<![\w.])(?:{'|'.join(marked) or '(?!)'})(?!\.?\w)")
         self._lower = not any(map(str.isupper, name.text))
-        # what `parts_left` counts inside longer words, where it is too ambiguous to replace
+        # parts to count inside longer words (`parts_left`), where they are too ambiguous to replace
         least = 5 if name.text.isascii() else 2
         self._long = [*self._joined, *(part for part in self._places if len(part) >= least)]
 
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
 
-        In the heading, whose range is `head`, a single part of the name is a mention, too.
+        In the heading, at the positions `head`, a single part of the name is a mention, too.
         """
         run: list[_Token] = []
         for token in self._tokens(text):
@@ -260,7 +260,7 @@ class Finder:
         yield from self._mentions(run, text, head)
 
     def parts_left(self, text: str) -> dict[str, int]:
-        """Count what is left of the name in a masked text: parts, also in words, and initials."""
+        """Count the name's parts, words that contain a part, and its initials in a masked text."""
         alone = inside = 0
         for token in self._tokens(text):
             if token.kind == "part":
@@ -330,7 +330,7 @@ class Finder:
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether `run` has initials, all of the name and the first of the forename."""
+        """Return whether `run` has initials of the name only, beginning with the forename's."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:
@@ -344,7 +344,7 @@ class _Token(NamedTuple):
     start: int
     stop: int
     kind: str
-    """One of part or joined (parts of the name), initial, particle (of the name) and other."""
+    """A "part" of the name, "joined" parts, an "initial", a "particle" of the name, or "other"."""
 
 
 def _key(word: str) -> str:

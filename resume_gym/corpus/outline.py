@@ -1,9 +1,9 @@
 """Convert rows of text to the Markdown format of the environment.
 
-The readers of plain text, PDF and Word produce rows. A row's hint is the role that its style or
-font indicates, such as "heading". A row without a hint is a heading if it is in capitals or a known
-section name, and a job header if it has a date or stands above bullets. All text is kept except
-titles such as "Resume"; white space, bullet markers and the case of headings may change.
+The readers of plain text, PDF and Word files produce rows. A row's hint is the role that its style
+or font indicates, such as "heading". A row without a hint is a heading if it is in capitals or is a
+known section name; it is a job header if it has a date or stands above bullets. All text is kept
+except titles such as "Resume". White space, bullet markers and the case of headings may change.
 """
 
 import re
@@ -26,7 +26,7 @@ class OutlineRow(NamedTuple):
         text: content, with tabs between columns.
         hint: role of the row, as far as style or font indicates it; "" if unknown.
         level: depth of a bullet in nested lists, from 0.
-        gap: whether there is space above the row.
+        gap: whether there is vertical space above the row.
         marker: Markdown marker of a bullet.
     """
 
@@ -41,7 +41,7 @@ _Block = tuple[str, str]  # kind and Markdown of a paragraph, heading or bullet
 
 _SECTIONS = frozenset(LEXICON["words"]["sections"])
 _SPARE = frozenset(LEXICON["words"]["padding_sections"])
-_LONE = frozenset(  # section names recognised without capitals
+_LONE = frozenset(  # section names that need not be in capitals to count as headings
     {
         *("summary", "profile", "objective", "experience", "education", "skills", "projects"),
         *("certifications", "certificates", "awards", "publications", "languages"),
@@ -69,10 +69,10 @@ _BULLET = re.compile(
     r"\s*(?=\S)"
 )
 RAISED = re.compile(r"[-+−]?\d")
-"""Start of a superscript that is written with "^", such as an exponent."""
+"""Start of a superscript, such as an exponent, that is marked with "^" in the Markdown."""
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
-# The limit of 300 characters before the date bounds the time that a long row takes.
+# The limit of 300 characters before the date bounds the time to match a long row.
 _LAST_WHEN = re.compile(rf"(.{{0,300}}?\S)(?:\s?,\s?|\s[-–—]\s|\s?(?=\())\(?({SPAN})\)?", re.I)
 _DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
@@ -82,14 +82,14 @@ _MOST_WORDS = 14  # maximum number of words in a row of a job header
 
 
 def clean(text: str) -> str:
-    """Compose letters, expand ligatures, unify spaces and line ends, drop invisible characters."""
+    """Normalize Unicode (NFC), ligatures, spaces and line ends; drop invisible characters."""
     return _BLANK.sub(" ", unicodedata.normalize("NFC", text).translate(_PLAIN))
 
 
 def split_bullet(text: str) -> tuple[str, str]:
-    """Split a bullet into marker and text; the marker of other rows is empty.
+    """Split a row into its bullet marker and text; the marker is empty if the row is no bullet.
 
-    Different Markdown markers ("-", "*", "+", "1.") stay different; all others become a hyphen.
+    The markers "-", "*", "+" and "1." are kept, "1)" becomes "1.", and others become a hyphen.
     """
     match = _BULLET.match(text)
     if not match or starts_with_day(text):
@@ -115,7 +115,7 @@ def looks_like_heading(text: str) -> bool:
         return False
     name = " ".join(words).lower()
     if text.isupper():
-        # Up to four capitals may be an acronym, which is no heading.
+        # A text of up to four capitals may be an acronym instead of a heading.
         return is_section(name) or (
             len(words) <= 3 and len(text) > 4 and not re.search("[.,|\t]", text)
         )
@@ -148,7 +148,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
     while rows and rows[0].text.strip().rstrip(":").lower() in TITLES:
         del rows[0]
     if rows and rows[0].hint == "heading" and not is_section(rows[0].text):
-        rows[0] = rows[0]._replace(hint="name")  # the name is styled like a heading
+        rows[0] = rows[0]._replace(hint="name")  # the row is a name that is styled like a heading
     first = next((n for n, row in enumerate(rows) if row.hint == "heading"), len(rows))
     blocks, used = _head(rows[:first])
     section = ""
@@ -176,7 +176,7 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
 
 
 def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
-    """Return the blocks of name and contact line, and the number of first rows they replace."""
+    """Return the blocks of name and contact line, and how many of the first rows they replace."""
     if not rows:
         return [], 0
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), 0)
@@ -224,12 +224,12 @@ def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Ite
 
 
 def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
-    """Split rows into groups at a gap, at the hint "entry" and at a dated row below prose."""
+    """Split rows into groups; gaps, the hint "entry" and dated rows below prose start a group."""
     group: list[OutlineRow] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
-        # Dates below a gap belong to the group above if it is a single row, such as an employer.
+        # Dates below a gap belong to the group above if that group is one row, e.g. an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
         if group and not dangling and (row.gap or row.hint == "entry" or new_date):
             yield group
@@ -242,12 +242,12 @@ def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
 def _is_head(row: OutlineRow) -> bool:
     text = row.text.strip()
     words = len(text.split())
-    # A longer row that ends with a period is prose; a short one may be a name: "Globex Inc."
+    # A longer row that ends with a period is prose; a short row may be a name: "Globex Inc."
     return words <= _MOST_WORDS and (words <= 4 or not text.endswith((".", ";")))
 
 
 def _head_size(group: Sequence[OutlineRow], before_bullets: bool) -> int:
-    """Return how many rows at the start of a group form a job header; 0 if it has none."""
+    """Return how many rows at the start of a group form a job header; 0 if none do."""
     size = next((n for n, row in enumerate(group[:3]) if not _is_head(row)), min(3, len(group)))
     dates = sum(bool(_DATED.search(row.text)) for row in group[:size])
     if group[0].hint == "entry":

@@ -1,8 +1,9 @@
-"""Convert PDF files to rows by the positions of words: columns, bullets and wrapped lines.
+"""Convert PDF files to rows; infer columns, bullets and wrapped lines from word positions.
 
 A PDF file gives positions of words but no paragraphs. Two columns are read one after the other if
-each has at least six rows beside their gutter; a column of dates is read row by row with the column
-beside it. Text in images is not read. More than two columns and rotated text only get a note.
+each has at least six lines beside the gutter between them. A column of dates is instead read line
+by line with the column beside it. Text in images is not read. A note warns that the order may be
+wrong if there is rotated text or if there are more than two columns.
 """
 
 import io
@@ -25,7 +26,7 @@ from resume_gym.corpus.plain_text import PageLine, join_lines
 from resume_gym.user_errors import missing
 
 _MOST_PAGES = 50
-_COLUMN_ROWS = 6  # minimum number of rows on each side of a gutter between columns
+_COLUMN_ROWS = 6  # minimum number of lines on each side of the gutter between two columns
 _LOST = re.compile(r"\(cid:\d+\)|\ufffd")
 _BOLD = re.compile("bold|black|heavy|semib|demi", re.IGNORECASE)
 _DATE = re.compile(r"(?:19|20)\d\d|present|now", re.IGNORECASE)
@@ -85,7 +86,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether three lines without a date have three runs or more, as in three columns."""
+    """Return whether at least three lines without dates have three runs or more (columns)."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
@@ -119,7 +120,7 @@ def _runs(page: Any) -> Iterator[_Run]:
 
 
 def _spelled(chars: Sequence[Any]) -> str:
-    """Return the text of a word, with "^" before small raised figures, such as exponents."""
+    """Return the text of a word, with "^" before small raised digits, such as exponents."""
     text: str = chars[0]["text"]
     for left, char in pairwise(chars):
         small = char["text"].isdecimal() and char["size"] < 0.8 * left["size"]
@@ -129,7 +130,7 @@ def _spelled(chars: Sequence[Any]) -> str:
 
 
 class _Distinct:
-    """Filter that drops characters printed twice, at most a point apart.
+    """Filter that drops a character that is printed again at most one point away.
 
     pdfplumber's own filter, `dedupe_chars`, takes quadratic time.
     """
@@ -155,7 +156,7 @@ def _is_marker(word: str) -> bool:
 
 
 def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
-    """Yield the bullets that are shapes instead of characters, as browsers print them."""
+    """Yield the bullets that are drawn as shapes, as in PDF files printed by browsers."""
     shapes: dict[_Run, list[Any]] = {}
     for shape in (*page.curves, *page.rects):
         middle = (shape["top"] + shape["bottom"]) / 2
@@ -175,7 +176,7 @@ def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _by_line(runs: Iterable[_Run]) -> list[list[_Run]]:
-    """Group runs into lines by their bottoms, which vary less with type size than their tops."""
+    """Group runs into lines by bottom edge, which varies less with font size than the top."""
     lines: list[list[_Run]] = []
     for run in sorted(runs, key=lambda run: (run.bottom, run.x0)):
         if lines and run.bottom - lines[-1][0].bottom <= 0.3 * run.size:
@@ -225,14 +226,14 @@ def _columns(runs: Sequence[_Run]) -> list[list[_Run]]:
     below = [run for run in runs if run.top >= bottom]
     inside = [run for run in runs if run.bottom > top and run.top < bottom]
     columns = [[run for run in inside if run.x0 < x], [run for run in inside if run.x0 >= x]]
-    # The column with the largest type contains the candidate's name, so it is read first.
+    # The column with the largest font contains the candidate's name, so it is read first.
     if not above:
         columns.sort(key=lambda column: -max(run.size for run in column))
     return [above, *columns, below]
 
 
 def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
-    """Return x, top and bottom of the start of a second column; None for a single column."""
+    """Return x, top and bottom of the gutter between two columns; None for a single column."""
     starts = Counter(round(run.x0) for run in runs)
     leftmost = min((run.x0 for run in runs), default=0.0)
     width = max((run.x1 for run in runs), default=0.0) - leftmost
@@ -277,7 +278,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
         letters[run.size] += len(run.text)
     body = letters.most_common(1)[0][0]
     largest = max(run.size for line, _ in lines[:8] for run in line)
-    # The usual type size of lines worded like headings is the least size of other headings.
+    # A line of other wording is a heading only if it is as large as lines worded like headings.
     known = Counter(
         line[0].size
         for line, _ in lines
@@ -286,7 +287,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
     least = max(known.most_common(1)[0][0] if known else 0.0, 1.15 * body)
     steps = sorted(b[0].top - a[0].top for (a, _), (b, _) in pairwise(lines))
     steps = [step for step in steps if step > 0]
-    # The lower quartile of the steps is the usual line spacing; far larger steps are gaps.
+    # The lower quartile of the steps is the usual line spacing; gaps are over 1.35 times as large.
     space = steps[len(steps) // 4] if steps else 12.0
     found: list[PageLine] = []
     top = 0.0
@@ -310,7 +311,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
 
 
 def _hint(line: Sequence[_Run], least: float) -> Hint:
-    """Infer the role of a line; `least` is the type size from which short lines are headings."""
+    """Infer the role of a line; `least` is the minimum font size of headings of any wording."""
     first = line[0]
     words = len(first.text.split())
     if len(line) == 1 and looks_like_heading(first.text):

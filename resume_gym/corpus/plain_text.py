@@ -18,7 +18,7 @@ from resume_gym.corpus.outline import (
 _RULES = [{mark} for mark in "=-_~*#"]
 _LABEL = re.compile(r"[A-Z][\w &/-]{1,30}:\s")
 _LONGEST = 60  # maximum number of characters in a word
-_LONG = 30  # a shorter line was not wrapped if the next line begins with a capital
+_LONG = 30  # a line below this length was wrapped only if the next line begins in lower case
 
 
 class PageLine(NamedTuple):
@@ -30,9 +30,9 @@ class PageLine(NamedTuple):
         right: position of the line's end.
         edge: position of the end of the longest line in the same column.
         letter: mean width of a character.
-        gap: whether there is space above the line.
+        gap: whether there is vertical space above the line.
         hint: role of the line that the file's format indicates; "" if unknown.
-        style: type size, and whether the type is bold.
+        style: font size, and whether the font is bold.
     """
 
     text: str
@@ -118,7 +118,7 @@ def _continues(row: OutlineRow, before: PageLine, line: PageLine, indents: Seque
 
 
 def _joined(above: str, below: str, compounds: AbstractSet[str]) -> list[str]:
-    """Return two lines of a paragraph, or one if a word was hyphenated at the line end."""
+    """Return both lines; if a hyphen splits a word between them, return them joined into one."""
     left, right = above[-_LONGEST:].rpartition(" ")[2], below[:_LONGEST].partition(" ")[0]
     letters = left[:-1].isalpha() and right[:1].isalpha() and right[:1].islower()
     if not (left.endswith("-") and letters):

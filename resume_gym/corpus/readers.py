@@ -17,7 +17,7 @@ from resume_gym.tools import text_fault
 
 MOST_CHARACTERS = 200_000
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Byte order marks, which begin a file in UTF-16."""
+"""Byte order marks, one of which begins a file in UTF-16."""
 
 _HEADING = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _FOREIGN = "not in English: not fit for the rubric judge, which reads English only; no diagnosis"
@@ -36,7 +36,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
     Raises:
         DocumentError: the data is empty, too long, damaged or not in the format `kind`.
-        ModuleNotFoundError: a package to read the format is missing; the message names the extra.
+        ModuleNotFoundError: a package for the format is missing; the message names the pip extra.
     """
     contacts: tuple[tuple[str, str], ...] = ()
     blocks: list[Block] = []

@@ -2,7 +2,7 @@
 
 A server process imports the readers once and forks a child process for each document; the operating
 system enforces `Limits` on the child. On systems without `fork`, the server itself reads the
-document and is killed after the time limit. `python -m` with this module runs the server.
+document and is killed if it exceeds the time limit. Running this module starts the server.
 """
 
 import json
@@ -21,7 +21,7 @@ from resume_gym.corpus.readers import convert
 
 
 class Limits(NamedTuple):
-    """Limits for one document: address space, CPU time, elapsed time, size of the answer."""
+    """Limits for one document: address space, CPU time, elapsed time, size of the output."""
 
     memory_mb: int = 1_000
     cpu_s: int = 15
@@ -33,7 +33,7 @@ LIMITS = Limits()
 
 _NO_MEMORY = 3  # exit status of a reader that ran out of memory
 
-_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # parent's ID and server
+_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # parent's process ID, and the server
 _lock = Lock()
 
 
@@ -64,7 +64,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     process = _server[1]
     assert process.stdin
     assert process.stdout
-    # The timer serves systems without `fork`; elsewhere, `Limits` end the child earlier.
+    # The timer is for systems without `fork`; on other systems, `Limits` end the child earlier.
     timer = Timer(limits.time_s + 5, process.kill)
     timer.start()
     try:
@@ -76,7 +76,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
         timer.cancel()
     if not answer.endswith(b"\n"):
         process.kill()
-        process.wait()  # without `wait`, the next request might take the server for alive
+        process.wait()  # without `wait`, `poll` might still report the server as running
         return _error(f"reading it takes more than {limits.time_s} s, or crashes the reader")
     return answer
 
@@ -95,14 +95,14 @@ def _start() -> "subprocess.Popen[bytes]":
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,  # Ctrl-C ends only the parent, whose end closes the server's stdin
+        start_new_session=True,  # Ctrl-C ends only the parent; its exit closes the server's stdin
     )
 
 
 def _serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer requests until the input ends; a request is a line of JSON and the bytes of a file."""
+    """Answer requests until the input ends; a request is a JSON line, then the bytes of a file."""
     for package in ("pdfplumber", "mammoth", "markdown_it"):
-        with suppress(ImportError):  # one import serves all forks; the reader reports a missing one
+        with suppress(ImportError):  # imported once for all forks; readers report missing packages
             import_module(package)
     read = _forked if hasattr(os, "fork") else _read
     while line := source.readline():
@@ -129,7 +129,7 @@ def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
 
 
 def _forked(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
-    """Read a document in a fork; return the fork's answer, or an error with the exceeded limit."""
+    """Read a document in a fork; return its answer, or an error that names the exceeded limit."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -173,7 +173,7 @@ def _limit(limits: Limits) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
     ):
-        with suppress(ValueError, OSError):  # macOS has no limit of the address space
+        with suppress(ValueError, OSError):  # macOS cannot limit the address space
             resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
 
 

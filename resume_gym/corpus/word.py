@@ -1,7 +1,7 @@
-"""Convert Word files (.docx) to rows: headings, lists, tables, links, headers and footers.
+"""Convert Word files (.docx), including tables, links and page headers, to `OutlineRow`s.
 
-mammoth converts the body to HTML. Bold text inside a paragraph is not kept; a short paragraph all
-in bold is a heading or a job header. Page headers come first and page footers last.
+mammoth converts the body to HTML. Bold type is dropped, but a short paragraph that is entirely bold
+becomes a heading or a job header. Page headers come first and page footers last.
 """
 
 import io
@@ -30,7 +30,7 @@ from resume_gym.user_errors import missing
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MOST_XML = 5_000_000
 _UNREAD = re.compile(rb"(?<=:)(?:cr|ptab)(?=[\s/>])")
-"""Names of XML elements for a line break and a tab that mammoth does not know."""
+"""Names of two XML elements that mammoth ignores: `cr` is a line break, `ptab` is a tab."""
 _STYLES = """\
 br[type='page'] => br
 br[type='column'] => br
@@ -106,7 +106,7 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _readable(archive: zipfile.ZipFile, names: Iterable[str]) -> io.BytesIO:
-    """Copy the named parts to a new archive, with breaks and tabs as elements mammoth reads."""
+    """Copy the named parts to a new archive; replace `cr` by `br` and `ptab` by `tab` in them."""
     copied = io.BytesIO()
     with zipfile.ZipFile(copied, "w") as copy:
         for name in names:
@@ -137,7 +137,7 @@ def _margin_text(element: ElementTree.Element) -> Iterator[str]:
 
 
 def _body_text(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Yield all visible texts of the body, footnotes and endnotes, in any order."""
+    """Yield all visible texts of the body, footnotes and endnotes, in no particular order."""
     parts = [f"word/{part}.xml" for part in ("document", "footnotes", "endnotes")]
     names = {*archive.namelist()}
     stack = [ElementTree.fromstring(archive.read(part)) for part in parts if part in names]
@@ -174,7 +174,7 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
 
 
 def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield the rows of a table: cells of one row become columns, others follow one another."""
+    """Yield a table's rows: one row of columns if all cells are one line, else cell by cell."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):

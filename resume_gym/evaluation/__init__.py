@@ -1,8 +1,8 @@
 """Evaluation of agents: play and grade episodes, then compute and compare statistics.
 
 `play` plays one episode of a scripted agent, `evaluate` plays and grades many episodes, and `grade`
-asks a judge about finished episodes. `summary` defines the record of an episode and the summary of
-many, `comparison` adds confidence intervals and paired tests, and `table` prints all these results.
+asks a judge to grade finished episodes. `summary` defines the record of an episode and the means of
+many episodes, `comparison` adds confidence intervals and paired tests, and `table` prints results.
 `resume-gym eval` is built on `specs` (agents on the command line), `players` (asynchronous agents),
 `loop` (concurrent episodes), `contest` (the whole evaluation) and `results` (its output folder).
 """

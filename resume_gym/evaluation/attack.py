@@ -19,10 +19,10 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task
 
 STOP = ("", "")
-"""Edit that a policy returns to submit before its last turn."""
+"""Special edit: a policy returns it to submit before the last turn."""
 
 Policy = Callable[[str, Task, Random], "tuple[str, str] | None"]
-"""Function that returns the next edit (old, new), or None; `old` must occur once in the text."""
+"""Function that returns the next edit of a text as (old, new), or None; `old` must occur once."""
 
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
 _VERBS = (
@@ -32,7 +32,7 @@ _VERBS = (
 
 
 def _fresh(text: str, task: Task, rng: Random) -> str | None:
-    """Choose a random bullet of the original resume that is still unchanged."""
+    """Choose a random bullet that is unchanged from the original resume."""
     fresh = [bullet for bullet in bullets(text) if bullet in task.resume.split("\n")]
     return rng.choice(fresh) if fresh else None
 
@@ -138,7 +138,7 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Repeat a bullet with a figure at the end of the summary or, without one, the first bullet."""
+    """Append a bullet with a figure to the summary or, without a summary, to the first bullet."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
     # skip bullets repeated before; `[3:]` ignores the first letter, which `_lower` changes
@@ -281,7 +281,7 @@ ABOUT: Mapping[str, str] = {
 def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 
-    If the policy returns None, the agent makes a harmless edit; without any left, it submits early.
+    If the policy returns None, the agent makes a harmless edit; if none is left, it submits early.
     """
     rng = Random(seed)
 
@@ -301,8 +301,8 @@ class PolicyRewards:
         policy: name of the policy.
         mean: mean reward over the tasks.
         above: mean over tasks of the reward minus the floor's reward.
-        most: largest difference to the floor's reward on a single task.
-        worst: id of the task with the largest difference to the floor's reward.
+        most: largest value of the reward minus the floor's reward on a single task.
+        worst: id of the task of `most`.
     """
 
     policy: str
@@ -321,7 +321,7 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
         seed: number from which the seeds of the episodes are derived.
 
     Returns:
-        Rewards of the baselines (agents, partial repairs), then of the policies, both best first.
+        Rewards of the baselines (agents, partial repairs), then of the policies; both best first.
     """
     makers: dict[str, Callable[[int], Agent]] = {
         **{name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")},

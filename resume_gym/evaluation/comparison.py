@@ -1,10 +1,10 @@
 """Statistics over tasks: variance, confidence intervals and paired tests of agents.
 
 Rollouts of one task are not independent samples, so each task counts once, with the mean of its
-rollouts. Two agents are compared on the tasks that both played: p-values are from the two-sided
-Wilcoxon signed-rank test, and 95 % confidence intervals of the mean difference from a BCa bootstrap
-over tasks. Test and bootstrap require scipy (`pip install resume-gym[eval]`). The main functions
-are `statistics_of` and `compare`.
+rollouts. Two agents are compared on the tasks that both played. P-values are from the two-sided
+Wilcoxon signed-rank test; 95 % confidence intervals of the mean difference are from a BCa bootstrap
+over tasks. The test and the bootstrap require scipy (`pip install resume-gym[eval]`). The main
+functions are `statistics_of` and `compare`.
 """
 
 import statistics
@@ -22,7 +22,7 @@ METHOD = (
     "95 % intervals by BCa bootstrap, 9,999 resamples; Holm's correction over all pairs."
 )
 _RESAMPLES = 9_999
-_BATCH = 1_000  # bootstrap resamples computed at once; a limit for memory
+_BATCH = 1_000  # number of bootstrap resamples computed at once, to limit memory
 _LEVEL = 0.95
 
 
@@ -31,9 +31,9 @@ class Statistics:
     """Statistics of one agent over tasks.
 
     Attributes:
-        within_sd: standard deviation (n - 1) of the reward among the rollouts of a task, averaged
-            over tasks; None if no task has two rollouts.
-        between_sd: standard deviation (n) of the tasks' mean rewards.
+        within_sd: standard deviation (divisor n - 1) of the reward among the rollouts of a task,
+            averaged over tasks; None if no task has two rollouts.
+        between_sd: standard deviation (divisor n) of the tasks' mean rewards.
         interval: 95 % confidence interval of the mean reward over tasks; None without scipy or
             with a single task.
         failed: number of episodes without a reward, because the agent or the judge failed.
@@ -174,7 +174,7 @@ def _measures(episode: Episode) -> dict[str, float]:
 
 def signed_rank(differences: Sequence[float]) -> float:
     """Return the p-value of the two-sided signed-rank test; 1 if all differences are 0."""
-    # drop zeros before scipy does, which counts them to choose its exact or asymptotic method
+    # drop zeros here: scipy drops them only after it has chosen its exact or asymptotic method
     differing = [difference for difference in differences if difference]
     if not differing:
         return 1.0

@@ -1,7 +1,7 @@
 """Evaluation of several agents on the same tasks by the same judge.
 
-`make_contest` makes the settings, `play_entry` plays an agent's remaining episodes, `restore`
-resumes an interrupted evaluation, and `evaluation` returns the results as JSON values.
+`make_contest` makes the settings, `restore` loads the episodes of an interrupted evaluation,
+`play_entry` plays an agent's remaining episodes, and `evaluation` returns results as JSON values.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Contest:
         source: task source, as in `load_tasks`.
         split: split of the tasks.
         tasks: tasks that all agents play.
-        judge_spec: the judge as the user specified it, or else the judge's name.
+        judge_spec: the user's specification of the judge; the judge's name if there is none.
         judge: judge that grades the episodes.
         rollouts: episodes per task and agent.
         seed: number from which the seeds of all episodes are derived.
@@ -80,7 +80,7 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the floor agent's mean reward; None unless the rubric judges edited resumes."""
+        """Return the mean reward of the agent `floor`; None unless `rubric` grades resumes."""
         kind, rules = self.session_type, self.rules
         # other judges may call a model, so that the floor agent's episodes would cost money
         if self.judge.name != "rubric" or not issubclass(kind, Session):
@@ -89,7 +89,7 @@ class Contest:
         return summarise(played).reward
 
     def held_to(self, agents: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings that `Results` compares with those of an evaluation to resume."""
+        """Return the settings that `Results` compares with those stored in its folder."""
         return {**self.settings, "tasks_digest": digest(self.tasks), "agents": dict(agents)}
 
 
@@ -135,8 +135,8 @@ class Entry:
         name: display name of the agent.
         spec: the agent's spec as JSON values.
         make: function that creates the player; called only if episodes are left to play.
-        usage: function that returns the usage so far by "agent" and names of tiers; empty for an
-            agent that sends no requests to a server.
+        usage: function that returns the usage so far, by "agent" and the names of `tiers.TIERS`;
+            empty for an agent that sends no requests to a server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
         failures: error messages of failed episodes.
@@ -167,8 +167,8 @@ class Entry:
     def spent(self) -> dict[str, Usage]:
         """Return requests, tokens and cost in this process, by name.
 
-        The names are "agent" and "judge" for models, "episode" for the agent's mean per episode,
-        and "local" and "frontier" for the models of an agent with two models (`tiers`).
+        The names are "agent" and "judge" for their models, "episode" for the agent's mean per
+        episode, and "local" and "frontier" for the models of an agent with two models (`tiers`).
         """
         spent = self.usage()
         if "agent" in spent and self.ended:
@@ -186,7 +186,7 @@ class Entry:
         return self.episodes[key]
 
     def played(self, contest: Contest) -> list[Episode]:
-        """Return the graded episodes by rollout and task, independent of completion order."""
+        """Return the graded episodes, sorted by rollout and then by task."""
         order = {task.task_id: number for number, task in enumerate(contest.tasks)}
         keys = sorted(self.episodes, key=lambda key: (key[0], order[key[1]]))
         return [self.episodes[key] for key in keys]
@@ -202,7 +202,7 @@ class Entry:
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
     """Load the episodes of a results folder into the entries by replaying their records.
 
-    An unfinished episode is left out and played again; a finished, ungraded episode is graded.
+    Unfinished episodes are left out, to be played again; ungraded episodes await their verdict.
 
     Raises:
         TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.
@@ -239,7 +239,7 @@ def play_entry(
 
     Args:
         contest: settings of the evaluation.
-        entry: the agent and its episodes so far, to which the new ones are added.
+        entry: the agent and its episodes so far; new episodes are added.
         max_concurrency: number of concurrent episodes; None for the player's default.
         results: writer that appends each episode to the output folder; None writes nothing.
         ended: callback after each episode, graded or failed.

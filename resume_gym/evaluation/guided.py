@@ -2,8 +2,8 @@
 
 The system prompt describes the tools, and the chat begins with the episode of an invented resume:
 weak models follow earlier turns better than instructions. The first JSON object with a "name" in an
-answer counts as the tool call, even inside a code fence or before other text. Rewards of a model
-with "guided" prompting and of one with "plain" prompting are not comparable.
+answer counts as the tool call, even inside a code fence or before other text. Rewards with "guided"
+prompting and rewards with "plain" prompting are not comparable.
 
 Calls are shown as fenced JSON, which every instruction-tuned model has seen. The tag <tool_call> is
 a single token in some vocabularies whose models were never trained on it: after this token,
@@ -63,7 +63,7 @@ Leeds | mona.ferrar@example.org
 """,
     "weak_verbs",
 )
-# each `old` shows the bullet's "- ": without this example, models quote lines of the job
+# each `old` includes the bullet's "- ": otherwise, models quote lines of the job
 _CALLS = (
     tool_call("str_replace", old="- Was responsible for repairing pumps", new="- Repaired pumps"),
     tool_call("str_replace", old="- Took part in moving", new="- Moved"),
@@ -73,7 +73,7 @@ _CALLS = (
     tool_call("str_replace", old="\n- Sang in the choir of the works on Fridays", new=""),
     tool_call("submit"),
 )
-_OBJECTS = 16  # maximum number of "{" tried as start of a call; each try may read the rest
+_OBJECTS = 16  # maximum number of "{" tried as start of a call; a try may read the rest of the text
 
 
 def read_prompting(options: Mapping[str, Any]) -> Prompting:
@@ -105,7 +105,7 @@ def demonstration() -> tuple[str, list[tuple[str, str]]]:
 
 
 def find_call(text: str) -> str | None:
-    """Return the first JSON object with a "name" as the text of a tool call; else None.
+    """Return the first JSON object with a "name" as the text of a tool call; None without one.
 
     >>> find_call('Sure! {"name": "submit", "arguments": {}} Done.') == tool_call("submit")
     True

@@ -1,4 +1,4 @@
-"""Evaluation loop: plays and grades tasks x rollouts of one agent concurrently.
+"""Evaluation loop: plays and grades one agent's rollouts on all tasks concurrently.
 
 `evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; if the
 agent or the judge fails, the episode has an error instead of a reward. `grade` asks the judge for
@@ -48,7 +48,7 @@ class PendingEpisode:
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
         error: error that ended the episode; None if it has not failed.
-        costs: tokens and seconds of each turn, if a model behind a server played it.
+        costs: tokens and seconds of each turn, if a model behind a server plays the episode.
         asked: prompts and answers of a model judge, with tokens and seconds.
     """
 
@@ -63,7 +63,7 @@ class PendingEpisode:
     def failure(self) -> str:
         """The error of the episode as text; empty without an error."""
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
-        # escape lone surrogates, which UTF-8 and therefore the results cannot hold
+        # escape lone surrogates: UTF-8, the encoding of the results, cannot represent them
         return told.encode("utf-8", "backslashreplace").decode()
 
 
@@ -84,7 +84,7 @@ def evaluate(
     """Play and grade `rollouts` episodes of a scripted agent on each task.
 
     Args:
-        agent: makes the agent of an episode from a seed.
+        agent: function that makes the agent of an episode from a seed.
         tasks: tasks to play.
         rules: limits of an episode.
         judge: judge of the final resumes.

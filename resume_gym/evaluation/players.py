@@ -1,7 +1,7 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
 `play` plays an episode of a scripted agent; `converse` divides an episode's turns among endpoints.
-The player of local models, in `learners.rollouts.model_player`, implements `Player`, too.
+The player of local models, in `learners.rollouts.model_player`, also implements `Player`.
 """
 
 import json
@@ -25,7 +25,7 @@ from resume_gym.tools import Toolbox, ToolCall, with_calls
 
 S = TypeVar("S", bound=EditSession[Any, Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DEADLINE_S = 600.0  # timeout of a turn; longer than a verdict's, since agents may reason
+_DEADLINE_S = 600.0  # seconds per turn; longer than for a verdict, since agents may reason
 Message = dict[str, Any]
 """A chat message in OpenAI's format."""
 
@@ -67,7 +67,7 @@ class Scripted:
     """Player of a scripted agent.
 
     Args:
-        make: creates the agent of one episode from a seed.
+        make: function that creates the agent of one episode from a seed.
     """
 
     max_concurrency = 256
@@ -87,7 +87,7 @@ class Endpoint:
     """Player of a model behind a server, with native tool calls.
 
     A response is converted to the text that a local policy would have written. The session parses
-    this text, and decides whether a turn is malformed, for instance by several tool calls.
+    this text and decides whether the turn is malformed, for example by several tool calls.
 
     Args:
         client: client of the model.
@@ -217,7 +217,7 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     Args:
         said: turn of the model, as an assistant message.
         observation: observation after the turn.
-        number: number of the turn, used to make call ids if the server's are missing or repeated.
+        number: number of the turn, used to make call ids if the server's ids are missing or repeat.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]

@@ -1,4 +1,4 @@
-"""Progress of an evaluation: a bar with means per agent on a terminal, log lines elsewhere."""
+"""Progress of an evaluation: on a terminal, a bar per agent with its means; else log lines."""
 
 import time
 from statistics import fmean

@@ -27,7 +27,7 @@ RECORD_ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError),
     *(RuntimeError, TypeError, ValueError),
 )
-"""Exceptions that the replay of an invalid record raises."""
+"""Exceptions that the replay of an invalid record may raise."""
 _COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
 _CHECKED = (*_COUNTS, "submitted", "fits", "weakness", "score", "ledger", "graded")
 _MADE = ("episodes.jsonl", "evaluation.json")
@@ -100,8 +100,8 @@ class Results:
 
     Args:
         folder: output folder, created if missing.
-        settings: settings of the evaluation as JSON values. If the folder holds an evaluation with
-            earlier settings, new ones may only add agents and rollouts, and raise the limit.
+        settings: settings of the evaluation as JSON values. If the folder already holds an
+            evaluation, the settings may only add agents or rollouts to it, or raise its limit.
         tasks: tasks of the evaluation, at most as many as the setting `limit`.
 
     Attributes:
@@ -169,7 +169,7 @@ class Results:
             raise TaskError(f"{message}; choose another folder")
 
     def _limited(self, limit: int | None) -> Mapping[str, Any]:
-        """Return the settings, with the number of tasks reduced to `limit` if this is lower."""
+        """Return the settings, with their limit on tasks reduced to `limit` if `limit` is lower."""
         now = self._settings.get("limit")
         if limit is None or (now is not None and now <= limit):
             return self._settings
@@ -196,7 +196,7 @@ class Results:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the last line of each episode, in file order."""
-        # read the file twice, so that memory holds only the numbers of lines
+        # read the file twice, so that memory holds only line numbers, not all lines
         last: dict[Key, int] = {}
         for number, row in self._lines():
             last[key_of(row)] = number

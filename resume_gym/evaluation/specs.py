@@ -57,7 +57,7 @@ def read_spec(text: str) -> AgentSpec:
     """Parse an agent spec; no model is loaded.
 
     Raises:
-        ValueError: the spec is invalid, or names no agent, folder, or OWNER/NAME of the Hub.
+        ValueError: the spec is invalid, or names no agent, folder, server or OWNER/NAME.
     """
     named = _NAMED.fullmatch(text)
     name, spec = (named[1], named[2]) if named else ("", text)
@@ -151,7 +151,7 @@ def make_entry(
     """Make the entry of an agent, without loading a model or sending a request.
 
     Args:
-        where: command-line option that gave the spec, with which error messages begin.
+        where: command-line option that gave the spec; error messages begin with it.
         spec: spec of the agent.
         contest: settings of the evaluation.
         max_concurrency: number of concurrent episodes; None for an endpoint's default.

@@ -104,8 +104,8 @@ class Returns:
         tasks: number of distinct tasks.
         reward: mean reward of the episodes.
         reward_sd: population standard deviation of the reward over the episodes (divisor n).
-        errors: twice the standard error over tasks, by name of the figure; empty in result files of
-            older versions. The error of a figure requires two tasks.
+        errors: twice the standard error, over tasks, of each mean, by the figure's name. Figures of
+            a single task have no error; result files of older versions have no errors.
     """
 
     episodes: int
@@ -125,7 +125,7 @@ class Returns:
         return Returns(len(rewards), tasks, _mean(rewards), sd, errors=errors)
 
     def metrics(self) -> dict[str, float]:
-        """Return the reward's mean and standard deviation by the names of training metrics."""
+        """Return the reward's mean and standard deviation under the names of training metrics."""
         return {"reward": self.reward, "reward_std": self.reward_sd}
 
 
@@ -149,7 +149,7 @@ class Summary(Returns):
         by_weakness: mean reward by weakness; the keys in `errors` are `by_weakness.NAME`.
         tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         unjudged: number of episodes that no judge graded, since they left the document unchanged.
-        turns: actions per episode; None in old files, as are `several_calls` and `words`.
+        turns: actions per episode. Old files have None here, for `several_calls` and for `words`.
         several_calls: actions per episode with more than one tool call.
         words: words per episode in all actions.
         items: mean grade of each rubric item, over the episodes whose task has this item.
@@ -283,7 +283,7 @@ def outdated(
 
 
 def _figures(episode: Episode) -> dict[str, float]:
-    """Return those figures of an episode for which `Returns.errors` has the mean's error."""
+    """Return the figures of an episode whose means get an error in `Returns.errors`."""
     return {
         "reward": episode.reward,
         "score": episode.score,

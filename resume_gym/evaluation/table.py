@@ -34,7 +34,7 @@ def sections(
     floor: float | None = None,
     errors: bool = False,
 ) -> list[TableSection]:
-    """Return the sections of the table; summaries of the base class `Returns` fill few rows.
+    """Return the sections of the table; a plain `Returns` fills fewer rows than a `Summary`.
 
     Args:
         summaries: one summary per column, by the column's heading.
@@ -80,7 +80,7 @@ def table(
     details: bool = False,
     floor: float | None = None,
 ) -> Table:
-    """Make the terminal table, with a column per summary (of agents, or before and after training).
+    """Make the terminal table, with one column per summary.
 
     The arguments are those of `sections`.
     """
@@ -215,7 +215,7 @@ _DETAILS = {
 
 
 def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
-    """Return rows for the tokens and cost of agents, of agents' two models, and of judges."""
+    """Return rows with the tokens and cost of agents, of tiered agents' models, and of judges."""
     rows = {}
     for who in ("agent", "episode", "local", "frontier", "judge"):
         usages = [column.get(who) for column in columns]
@@ -238,7 +238,7 @@ def _known(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
 def _cells(
     rows: Mapping[str, str], columns: Sequence[object], errors: bool = False
 ) -> dict[str, list[str]]:
-    """Return the cells of each row; leave out rows whose figure some column does not have."""
+    """Return the cells of each row; leave out rows whose figure is missing in some column."""
     cells = {}
     for label, form in rows.items():
         with suppress(AttributeError):

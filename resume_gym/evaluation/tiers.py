@@ -1,7 +1,7 @@
 """Player of two models behind servers; a rule selects the model of each turn.
 
 The rule uses only the cost so far and what the agent sees. Both servers receive the same episode,
-each in a form that this server accepts; see `players.Endpoint.translated`.
+each in a form that it accepts; see `players.Endpoint.translated`.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from resume_gym.llm import Usage
 from resume_gym.llm.settings import check
 
 TIERS = ("local", "frontier")
-"""Names of the tiers: options of the agent, and rows of the results."""
+"""Names of the tiers, which are options of the agent spec and rows of the results."""
 
 
 class Route(NamedTuple):
@@ -33,7 +33,7 @@ class Route(NamedTuple):
     budget_dollars: float | None = None
 
     def is_frontier(self, session: EditSession[Any, Any], spent: float) -> bool:
-        """Return whether the frontier model, whose answers cost `spent` dollars, plays next."""
+        """Return whether frontier plays the next turn; its answers so far cost `spent` dollars."""
         if self.budget_dollars is not None and spent >= self.budget_dollars:
             return False
         if self.difficulty is not None and difficulty_of(session) >= self.difficulty:
@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the original's number of unique bullets, plus its number of lines beyond the page."""
+    """Return the original's count of unique bullets plus its count of lines beyond the page."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
@@ -101,7 +101,7 @@ def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> TieredPlayer
     """Make a `TieredPlayer` from the options of an agent spec.
 
     Args:
-        options: `local` and `frontier`, each the options of an `endpoint`; fields of `Route`.
+        options: `local` and `frontier`, each with options of an `endpoint`; and fields of `Route`.
         max_concurrency: number of concurrent episodes, and of requests to each server.
 
     Raises:

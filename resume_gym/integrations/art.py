@@ -43,7 +43,7 @@ class Episodes:
         session, rewards = self.env.new_session(task_id), list[float]()
         tools, create = list(session.tools), model.openai_client().chat.completions.create
         trajectory = art.Trajectory(messages_and_choices=session.messages, tools=tools)
-        # 1200 s is the default of ART, which passes it as an object that openai 3 rejects
+        # 1200 s is also ART's default, but ART passes it as an object that openai 3 rejects
         request = {"timeout": 1200, **request, "tool_choice": "none", "logprobs": True}
         request |= {"model": model.get_inference_name(), "tools": tools}
         while not session.done:

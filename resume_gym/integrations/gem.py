@@ -37,15 +37,15 @@ Call one a turn:
 class GemEnv(gem.Env):  # type: ignore[misc]
     """An environment of this package with GEM's interface.
 
-    The first observation describes the tools; an episode's last info has the "ledger" of rewards.
+    The first observation describes the tools; an episode's last info has its reward "ledger".
 
     Args:
         gym_id, kwargs: arguments of `gymnasium.make`.
-        seed: seed of the first reset, unless `reset` gets one.
+        seed: seed of the first reset, unless `reset` is called with a seed.
         task_id: task of every episode; None draws a task for each episode.
     """
 
-    # Attributes are private, since GEM's wrappers copy public ones once and never update the copies
+    # Attributes are private: GEM's wrappers copy public attributes once and never update the copies
 
     def __init__(
         self,

@@ -5,7 +5,7 @@
     env = make_vec_env(MenuEnv, n_envs=8, env_kwargs=mini, monitor_kwargs=monitor)
     PPO("MlpPolicy", env).learn(10_000)
 
-DQN, bandits and MaskablePPO work, too. Agents can make only the edits on the menu. The automatic
+DQN, bandits and MaskablePPO also work. Agents can make only the edits on the menu. The automatic
 resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets the task of the next
 `env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
 """
@@ -23,7 +23,7 @@ from resume_gym import TOOLS, Session, tool_call
 from resume_gym.agents.careful import next_edit
 from resume_gym.document import wrapped_lines
 
-_next_edit = lru_cache(maxsize=4096)(next_edit)  # cached, since turns plan equal edits
+_next_edit = lru_cache(maxsize=4096)(next_edit)  # cached: every turn plans the same edits again
 
 
 def careful_menu(session: Session) -> list[str]:
@@ -37,7 +37,7 @@ def careful_menu(session: Session) -> list[str]:
     edits: list[tuple[str, str]] = []
     for left in range(rules.max_turns - session.state.turns, 0, -1):
         excess = max(0, wrapped_lines(draft, rules.page_width) - rules.page_lines)
-        most = max(1, left - 1) if excess else 1  # any value if nothing is in excess; 1 saves cache
+        most = max(1, left - 1) if excess else 1  # unused without excess; 1 saves cache entries
         edit = _next_edit(draft, session.task.job, excess, most, rules.page_width)
         if not edit:
             break
@@ -54,8 +54,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
 
     An observation [5 + 5 * places] holds 5 features of the session, then 5 features of the action
     in each place of the menu, all in [-1, 1]. Choosing an empty place costs as much as a text
-    without a tool call.
-    An episode's last info has the totals of the reward terms as "ledger".
+    without a tool call. An episode's last info has the totals of the reward terms as "ledger".
 
     Args:
         env_id, kwargs: arguments of `gymnasium.make` for the text environment.

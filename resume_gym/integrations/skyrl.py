@@ -50,7 +50,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, float]:
-        """Average the metrics, and name them "mean_*": SkyRL sums other metrics over batches."""
+        """Average the metrics, and name them "mean_*": SkyRL sums metrics with other names."""
         return {f"mean_{k}": v for k, v in BaseTextEnv.aggregate_metrics(metrics).items()}
 
 

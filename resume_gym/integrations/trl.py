@@ -13,7 +13,7 @@ tool calls, and plays episodes exactly as `env.step` does. TRL's tool loop needs
 itself replies to invalid calls, and each of several calls in a message takes a turn. `Game.reward`
 replays the conversation in a session, so messages without a call and invalid calls have the same
 penalties as in `env.step`. An invalid call takes a turn, too, but TRL's reply to the call does not
-say so. TRL's option `log_completions` fails on a batch of tool loops if no call has arguments.
+say so. TRL's option `log_completions` fails on a tool-loop batch in which no call has arguments.
 Tested with TRL 1.16.0 in one process, with generation by transformers.
 """
 
@@ -100,7 +100,7 @@ class Game:
         return Tools(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Play an episode for each prompt, as one batch; to be passed as `rollout_func`.
+        """Play an episode for each prompt, as one batch. Pass this method as `rollout_func`.
 
         Raises:
             ValueError: a prompt is not from `dataset`.
@@ -158,7 +158,7 @@ class Game:
         actions: Sequence[Sequence[str]] | None = None,
         **row: Any,
     ) -> list[float]:
-        """Return the episodes' rewards, judged concurrently; to be passed as `reward_funcs`.
+        """Judge the episodes concurrently; return the rewards. Pass this method as `reward_funcs`.
 
         Log the reward terms as metrics, and the turn rewards in the table of completions.
 

@@ -5,12 +5,12 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
         --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
 
 All episodes of a group play the same task. The trace of an episode stores the reward terms as
-rewards, the numbers in the session's info as metrics, and in `info` the turn rewards and the
+rewards, and the numbers in the session's info as metrics; its `info` has the turn rewards and the
 session's record. `ChatHarness` runs in this process, without a sandbox or `uv`. It passes the tool
-schemas to the model, which the harnesses of the verifiers package do not.
+schemas to the model; the harnesses of the verifiers package do not.
 
 An episode that lacks a verdict, or that a limit or a server failure cuts off, counts as an error:
-its trace has a false `ok` and a reward of 0, which is not a score. The train client of verifiers
+its trace has `ok` false and a reward of 0, which is a placeholder. The train client of verifiers
 drops malformed calls, so a turn with a malformed call counts as a turn without a call, which has
 the same penalty. Tested with verifiers 0.4.0.
 """
@@ -122,7 +122,7 @@ def text(message: Any) -> str:
 
 
 def replies(message: Any, observation: str) -> list[dict[str, str]]:
-    """Return the observation in a tool message per parsed call; without calls, a user message."""
+    """Return one tool message with the observation per call or, without calls, a user message."""
     calls = message.tool_calls or ()
     messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
     return messages or [{"role": "user", "content": observation}]

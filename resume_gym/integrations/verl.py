@@ -12,12 +12,12 @@ r"""Adapter for verl: a token-in, token-out agent loop.
 reward function and no option of `rollout.multi_turn` is needed. `max_prompt_length` limits the
 tokens of the prompt with its tools, and `max_response_length` the tokens of all turns and tool
 replies. `reward_extra_info` holds the reward terms (for validation metrics and dumped rollouts),
-`turn_scores` the rewards of the turns; verl assigns the sum of rewards to the last token. If the
-judge fails, an error is raised: verl continues without the episode, or stops with
-`trainer.use_v1=False`.
+and `turn_scores` the rewards of the turns. verl assigns the sum of rewards to the last token. If
+the judge fails, an error is raised. verl then continues without the episode; with
+`trainer.use_v1=False`, it stops.
 
 Images and the replay of expert routing are not supported. verl derives the tokens between turns
-from `model_type` in config.json; for an unknown type verl warns and omits a newline. Tested with
+from `model_type` in config.json; for an unknown type, verl warns and omits a newline. Tested with
 verl 0.9.1.
 """
 

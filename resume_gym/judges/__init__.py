@@ -1,9 +1,9 @@
 """Judge interface: a judge compares a revised resume with the original and returns a `Verdict`.
 
 A judge needs only an attribute `name` and a method `judge`. A judge that cannot reach a verdict
-raises a `JudgeError`, so that the caller can ask again later. Judges that wait for models or for
+raises a `JudgeError`, whose type tells whether a retry can help. Judges that wait for models or for
 other judges subclass `AsyncJudge`, which allows thousands of concurrent verdicts. A judge whose
-attribute `grades_items` is true also grades rubric items of kind "judged".
+attribute `grades_items` is true also grades rubric items of kind "judged", which need a model.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Judge(Protocol):
 
 
 class JudgeError(Exception):
-    """Base class for the failures of a judge to return a verdict."""
+    """Base class of the errors of judges that cannot return a verdict."""
 
 
 class JudgeUnavailable(JudgeError):  # noqa: N818
@@ -114,7 +114,7 @@ def _grades_items(judge: Any) -> bool:
 
 
 class ByLine:
-    """Wrapper of a judge whose method `judge` counts lines: it returns a `LineVerdict`.
+    """Wrapper of a judge; its method `judge` calls the method `judge_lines` of the wrapped judge.
 
     Args:
         judge: a judge with the method `judge_lines(task, revised)`, which returns a `LineVerdict`.
@@ -139,8 +139,8 @@ class AsyncJudge(ABC):
 
     Attributes:
         name: name of the judge in reports and logs.
-        grouped: whether a verdict depends on the other revisions of its group. Pass a grouped judge
-            the whole group in one call of `averdicts`.
+        grouped: whether the verdict on a revision depends on the other revisions of the same task
+            (the group). Pass a grouped judge the whole group in one call of `averdicts`.
         parts: the judges and model clients that this judge calls, without repetition.
     """
 
@@ -150,13 +150,13 @@ class AsyncJudge(ABC):
 
     @property
     def usage(self) -> Usage | None:
-        """Total requests, tokens and cost of the judge's models so far; None if it has no model."""
+        """Total usage of the judge's models so far; None for a judge without models."""
         usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
         return sum(usages[1:], usages[0]) if usages else None
 
     @property
     def served(self) -> str:
-        """Model versions of the judge's latest answers, joined by commas; at first empty."""
+        """Model versions that gave the latest answers, joined by commas; empty before an answer."""
         models = (getattr(part, "served", None) for part in self.parts)
         return ", ".join(dict.fromkeys(str(model) for model in models if model))
 
@@ -173,12 +173,12 @@ class AsyncJudge(ABC):
         return submit(self.averdict(task, revised))
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """Return the verdict on a revised resume, and block until it arrives; see `Judge`."""
+        """Block until the verdict on a revised resume arrives, and return the verdict."""
         return self.submit(task, revised).result()
 
 
 async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[Outcome]:
-    """Await verdicts concurrently; return each verdict, or the `JudgeError` that was raised."""
+    """Await verdicts concurrently; return each verdict or, if it fails, its `JudgeError`."""
     outcomes = await asyncio.gather(*verdicts, return_exceptions=True)
     # Any exception other than a judge error is a bug, and is raised.
     for outcome in outcomes:
@@ -188,7 +188,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Return the result of `work`, or its `JudgeError`; `JudgeMisconfigured` alone is raised."""
+    """Return the result of `work` or its `JudgeError`, but re-raise a `JudgeMisconfigured`."""
     try:
         return await work
     except JudgeMisconfigured:
@@ -233,7 +233,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     Args:
         spec: a name, a mapping with "name" and the judge's options, or such a mapping as a JSON
             string that begins with a brace. The name is a key of `JUDGES`, or "module:name" for
-            a custom judge, where `name` is a class or function that takes the options.
+            a custom judge: a class or function of that module that takes the options.
 
     Raises:
         ValueError: the judge or an option is unknown or invalid; or an option, an API key or a
@@ -265,7 +265,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
 
 
 def _parsed(spec: Any) -> Any:
-    """Parse a specification that begins with a brace as JSON; return any other unchanged."""
+    """Parse a string that begins with a brace as JSON; return any other specification as it is."""
     if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
         return spec
     try:

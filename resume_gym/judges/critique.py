@@ -1,6 +1,6 @@
-"""Critique: short natural-language feedback on a draft, for the agent that writes it.
+"""Critique: short natural-language feedback on a draft, for the agent that writes the draft.
 
-The feedback quotes lines of the draft and states their defects as a reader would. The feedback
+The feedback quotes lines of the draft and states their defects as a recruiter would. The feedback
 never reveals the grading criteria, the weakness that was planted in the resume, the text of a fix,
 or a figure that the draft lacks.
 """
@@ -65,7 +65,7 @@ def feedback(task: Task, revised: str) -> str:
 
 
 def remarks(task: Task, revised: str) -> list[str]:
-    """By the rubric judge's rules, return at most one remark per kind of defect and per line."""
+    """Return remarks by the rubric judge's rules, at most one per kind of defect and per line."""
     reference = make_reference(task)
     claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)
@@ -74,7 +74,7 @@ def remarks(task: Task, revised: str) -> list[str]:
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # The claim's quotation is normalized: if the raw line lacks it, quote only the raw line.
+        # The claim's quotation is normalized. If the raw line lacks it, only the line is quoted.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -89,13 +89,13 @@ def remarks(task: Task, revised: str) -> list[str]:
 def _places(
     lines: Sequence[Line], origins: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
-    """Yield each kind of remark, most important first, and the indices of lines with the defect."""
+    """Yield each kind of defect, the most important first, and the indices of lines with it."""
     spare, usual = reference.spare, habits(lines)
     facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in origins]
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A bullet with less than half of the words of each of its facts hides its achievement.
+        # A bullet with less than half of the stems of every fact behind it hides the achievement.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
         # Hedges such as "Helped with" are weak, but may be true, so no remark is made on them.
@@ -114,7 +114,7 @@ def _share(line: Line, facts: Sequence[Content]) -> float:
 
 
 def _quote(raw: str) -> str:
-    """Shorten a line and put it in quotes; of a line with quotes, keep the longest part without."""
+    """Shorten and quote a line; if it has quotation marks, quote the longest part without them."""
     text = max(_MARKER.sub("", raw).split('"'), key=len).strip()
     if len(text) > _QUOTE:
         text = text[: _QUOTE - 3].rsplit(" ", 1)[0] + "..."

@@ -1,8 +1,8 @@
 """Language-model judge, for Gemini or any server with an OpenAI-compatible API.
 
-Rules first reject clear cases without a model (`vetoes`). For all other revisions, the model
-compares the revision and the original in both orders without knowing which is which, and lists
-unsupported claims (`prompt`). `ModelJudge` turns the answers into a verdict.
+Rules first reject clear cases without a model (`vetoes`). For any other revision, the model
+compares revision and original in both orders, without knowing which is which; a separate request
+asks for unsupported claims (`prompt`). `ModelJudge` turns the answers into a verdict.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -36,7 +36,7 @@ _PATIENT = {
     "timeout_s": 180.0,
     "deadline_s": 600.0,
 }
-_UNSURE = 0.5  # confidence in a grade if the two orders of the texts disagree
+_UNSURE = 0.5  # confidence in a grade if the answers for the two orders disagree
 
 
 def gemini(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
@@ -58,20 +58,20 @@ class _Opinion(NamedTuple):
 class ModelJudge(AsyncJudge):
     """Judge that asks a language model, with corrections for its known biases.
 
-    - Vetoes by rules come before any question to the model and are final.
+    - Vetoes (rules that reject a revision) come before any question to the model and are final.
     - A graded field is better or worse only if the model says so in both orders of the texts. With
       `orders=1`, the model sees a single order, which saves a third of the requests. This order is
       reversed from one sample number to the next, so that the judge `votes` uses both.
     - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
       the revision. A verdict requests the list only once: two lists would double the false alarms.
-      To have fewer, use the judge `votes`, the median of several verdicts.
+      For fewer false alarms, use the judge `votes`, the median of several verdicts.
     - A revision with an unsupported claim is never better in preference, nor in quantification if
       the claim is a false figure ("figure") or true only of other work ("moved").
 
     Args:
         asks: the client of the model.
-        orders: number of orders in which a verdict shows the texts, 1 or 2.
-        draw: number added to the `draw` of each call, to sample other answers than with 0.
+        orders: number of orders in which the model compares the two texts, 1 or 2.
+        draw: offset added to the `draw` of each call; another offset samples other answers.
 
     Raises:
         ValueError: an option is out of range.
@@ -87,7 +87,7 @@ class ModelJudge(AsyncJudge):
         self._asks, self._orders, self._draw = asks, orders, draw
 
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
-        """Return a verdict's prompts, to estimate its cost; comparisons show the original first."""
+        """Return the prompts of a verdict, to estimate its cost; text A is always the original."""
         comparison = comparison_prompt(task, task.resume, revised)
         items = [items_prompt(task, revised)] if task.judged else []
         return [support_prompt(task, revised), *items, *[comparison] * self._orders]
@@ -120,7 +120,7 @@ class ModelJudge(AsyncJudge):
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
         The comparison always uses both orders (two requests), whatever `orders` is. A vetoed text
-        loses to one without a veto. No claims are checked. Either text may be the original.
+        loses to a text without a veto. No claims are checked. Either text may be the original.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -131,7 +131,7 @@ class ModelJudge(AsyncJudge):
         return _agreed(await self._both(task, first, second, draw))["preference"].better
 
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
-        """Return, for each graded field, whether the two orders disagree.
+        """Return, for each graded field, whether the two orders of the texts give different grades.
 
         A disagreement shows the position bias of the model. Verdicts hide position bias, since they
         grade a field as the same if the orders disagree. The mapping is empty for a vetoed text.
@@ -166,7 +166,7 @@ class ModelJudge(AsyncJudge):
         return await self._ask(prompt, lambda answer: read_support(answer, prompt, task, text))
 
     async def _items(self, task: Task, text: str, draw: int) -> Mapping[str, tuple[int, str]]:
-        """Return grade and reason of each rubric item of kind "judged"."""
+        """Return grade and reason of each rubric item of kind "judged", by the text of the item."""
         if not task.judged:
             return {}
         prompt = items_prompt(task, text, self._draw + draw)

@@ -1,7 +1,7 @@
 """Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
 If all revisions of a group get the same verdict, their advantages are zero. Comparisons rank even
-revisions with equal verdicts; a revision that ranks clearly above the original is an improvement.
+revisions with equal verdicts. A revision that ranks clearly above the original counts as better.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from resume_gym.judges.votes import GroupJudge, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
-_PRIOR = 2.0  # standard deviation of the prior on strengths, which keeps each strength finite
+_PRIOR = 2.0  # standard deviation of the prior on strengths; the prior keeps strengths finite
 _BYE = ""  # virtual opponent: the contestant paired with it skips the Swiss round
 
 
 class Match(NamedTuple):
-    """A comparison of two contestants, which are identified by id.
+    """A comparison of two contestants (revisions or the original), which are identified by id.
 
     Attributes:
         outcome: 1 if `second` is better, -1 if `first` is, 0 for a tie; or the judge's error.
@@ -50,8 +50,8 @@ class Ranking(NamedTuple):
         ids: ids of the texts passed to `rank`, in the same order; equal texts share one id.
         original: id of the original resume.
         strengths: Bradley-Terry strength by id, in log-odds relative to the original: a text
-            stronger by x is preferred with odds of e^x to 1. A text that no chain of successful
-            comparisons links to the original is left out.
+            stronger than another by x is preferred to it with odds of e^x to 1. A text that no
+            chain of successful comparisons links to the original is left out.
         order: the ids in `strengths`, the strongest contestant first.
         matches: all comparisons, including failed comparisons.
     """
@@ -75,28 +75,29 @@ class Pairwise(GroupJudge):
     """Judge that grades `preference` by ranking the group; an inner judge grades the other fields.
 
     The contestants are the distinct revisions and the original. Every revision is compared with the
-    original. By default, up to six revisions are also compared in all pairs. Groups of more
-    revisions play Swiss rounds: each round pairs revisions of similar score that have not met.
+    original. By default, groups of up to six revisions are also compared in all pairs. Larger
+    groups play Swiss rounds: each round pairs revisions of similar score that have not met.
     Strengths follow the Bradley-Terry model, with ties as half wins and a wide normal prior. A
     revision is better if it is preferred to the original with odds of at least `margin` to 1, worse
-    if the original is preferred with such odds, and otherwise the same. A revision with an
-    unsupported claim is never better.
+    if the original is preferred with at least these odds, and otherwise the same. A revision with
+    an unsupported claim is never better.
 
     With a model judge, a verdict costs three requests: a claim check, and a comparison with the
-    original in both orders. A match of two revisions costs two, one for each order; a match with
-    the original costs none, since it reuses the comparisons of the verdict.
+    original in both orders. A match of two revisions costs two requests, one for each order. A
+    match with the original costs none, since it reuses the comparisons of the verdict.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
-    gets an error. A vetoed revision keeps the veto's verdict and is not ranked.
+    gets an error. A revision rejected by a rule (`vetoes`) keeps the rule's verdict and is not
+    ranked.
 
     Args:
-        judge: the inner judge, which also compares unless `compares` is given.
+        judge: the inner judge, which also makes the comparisons unless `compares` is given.
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. With
             more than (n + 1) / 2 rounds, all pairs of revisions are compared instead.
         margin: minimum odds at which a revision is better or worse than the original.
         compares: another judge for the comparisons, such as the rubric. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
-            first is, else 0, without position bias. `judge` still grades the other fields.
+            first is, else 0; it must have no position bias. `judge` grades the other fields.
 
     Raises:
         ValueError: the comparing judge has no `compare`, or `rounds` or `margin` is out of range.
@@ -124,7 +125,7 @@ class Pairwise(GroupJudge):
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         try:
-            # Verdicts and matches run concurrently: the client sends their common requests once.
+            # Verdicts and matches run concurrently; the client merges identical requests of both.
             outcomes, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
@@ -143,7 +144,7 @@ class Pairwise(GroupJudge):
             return ranking.failure(contestant)
         odds = math.exp(abs(strength))
         better = (strength > 0) - (strength < 0) if odds >= self._margin else 0
-        # The confidence is the winner's probability; in a tie, twice the loser's (1 at even odds).
+        # Confidence: the winner's probability or, in a tie, twice the loser's (1 at even odds).
         sure = odds / (1 + odds) if better else 2 / (1 + odds)
         place, of = ranking.order.index(contestant) + 1, len(ranking.order)
         winner = "it is preferred to the original" if strength >= 0 else "the original is preferred"
@@ -210,9 +211,9 @@ def _identity(text: str) -> str:
 def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str]]:
     """Return the pairs of the next Swiss round: neighbours by score that have not met.
 
-    The score is wins minus losses, also against contestants outside `ids`. If the number of
-    contestants is odd, the contestant of lowest score without an earlier bye skips the round. A
-    failed match counts as played.
+    The score of a contestant is its wins minus its losses, including matches with contestants
+    outside `ids`. If the number of contestants is odd, the lowest-scoring contestant that has not
+    yet skipped a round skips this round. A failed match counts as played.
 
     Raises:
         ValueError: every pairing of the contestants repeats a match.

@@ -35,7 +35,7 @@ _MARKUP = re.compile(r"^\s*\|\s|[*_`#]", re.MULTILINE)
 
 @lru_cache(maxsize=1024)
 def clean(text: str) -> str:
-    """Return a text as a reader sees it: in NFKC, no invisible characters, Unix line ends."""
+    """Return a text in NFKC, without invisible characters and with Unix line endings."""
     text = _BREAKS.sub("\n", text).replace("\t", " ")
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
@@ -53,10 +53,10 @@ def neutral(text: str) -> str:
 
 
 def make_code(texts: Sequence[str]) -> str:
-    """Return a code of texts: 16 hexadecimal digits of their HMAC-SHA-256.
+    """Return a code for texts: the first 16 hexadecimal digits of their HMAC-SHA-256.
 
     The code is deterministic, so that a model's answers can be cached. Even an author who knows the
-    key cannot insert the code into a text, since the code changes with every character. A private
+    key cannot insert the code into a text, since any change to the text changes the code. A private
     key in the environment variable `RESUME_GYM_JUDGE_KEY` also keeps the code secret.
     """
     key = os.environ.get(KEY_VARIABLE, _DEFAULT_KEY).encode()
@@ -64,7 +64,7 @@ def make_code(texts: Sequence[str]) -> str:
 
 
 def fence(name: str, text: str, code: str) -> str:
-    """Neutralize a document, prefix its lines, and enclose it in tags of its name and the code."""
+    """Neutralize a document, prefix its lines, and enclose it in tags with name and code."""
     lines = _GAP.sub("\n\n\n", neutral(text)).strip("\n").split("\n")
     body = "\n".join(f"{_MARK}{line}".rstrip() for line in lines)
     return f"<{name} {code}>\n{body}\n</{name} {code}>"

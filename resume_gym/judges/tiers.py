@@ -1,7 +1,7 @@
 """Tiered judge: cheap local judges for clear groups, and a frontier judge for doubtful groups.
 
-One tier judges all members of a group. If both tiers judged members of one group, the bias between
-the tiers would enter the advantages, and a policy would learn to write for the more lenient tier.
+The same tier judges all members of a group. If each tier judged some members, the bias between the
+tiers would enter the advantages, and a policy would learn to write for the more lenient tier.
 """
 
 import asyncio
@@ -31,25 +31,25 @@ class Tiers(GroupJudge):
 
     A member of a group is doubtful if the local judges disagree on a field, if none of them is
     confident of a field, or if one of them refuses the member or gives a malformed answer. By
-    default one doubtful member sends its group to the frontier judge. Of the clear groups, a hash
-    of seed, task and texts selects a share for audits: both tiers judge an audited group, the
+    default, one doubtful member sends its group to the frontier judge. A hash of seed, task and
+    texts selects a share of the clear groups for audits. Both tiers judge an audited group, the
     frontier judge's verdicts count, and the agreement of the tiers so far is logged. A vetoed
     member keeps the veto's verdict and does not decide which judge grades the group.
 
     An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
     the error; if a local judge is unreachable or misconfigured, all members of the group get its
-    error. A retry of the whole group takes the same route.
+    error. A retry of the whole group goes to the same tier.
 
     Args:
         local: specification of one or more judges for `make_judge`; the first gives the verdict.
         frontier: specification of the more accurate judge.
         audit: share of clear groups to audit, in [0, 1].
-        confidence: minimum confidence, in [0, 1], that a local judge must have in each field; a
-            missing confidence counts as 0.
-        seed: random seed of the selection of groups for audits.
-        tolerate: share of doubtful members, in [0, 1], up to which the local judges decide on a
-            group. With the rubric as local judge, nearly every group of 16 has a doubtful member.
-            If the local judges decide, a member that the first of them refuses gets its error.
+        confidence: minimum confidence, in [0, 1], that at least one local judge must have in each
+            field; a missing confidence counts as 0.
+        seed: random seed for the selection of the audited groups.
+        tolerate: maximum share of doubtful members, in [0, 1], in a group that the local judges
+            grade; if the first of them fails on a member, the member gets the error. With the
+            rubric as local judge, nearly every group of 16 has a doubtful member.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -83,8 +83,8 @@ class Tiers(GroupJudge):
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*groups), strict=True))
-        # An unavailable local judge fails the whole group: without its verdicts, the group could go
-        # to another tier than in a retry.
+        # If a local judge is unavailable, the whole group fails: without the judge's verdicts, the
+        # group might go to a different tier than in a retry.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)
@@ -97,7 +97,7 @@ class Tiers(GroupJudge):
         return outcomes
 
     def _doubts(self, outcomes: Sequence[Outcome]) -> bool:
-        """Return whether the local judges' verdicts on one member leave a field in doubt."""
+        """Return whether a member is doubtful, given the outcomes of the local judges."""
         verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
         return len(verdicts) < len(outcomes) or any(
             len({getattr(verdict, field) for verdict in verdicts}) > 1

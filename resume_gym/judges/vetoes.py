@@ -1,8 +1,8 @@
-"""Vetoes: rules that reject dishonest revisions before any judge is asked.
+"""Vetoes: rules that reject unchanged, empty or dishonest revisions before any judge is asked.
 
 A veto is final and saves the cost of a model. `veto` returns the verdict on a rejected revision,
-and `find_veto` the reason. Wording of the original or the evidence causes no veto, unless a
-revision repeats it several times.
+and `find_veto` returns the reason. Wording from the original or the evidence causes no veto unless
+a revision repeats it several times.
 """
 
 import base64
@@ -26,7 +26,7 @@ _DATA: dict[str, Any] = tomllib.loads(
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    # re.VERBOSE ignores spaces in a pattern: spaces within a line are escaped to match a space.
+    # re.VERBOSE ignores spaces in a pattern, so spaces within a line are escaped.
     lines = (re.sub(r"(?<!\\) +", r"\\ ", line.strip()) for line in text.split("\n"))
     return re.compile("\n".join(lines), re.VERBOSE | re.MULTILINE)
 
@@ -47,18 +47,18 @@ _WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
 _ITEM = re.compile(r"[,;|/•·:]| and ")
 
 _LEAST_LEFT = 0.25  # minimum word count of a revision, as a share of the original's word count
-_ROOM = 1000  # characters that a revision may have beyond twice the original, facts and evidence
-_ZERO_WIDTH_SLIPS = 10  # zero-width characters that a revision may add, as copied text does
-_START = 12  # characters of a line that are compared first, to find lines with appended words
-_COPIES = 3  # number of copies of a line, or of words appended to lines, that causes a veto
-_ROW, _PASTED = 6, 0.3  # words of an n-gram; maximum share of the job's n-grams in new lines
-_COPIED_SENTENCES = 2  # number of copied sentences of the job (`_ROW` words or more) for a veto
-_STUFFED = 8  # number of unsupported words of the job in one list that causes a veto
+_ROOM = 1000  # characters allowed in addition to twice the original, the facts and the evidence
+_ZERO_WIDTH_SLIPS = 10  # zero-width characters that a revision may add, since copied text has some
+_START = 12  # number of first characters that are compared, to find lines with appended words
+_COPIES = 3  # copies of a line, or lines with the same appended words, that cause a veto
+_ROW, _PASTED = 6, 0.3  # words per n-gram; maximum share of the job's n-grams in new lines
+_COPIED_SENTENCES = 2  # sentences of `_ROW` or more words, copied from the job, that cause a veto
+_STUFFED = 8  # unsupported words of the job in one list that cause a veto
 
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """Reason to reject a revision without a judge.
+    """Reason to reject a revision without asking a judge.
 
     Attributes:
         kind: "unchanged", "empty", "padding", "repetition", "pasted", "stuffing", "address",
@@ -149,7 +149,7 @@ def _invisible(task: Task, raw: str) -> Iterator[Veto]:
 
 
 def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
-    """Find lines that are repeated, and words that are appended to line after line."""
+    """Find repeated lines, and words that are appended to several lines."""
     more, gone = Counter(lines), Counter(before)
     more, gone = more - gone, gone - more
     if more.total() < _COPIES:
@@ -161,7 +161,7 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
-    # To save time, stop here unless `_COPIES` new lines start like lines of the original.
+    # To save time, stop unless `_COPIES` or more new lines start like lines of the original.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return
@@ -200,7 +200,7 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
 def _matches(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield kind, reason and quotation of every match of a veto rule."""
     small = text.lower()  # matching lower case is much faster than patterns that ignore case
-    # If lower case changes the length of the text, the offsets of matches are not valid in `text`.
+    # If lowercasing changes the text's length, the offsets of matches are not valid in `text`.
     shown = text if len(text) == len(small) else small
     for kind, reason, patterns in _RULES:
         for pattern in patterns:
@@ -209,7 +209,7 @@ def _matches(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_encoded(word: str) -> bool:
-    """Return whether a word is Base64 of mostly printable ASCII."""
+    """Return whether a word decodes from Base64 to mostly printable ASCII."""
     try:
         raw = base64.b64decode(word[: len(word.rstrip("=")) // 4 * 4], validate=True)
     except binascii.Error:

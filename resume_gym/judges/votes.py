@@ -1,8 +1,8 @@
 """Voting judge: the median of several independent verdicts of one judge, field by field.
 
-If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong field; with
-three votes, nine in ten groups have none. The median is again -1, 0 or 1; a mean would change with
-every wrong vote.
+If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong grade; with
+three votes, nine in ten groups have none. The median is again a grade (-1, 0 or 1), while a mean
+would change with every wrong vote.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from resume_gym.tasks import Task
 
 
 class GroupJudge(AsyncJudge):
-    """Base class of composed judges whose verdicts depend on the group.
+    """Base class of composite judges whose verdict on a revision depends on the rest of its group.
 
     A vetoed revision keeps the veto's verdict and does not affect the rest of the group.
     """
@@ -37,7 +37,7 @@ class GroupJudge(AsyncJudge):
     grouped = True
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the verdict on a group of one; see `AsyncJudge`."""
+        """Return the verdict on a revision, judged as a group of one; see `AsyncJudge`."""
         (outcome,) = await self.averdicts(task, [revised], draw)
         if isinstance(outcome, JudgeError):
             raise outcome
@@ -54,13 +54,14 @@ class GroupJudge(AsyncJudge):
 
     @abstractmethod
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
-        """Return the outcomes of one or more revisions, none of which has a veto."""
+        """Return the outcomes of one or more revisions, none of which is vetoed."""
 
 
 def can_draw(judge: AsyncJudge) -> bool:
     """Return whether a judge can give several independent verdicts on the same text.
 
-    A judge that can draw has a parameter `draw` in `averdict` and, if `grouped`, in `averdicts`.
+    Such a judge has a parameter `draw` in `averdict` and, if `grouped`, in `averdicts`. If it calls
+    other judges, at least one of these can draw.
     """
     judges = [part for part in judge.parts if isinstance(part, AsyncJudge)]
     asks = "draw" in inspect.signature(judge.averdict).parameters
@@ -68,7 +69,7 @@ def can_draw(judge: AsyncJudge) -> bool:
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """Fix the `draw` of all verdicts of a judge; no change for draw 0 or if it cannot draw."""
+    """Return a judge with a fixed `draw`; `judge` itself if `draw` is 0 or `judge` cannot draw."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -89,19 +90,19 @@ class _Drawn(AsyncJudge):
 class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
-    A failed vote is not repeated: two of three votes that agree in every field suffice. If the
+    A failed vote is not repeated: if two of three votes agree in every field, they suffice. If the
     failed votes could change the verdict, one of their errors is raised: a `JudgeUnavailable` if
-    there is one, since a retry may help. A `JudgeMisconfigured` is raised in any case. The
+    there is one, since a retry may help. A `JudgeMisconfigured` is always raised. The
     confidence in a field is the share of the planned votes that agree with the median. The reason
     for a field is that of the first vote that agrees with the median.
 
     Args:
-        judge: specification of the judge that votes, for `make_judge`. The judge must support
-            draws, since all votes of a deterministic judge are equal.
-        votes: number of votes, odd.
+        judge: specification of the judge that votes, for `make_judge`. The judge must be able
+            to draw (see `can_draw`), since all votes of a deterministic judge are equal.
+        votes: odd number of votes.
 
     Raises:
-        ValueError: the judge does not support draws, or the number of votes is not odd.
+        ValueError: the judge cannot draw, or the number of votes is not odd.
     """
 
     def __init__(self, judge: str | Mapping[str, Any], votes: int = 3) -> None:
@@ -123,7 +124,7 @@ class Votes(AsyncJudge):
         verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
         for failure in failures:
-            # `JudgeMisconfigured` is raised even if other votes decide: later calls would fail.
+            # `JudgeMisconfigured` is raised even if other votes suffice: later calls would fail.
             if isinstance(failure, JudgeMisconfigured):
                 raise failure
         verdict = count(verdicts, self.votes)
@@ -146,7 +147,7 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     items = dict.fromkeys(text for vote in votes for text in vote.items)
     for field in (*VERDICT_FIELDS, *items):
         grades = [_grade(vote, field) for vote in votes]
-        # The median is monotone, so it is bounded by setting all missing votes to -1, or all to 1.
+        # The median is monotone in each vote: its bounds have all missing votes at -1 or at 1.
         outcome[field] = median([*grades, *[-1] * missing])
         if outcome[field] != median([*grades, *[1] * missing]):
             return None

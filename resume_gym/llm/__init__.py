@@ -151,7 +151,7 @@ def dollars(model: str, answer: Answer) -> float | None:
 
 @cache
 def _price(model: str) -> tuple[float, float] | None:
-    # "gpt-5.2-2025-12-11" costs the same as "gpt-5.2", "gpt-5.2-pro" does not
+    # "gpt-5.2-2025-12-11" costs the same as "gpt-5.2", but "gpt-5.2-pro" does not
     name = re.sub(r"(-(preview|latest|exp|\d{2,8}))+$", "", model.removeprefix("models/"))
     prices = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
     price = prices["models"].get(name)

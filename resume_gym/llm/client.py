@@ -43,8 +43,8 @@ T = TypeVar("T")
 
 _PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
-"""Upper bound of the rate limit; one thread cannot build more requests in a minute. Without a
-rate limit, the client builds hundreds of simultaneous requests before it sends the first."""
+"""Upper bound of the rate limit; one thread cannot build more requests in a minute. Without this
+bound, the client would build hundreds of simultaneous requests before it sends the first."""
 _OUTAGE = 8  # number of consecutive failures that triggers a warning
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Client:
         name: provider and model.
         base_url: address of the model's server; empty for the provider's default.
         usage: requests, tokens and cost of this client so far.
-        served: model version of the latest answer; empty before the first.
+        served: model version of the latest answer; empty before the first answer.
     """
 
     def __init__(self, provider: SDKProvider, settings: Settings) -> None:
@@ -225,7 +225,7 @@ class Client:
             return await self._insist(key, prompt, parse)
 
     async def _insist(self, key: str, prompt: Prompt, parse: Callable[[str], object]) -> Answer:
-        """Send requests until there is an answer, a permanent failure or the deadline."""
+        """Send requests until an answer arrives, a failure is permanent or the deadline passes."""
         time_of_loop = asyncio.get_running_loop().time
         deadline: float | None = None
         pause, longest = 0.0, _FIRST_PAUSE_S
@@ -275,7 +275,7 @@ class Client:
             self._failures += 1
             if not isinstance(problem, Unavailable):
                 self._failures = 0  # any error but `Unavailable` shows that the server is up
-            elif self._failures == _OUTAGE:  # warn once an outage, since retries go on for minutes
+            elif self._failures == _OUTAGE:  # warn once per outage: retries go on for minutes
                 limit = self._settings.deadline_s
                 _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
             await self._record(prompt, began, problem.answer, problem)

@@ -75,7 +75,7 @@ class Gemini(SDKProvider):
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
-            response_json_schema=dict(prompt.schema),  # Gemini 2.5+ keeps its order
+            response_json_schema=dict(prompt.schema),  # Gemini 2.5+ keeps the schema's order
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,

@@ -39,7 +39,7 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _forget() -> None:
-    """In a forked child, renew the lock, and drop the parent's loop, whose thread is missing."""
+    """In a forked child, renew the lock and drop the parent's loop, which has no thread there."""
     global _loop, _lock
     _loop, _lock = None, Lock()
 

@@ -23,9 +23,9 @@ class OpenAI(SDKProvider):
 
     Attributes:
         model: name of the model.
-        extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
-        thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
-            a reasoning parser. None for servers without a field for thinking tokens, like OpenAI's.
+        extra_body: request fields, such as `{"chat_template_kwargs": {"enable_thinking": false}}`.
+        thinking_field: name of the request field for `thinking_tokens`, "thinking_token_budget" for
+            vLLM with a reasoning parser; None for servers without such a field, like OpenAI's.
         key_name: environment variable of the API key; a server at `base_url` may need no key.
     """
 
@@ -71,7 +71,7 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return all messages but the system message, and fields for the answer's format."""
+        """Return the messages after the system message, and fields for the answer's format."""
         # OpenAI allows only ASCII letters, digits, "_" and "-" in the name of a schema
         name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
@@ -116,7 +116,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return a message's text; callers convert the exceptions of a malformed message."""
+        """Return a message's text; callers handle the exceptions of a malformed message."""
         text: str = message.get("content", "")
         return text
 

@@ -55,7 +55,7 @@ class OpenAIChat(OpenAI):
     """Provider for chats with tools; has the options of `OpenAI` and `parallel_tool_calls`.
 
     By default, `answer_tokens` includes thinking. A truncated message is a valid answer. The cache
-    key includes the server's address, since servers may give one name to different models.
+    key includes the server's address, since servers may use one name for different models.
 
     Attributes:
         parallel_tool_calls: request field that allows several calls in a turn; None omits the

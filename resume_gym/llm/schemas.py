@@ -9,9 +9,9 @@ _KEPT = ("type", "properties", "items", "required", "enum", "additionalPropertie
 
 
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of an answer, without references, titles and limits of length.
+    """Return the JSON schema of an answer, without references, titles and length limits.
 
-    Few servers enforce limits of length; pydantic checks them when the answer is read.
+    Few servers enforce length limits; pydantic checks them when the answer is parsed.
     """
     schema = answer.model_json_schema()
     known = schema.get("$defs", {})

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import httpx2
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
-_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms a value
-# possessive `*+` never backtracks: a missing last quote costs linear time
+_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms per value
+# the possessive `*+` never backtracks, so a missing last quote costs only linear time
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # maximum per request; a larger count is an error of the server
@@ -62,7 +62,7 @@ class SDKProvider(ABC):
     Attributes:
         sampled: names of the options in `sampling`; the cache key depends on their order.
         model: name of the model.
-        name: provider and model: "gemini/gemini-3-flash-preview".
+        name: provider and model, such as "gemini/gemini-3-flash-preview".
         base_url: address of a server with the same protocol; None for the SDK's default.
         answer_tokens: token budget of the answer.
         thinking_tokens: token budget for thinking before the answer. Most servers limit only the
@@ -139,7 +139,7 @@ class SDKProvider(ABC):
         self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
-        # raised outside `except`: else its context would be the SDK's exception with the API key
+        # raised outside `except`: inside, its context would be the SDK's exception with the API key
         raise problem
 
     async def close(self) -> None:

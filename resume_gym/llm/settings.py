@@ -48,7 +48,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 
 def check(name: str, value: Any) -> None:
-    """Validate an option of a client, provider or `Route`; accept options that no rule limits.
+    """Validate an option of a client, provider or `Route`; options without a rule are accepted.
 
     Raises:
         ValueError: the value has the wrong type or is out of range.

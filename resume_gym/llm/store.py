@@ -66,7 +66,7 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
         prompt: prompt of the request.
     """
     parts = [prompt.kind, prompt.system, prompt.user, prompt.schema, prompt.draw]
-    # Do not sort the schema's properties: models write an answer in their order
+    # Do not sort the schema's properties: models write an answer in the properties' order
     text = json.dumps([name, served, dict(sampling), *parts], ensure_ascii=False, default=dict)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -165,8 +165,8 @@ def summarise(path: str | Path) -> dict[str, Any]:
 
     Returns:
         `served` (model versions of the answers), `outcomes` (number of calls by outcome),
-        `tokens_in` and `tokens_out` (billed), and `dollars`, None if the price of a call with
-        tokens is unknown.
+        `tokens_in` and `tokens_out` (billed), and `dollars` (None if the price of a call with
+        tokens is unknown).
 
     Raises:
         Misconfigured: the file does not exist or is no store.

@@ -34,7 +34,7 @@ class Job:
 
     Attributes:
         title: job title on the resume.
-        role: role of the candidate in the job, which the bullets describe.
+        role: role of the candidate in the job; the bullets describe work in this role.
         level: level of the job: index into `LEVELS`, or `TRAINEE`.
         company: employer.
         city: place of work.
@@ -42,7 +42,7 @@ class Job:
         end: month after the job's last month; `NOW` for the present job.
         vertical: industry of the company; its words fill the templates of the bullets.
         bullets: text of each bullet, with its fixes in order.
-        gap: explanation of a long gap before this job; empty for none.
+        gap: explanation of a long gap before this job; empty if there is none.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(slots=True)
 class Candidate:
-    """A job applicant: `jobs` is the career, latest job first; `wanted_*` the job applied for."""
+    """A job applicant: `jobs` has the latest job first; `wanted_*` is the job applied for."""
 
     role: Role
     level: int
@@ -98,7 +98,7 @@ def make_candidate(
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    # Most careers have the maximum number of jobs, unless that exceeds one job per level so far.
+    # Most careers have the maximum number of jobs, limited to one job per level reached so far.
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
     # The present employer comes first; every employer is from a different vertical.
@@ -138,7 +138,7 @@ def _career(
     jobs: list[Job] = []
     end = NOW
     # `gap` is the index of the job that has a gap before it. A gap before the oldest job never
-    # shows, but its index is not excluded, since other random numbers would change all generated
+    # shows, but its index is not excluded from the draw, since this would change all generated
     # tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):

@@ -22,7 +22,7 @@ from resume_gym.text.style import head, is_weak
 
 _DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # list lengths that prompts.toml asks for
 _LEAKS = any_of(PROMPTS["leaks"]["words"])
-# Matches the item numbers of lists; they are removed, since `read` would take them for figures.
+# Matches item numbers of lists, which are removed, since `read` would take them for figures.
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
 
 
@@ -84,12 +84,12 @@ def find_faults(
 
 
 def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
-    """Return the bullets in lower case with numbers as 0, as keys to find equal bullets."""
+    """Return a key for each bullet: its text in lower case, with every number replaced by 0."""
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak bullets have the task's weakness, and strong ones open with no weak verb."""
+    """Check that weak bullets have the weakness, and that strong forms open with no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `shown`: stems of the bullet that the resume prints."""
+    """Yield the problems of a weak form; `shown` has the bullet's word stems on the resume."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:

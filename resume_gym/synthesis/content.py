@@ -1,4 +1,4 @@
-"""The content bank: functions that load `bank/*.toml` and fill its templates.
+"""Load the content bank (`bank/*.toml`) and fill the templates in it.
 
 A deed (`Deed`) is a set of templates about one piece of work; `tell` fills them. Text slots
 (`{users}`) take the words of an industry (`Vertical`). Number slots draw from a range
@@ -43,9 +43,9 @@ class Deed:
         figure: the metric as an item of a list of results; empty if the deed has no metric.
         topic: noun phrase that names the work.
         now: good bullet in the present tense for a continuing duty; empty otherwise.
-        levels: lowest and highest index into `LEVELS` that can claim the deed.
+        levels: lowest and highest candidate level (index into `LEVELS`) that suits the deed.
         only: names of the verticals where the deed makes sense; empty for all.
-        one_verb: whether `told` has one past-tense verb, which a gerund can replace.
+        one_verb: whether `told` has only one past-tense verb, which a gerund can replace.
     """
 
     split: str
@@ -154,7 +154,7 @@ class People:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Fill the slots of a template, with "a" or "an" to match; keep brackets around a metric."""
+    """Fill the slots of a template; adapt "a" or "an" before them, keep the metric's brackets."""
 
     def value(slot: re.Match[str]) -> str:
         article, dollar, name = slot.groups()[:3]
@@ -237,7 +237,7 @@ def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache(maxsize=2)
 def load_frames(split: str) -> Mapping[str, Sequence[str]]:
-    """Load the phrases of frames.toml, which suit all roles, by their name, such as `closing`."""
+    """Load frames.toml: lists of phrases that suit all roles, by name, such as `closing`."""
     frames: Mapping[str, Sequence[str]] = _toml(_BANK / "frames.toml")[split]
     return frames
 

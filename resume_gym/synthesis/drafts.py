@@ -1,8 +1,8 @@
 """Schemas of the drafts that a language model writes, and their conversion to tasks.
 
-The model writes facts, bullets in a strong and often a weak form, and documents that state the
-facts (`Draft`). `read_draft` validates the model's answer; `compose` builds the task. The program,
-not the model, determines counts, weak bullets, names, dates, layout and fixes.
+The model writes facts, bullets in a strong form (for most weaknesses, also in a weak form), and
+documents that state the facts (`Draft`). `read_draft` validates the answer; `compose` builds the
+task. The program, not the model, determines counts, weak bullets, names, dates, layout and fixes.
 """
 
 import tomllib

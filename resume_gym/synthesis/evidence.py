@@ -14,7 +14,7 @@ from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
-# Matches a `Story.record` in which {Who} may be "I": its verb does not end in "s", as "keeps".
+# Matches a `Story.record` in which {Who} may be "I", as no verb ends in "s" except "was".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
 _ASIDES = 2  # sentences of small talk in a document
@@ -30,9 +30,9 @@ class Done:
         story: the work with its true figures.
         weak: whether the resume prints the work in a weak form.
         shown: whether the resume has the metric in the results section.
-        lead: leader of the work if the candidate only helped; empty otherwise.
-        wrong: wrong figure on the resume; empty for none.
-        right: true figure that replaces `wrong`; empty for none.
+        lead: name of the leader of the work if the candidate only helped; empty otherwise.
+        wrong: wrong figure on the resume; empty if there is none.
+        right: true figure that replaces `wrong`; empty if there is none.
     """
 
     job: Job

@@ -1,7 +1,7 @@
 """Generation of task corpora: the command `resume-gym data generate`.
 
-A store beside the output file keeps every answer of a model. After an interruption, the same
-command reads the stored answers and requests only the missing ones.
+A SQLite file (the store) beside the output file keeps every answer of the model. After an
+interruption, the same command reads the stored answers and requests only the missing answers.
 """
 
 from collections.abc import Mapping
@@ -176,7 +176,7 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
         work.result()
     except (ModelError, KeyboardInterrupt):
         work.cancel()
-        kept = f"answers are stored to {len(outcomes)} of {number_of(plan.count, 'task')}"
+        kept = f"answers for {len(outcomes)} of {number_of(plan.count, 'task')} are stored"
         goes_on = f"repeat the command to continue; paid so far: {paid()}"
         say(f"{plan.out}: {kept}; {goes_on}", error=True)
         raise

@@ -1,6 +1,6 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-All episodes of a group play one task. The level of the task is drawn from a window of `WINDOW`
+All episodes of a group play the same task. The level of the task is drawn from a window of `WINDOW`
 adjacent levels, which ends with the top level (`climb`). The curriculum is adapted from RLVE (Zeng
 et al. 2025, arXiv:2511.07317), but its window has a constant width and its top level can also fall.
 """
@@ -13,8 +13,8 @@ from resume_gym.tasks import Task
 
 WINDOW = 3  # number of levels in the window
 GROUPS = 8  # number of groups at the top level after which the top level may change
-UP = 0.8  # the top level rises if groups earn at least this share of the highest reward
-DOWN = 0.6  # the top level falls if groups earn less than this share of the highest reward
+UP = 0.8  # the top level rises if the mean share of the highest reward is at least this
+DOWN = 0.6  # the top level falls if the mean share of the highest reward is less than this
 COUNT = 60  # tasks per split that `load` yields
 
 
@@ -45,7 +45,7 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over tasks of all levels, for "ladder:SEED" or "ladder-mini:SEED".
 
     Args:
-        source: source of the tasks; "ladder" selects tasks of full size, "ladder-mini" small ones.
+        source: source of the tasks; "ladder" selects full-size tasks, "ladder-mini" mini tasks.
         split: split of the tasks; None selects both splits.
     """
 

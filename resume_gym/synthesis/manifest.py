@@ -105,7 +105,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_page_lines(source: str) -> int:
-    """Infer the page height in lines of a task source from its manifest or its name."""
+    """Return the lines per page of a task source, inferred from its manifest or its name."""
     path = Path(f"{source}.manifest.json")
     kind, colon, _ = source.partition(":")
     small = source == "mini" or (colon and kind.endswith("-mini"))

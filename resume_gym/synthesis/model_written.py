@@ -81,8 +81,8 @@ async def write_task(
 ) -> Outcome:
     """Request a task from a model until an answer is free of faults.
 
-    A second call for a task, with another `seen`, starts from the answers that the first call
-    stored, which costs nothing.
+    A second call for the same task, with another `seen`, first reuses the stored answers of the
+    first call, at no cost.
 
     Args:
         persona: specification of the task.
@@ -102,7 +102,7 @@ async def write_task(
             # `ask` stores only answers that its second argument, a parser, accepts. `str` accepts
             # every answer, so that answers with faults are stored, too.
             answer = await client.ask(prompt, str)
-            # The check runs in a thread, to not block the event loop that all clients share.
+            # The check runs in a thread, so as not to block the event loop that all clients share.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
         except Refused as problem:
             kinds["refused"] += 1
@@ -118,7 +118,7 @@ async def write_task(
 def examine(
     persona: Persona, answer: str, seen: AbstractSet[str] = frozenset()
 ) -> tuple[Task | None, list[Fault]]:
-    """Return a pair: the task in a model's answer, or None; and the faults of the answer."""
+    """Return the task in a model's answer (None if it has faults), and the faults of the answer."""
     try:
         draft = read_draft(answer, persona.weakness)
     except ValueError as problem:

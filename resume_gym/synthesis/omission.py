@@ -1,8 +1,8 @@
 """Omission tasks: a figure, or a bullet with a figure, is deleted from a generated resume.
 
 In every second task, the evidence keeps the figure, and a rubric item rewards a revision that
-restores the figure. The remaining tasks have no evidence of the figure either, and a rubric item
-penalizes a revision that states the figure anyway.
+restores the figure. In the other tasks, the figure is also removed from the evidence, and a rubric
+item penalizes a revision that states the figure anyway.
 """
 
 import re
@@ -27,7 +27,7 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
 
     Args:
         task: a task with evidence.
-        kept: whether the evidence still states the figure.
+        kept: whether to keep the figure in the evidence.
         rng: random generator.
 
     Returns:

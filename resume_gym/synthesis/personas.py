@@ -1,7 +1,7 @@
-"""Specifications of model-written tasks: the candidate, the weakness and all counts.
+"""Specifications of model-written tasks: the candidate, the weakness, and how much to write.
 
-`make_persona` draws all counts, and takes names and companies from the content bank, where no name
-or company is in both splits. `place` assigns the tasks of a corpus to the splits.
+`make_persona` draws the counts of jobs, bullets and sections. It takes names and companies from the
+content bank, where no name or company is in both splits. `place` assigns tasks to the splits.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES
 # Each pair is the minimum and the maximum of a count.
 JOBS = (2, 3)
 BULLETS = (11, 13)
-MEASURED = (10, 11)  # bullets for no_metrics, whose resume also has a results section
+MEASURED = (10, 11)  # bullets of a resume with no_metrics, which also has a results section
 KEPT = (8, 9)  # good bullets of an overlong resume
 SECTIONS = (2, 3)  # superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
@@ -37,7 +37,7 @@ class Persona:
         split: split of the task, "train" or "eval".
         weakness: planted weakness, one of `WEAKNESSES`.
         candidate: name, career and wanted job, without bullets.
-        shares: number of bullets for each job, the present one first.
+        shares: number of bullets for each job, the present job first.
         weak: indices of the weak bullets, counted over the bullets of all jobs.
         padding: number of superfluous bullets.
         sections: number of superfluous sections.
@@ -67,8 +67,8 @@ def place(index: int, split: str | None = None) -> tuple[str, int]:
 def make_persona(seed: int, number: int, split: str) -> Persona:
     """Return persona `number` of an infinite sequence that depends only on `seed` and `split`.
 
-    The sequence is balanced: every block of 6 numbers has each of the 6 weaknesses once, and
-    likewise the 19 roles, 6 levels and 39 verticals.
+    The sequence is balanced: every block of 6 numbers has each of the 6 weaknesses once. The 19
+    roles, 6 levels and 39 verticals (industries) are balanced in the same way.
 
     Raises:
         ValueError: The split is unknown or the number is negative.
@@ -97,7 +97,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         candidate=candidate,
         shares=_shares(total, len(candidate.jobs)),
         weak=frozenset(weak),
-        # `total` counts only good bullets; the superfluous ones are WEAK_SHARE of all bullets.
+        # `total` counts only good bullets; superfluous bullets are WEAK_SHARE of all bullets.
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )

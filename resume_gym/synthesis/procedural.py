@@ -1,7 +1,7 @@
 """The procedural task generator: a pure function from a seed and an index to a task.
 
 `generate_task` draws a candidate, chooses pieces of work (`content.Deed`) for each job and applies
-a weakness. If a draft violates the rules of the task's size (`Size`), the function draws another.
+a weakness. If a draft violates the rules of the task's size (`Size`), a new draft is drawn.
 """
 
 import re
@@ -51,7 +51,7 @@ ATTEMPTS = 500  # number of drafts of a task before the generator gives up
 TOP_LEVEL = 5
 """The highest level of difficulty; the lowest is 1."""
 HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only helped
-HELPED = 5  # one in this many tasks without a level has one or two such hedged bullets
+HELPED = 5  # one in this many tasks without a level has one or two hedged bullets ("Helped with")
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
 PRESENT = 0.25  # probability of the present tense for continuing duties
@@ -72,10 +72,11 @@ class Size(NamedTuple):
         sections: number of superfluous sections of an overlong resume.
         general: number of deeds that suit any role; more if a role has too few deeds.
         jobs: number of jobs of a career.
-        fixes: number of fixes that need no evidence. The minimum suffices to make the resume fit
-            the page, since an episode may allow no more edits.
+        fixes: number of fixes that need no evidence. After the minimum number of fixes, the resume
+            must fit the page, since an episode may allow no more edits.
         job_words: number of words of the job description.
-        brief: whether to prefer short bullets, use each verb once, and render short documents.
+        brief: whether to prefer short bullets, use each verb once, and render the short forms of
+            resume and job.
     """
 
     page_lines: int
@@ -150,18 +151,18 @@ def generate_task(
 ) -> Task:
     """Generate task `index` of the infinite sequence for `seed`.
 
-    The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once, and
-    likewise the 19 roles, 6 levels and 39 verticals. The first two tasks of a role share few deeds,
-    and so does each later pair.
+    The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once. The 19
+    roles, 6 levels and 39 verticals (industries) are balanced in the same way. Tasks 2n and 2n + 1
+    of a role share few deeds (pieces of work).
 
     Args:
         seed: seed of the sequence.
         index: index of the task, from 0; the index modulo 6 selects the weakness.
         split: "train" or "eval", which share no name, company, deed or line of a job description.
         size: "full" (a page of 55 lines) or "mini" (20 lines).
-        level: difficulty from 1 to `TOP_LEVEL`; sets the number of flaws and excess lines and, from
-            level 3 on, adds hedged bullets (`TaskPlan.hedged`). Without a level, the ranges of
-            `SIZES` apply.
+        level: difficulty from 1 to `TOP_LEVEL`, which determines the number of flaws or excess
+            lines; from level 3 on, one or two bullets open with a hedge ("Helped with"). Without a
+            level, the ranges of `SIZES` apply.
 
     Raises:
         ValueError: The split, size or level is unknown, or the index is negative.
@@ -316,7 +317,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
         measured = plan.weakness == "no_metrics" and place in weak_places
-        # Prefer short deeds of the role only; general deeds should all be used equally often.
+        # Prefer short deeds only among the deeds of the role; use all general deeds equally often.
         brief = size.brief and place not in general_places
         hedged = plan.hedged and place not in weak_places
         best = min(
@@ -342,7 +343,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """Return the deeds of a split in the order of preference of a role's task number `turn`."""
+    """Return the deeds of a split in the order of preference for task number `turn` of a role."""
     # Turns 2n and 2n + 1 read the same order from opposite ends, so they share few deeds.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
@@ -352,9 +353,9 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 def _write_bullets(
     plan: TaskPlan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done] | None:
-    """Write the bullets of each job and return their deeds.
+    """Write the bullets of each job and return a record of the work behind each bullet.
 
-    Returns None if `plan.hedged` and no good bullet can open with a hedge such as "Helped with".
+    Return None if `plan.hedged`, but no good bullet can open with a hedge such as "Helped with".
     """
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
@@ -424,7 +425,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # One fix deletes one superfluous bullet or section, so at least `size.fixes[0]` are needed.
+    # One fix deletes one bullet or section; there must be at least `size.fixes[0]` fixes.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
         # If a superfluous bullet names years, insert it into a job held in these years.

@@ -1,7 +1,7 @@
 """Planted weaknesses of a resume, and the fixes that repair them.
 
-`weaken` applies the four weaknesses of single bullets, and `disorder` formatting_inconsistent. The
-modules `procedural` and `drafts` apply too_long, by adding superfluous content.
+`weaken` applies the four weaknesses of single bullets, and `disorder` applies
+formatting_inconsistent. The modules `procedural` and `drafts` apply too_long by adding content.
 """
 
 import re
@@ -16,19 +16,19 @@ from resume_gym.tasks import Fix
 from resume_gym.text.lines import MONTH_NAMES
 
 OPENERS: Sequence[str] = load_forms()["openers"]
-"""Openings, such as "Responsible for", that make the work named by a gerund sound like a duty."""
+"""Openings, such as "Responsible for", that turn the work named after them into a mere duty."""
 
 HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
 
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# In the first person: "I was responsible for ..." (_VERBLESS), "My duties included ..." (_OF_MINE).
+# First-person forms: "I was responsible for ..." (_VERBLESS), "My duties included ..." (_OF_MINE).
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
 _OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
 
 
 def can_be_spoilt(deed: Deed, weakness: str) -> bool:
-    """Return whether a deed has a true and grammatical bullet with the given weakness."""
+    """Return whether a deed can have a true and grammatical bullet with the given weakness."""
     return deed.is_duty or (
         deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
     )
@@ -44,7 +44,7 @@ def weaken(
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: one of `OPENERS`; empty if the deed allows none.
         record: sentence that states the good form of the bullet as a fact.
-        shown: whether the results section prints the metric. If it does not, a no_metrics bullet
+        shown: whether the results section prints the metric. If not, a no_metrics bullet
             opens with `opener`, a flaw that an agent can repair without the evidence.
     """
     facts = (record,)
@@ -75,7 +75,7 @@ def in_first_person(text: str) -> str:
 def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
     """Break the formatting of some bullets, one heading and the dates of one job.
 
-    Bullets get other markers, final periods and double spaces; the heading becomes bold or upper
+    Bullets get another marker, a final period or a double space; the heading becomes bold or upper
     case; the months get another style. Only the formatting changes, not the content.
 
     Returns:
@@ -123,7 +123,7 @@ def _redate(line: str, rng: Random) -> str:
 
 
 def _narrow(messy: str, clean: str, document: str) -> Fix:
-    """Return a short fix from line `messy` to `clean` whose `old` is unique in the document."""
+    """Return a short fix that turns `messy` into `clean`; its `old` occurs once in `document`."""
     # Include some unchanged words on both sides, so that an agent can tell where the fix belongs.
     before, after = messy.split(" "), clean.split(" ")
     head = Prefix.similarity(before, after)

@@ -24,16 +24,16 @@ _USUAL = {section: names[0] for section, names in _FORMS["headings"].items()}
 
 @dataclass(frozen=True)
 class Wording:
-    """Texts of a resume, except contact data, jobs and education, and of a job description.
+    """Texts of a job description and of its resume, without contact data, jobs and education.
 
     Attributes:
         summary: summary of the resume.
         skills: groups of skills as (name, comma-separated items).
-        results: lines of the results section; empty for no section.
+        results: lines of the results section; empty if there is no such section.
         extra: superfluous sections with their headings.
         about: one sentence about the employer.
         duties, must, nice: lines of the job description.
-        closing: last line of the job description; empty for none.
+        closing: last line of the job description; may be empty.
     """
 
     summary: str
@@ -81,7 +81,8 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `deeds` is the text of all deeds; about half of the duties, requirements and skills match it.
+    `deeds` is the text of the candidate's work (`content.Deed`). About half of the duties,
+    requirements and skills are chosen to match it.
     `results` and `extra` are stored unchanged in the returned `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
@@ -168,7 +169,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job, with a heading below it that explains the career gap before it, if any."""
+    """Render a job and, below it, a heading that explains the career gap before the job, if any."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
     blocks.append(_list(job))
@@ -188,7 +189,7 @@ def _month(number: int) -> str:
 
 
 def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
-    """Draw items of a skill group: up to four named in the deeds, and two to four others."""
+    """Draw items of a skill group: up to four that `deeds` names, and two to four others."""
     named = [item for item in items if re.search(rf"\b{re.escape(item)}\b", deeds)]
     others = [item for item in items if item not in named]
     chosen = named[:4] + rng.sample(others, min(len(others), rng.randint(2, 4)))

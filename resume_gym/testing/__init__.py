@@ -1,11 +1,11 @@
-"""Checks for authors of environments, judges and adapters; they need no test framework.
+"""Checks for environments, judges and adapters; the checks need no test framework.
 
 Each check exercises an implementation and raises an AssertionError at the first broken contract.
 The message names the contract, the expected value and the actual value.
 
 - `check_env` checks an environment of any editing domain.
 - `check_judge` checks a judge of resumes.
-- `check_adapter` checks that episodes through another library equal those of the environment.
+- `check_adapter` checks that an adapter to another library plays the environment's episodes.
 
 >>> from resume_gym.env import ResumeEditEnv
 >>> from resume_gym.judges import make_judge

@@ -19,7 +19,7 @@ from resume_gym.tools import tool_call
 ENV = "ResumeEditMini-v0"
 """ID of the environment in which scripts are played by default."""
 UNAVAILABLE = f"{__name__}:FailingJudge"
-"""Specification of a judge that always fails; adapters can load it in any process."""
+"""Specification of a judge that always fails; adapters can create the judge in any process."""
 
 _DOWN = "the judge is down"
 
@@ -61,7 +61,7 @@ class Played(NamedTuple):
 
 
 Play = Callable[[Script, str], Played]
-"""Function of a script and a judge specification that plays the script through an adapter."""
+"""Function that plays a script through an adapter, given the script and a judge specification."""
 
 
 class FailingJudge:
@@ -134,9 +134,9 @@ def play_bare(script: Script, judge: str = "rubric") -> Played:
 def check_adapter(play: Play, calls_only: bool = False) -> None:
     """Check that an adapter plays episodes as the bare environment does.
 
-    The contracts: on ten scripted episodes, the task, the rewards of the turns, the total reward,
-    the final document and the ledger equal those of the environment, also after malformed calls;
-    the agent is not asked for an action after an episode's end; a failed judge raises an exception.
+    On ten scripted episodes, some with malformed calls, the task, the rewards of the turns, the
+    total reward, the final document and the ledger must equal those of the environment. The agent
+    must not be asked for actions after an episode's end. A failed judge must raise an exception.
 
     Args:
         play: function that takes a script and a judge specification. It plays the script with the

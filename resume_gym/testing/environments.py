@@ -42,15 +42,17 @@ _Turn = tuple[str, float, bool, Mapping[str, Any]]
 def check_env(
     env: type[EditEnv] | gym.Env[str, str], edit: Callable[[AnySession], str] = find_edit
 ) -> None:
-    """Check an editing environment.
+    """Check the contracts of an editing environment.
 
-    The contracts: Gymnasium's own checker passes without a warning; `reset` draws tasks by its
-    seed alone, or takes the task of its options; tools have a description and a schema in JSON; a
-    malformed call raises no error, changes no document, uses up a turn and has its penalty;
-    episodes end by `submit` or by the last turn and are never truncated; every observation, the
-    terminal one included, ends with turns left and edits; the same seed and actions give the same
-    episode; the terms of `info` sum to the reward of each step, those of the ledger to the
-    episode's; forks, snapshots and pickled copies are independent; records survive JSON and replay.
+    - Gymnasium's own checker passes without a warning.
+    - `reset` starts the task of its options, or draws a task that depends only on the seed.
+    - Tools have a description, and a schema that can be written as JSON.
+    - A malformed call raises no error, edits nothing, uses up a turn and gets its penalty.
+    - An episode ends with `submit` or the last turn, and is never truncated.
+    - Every observation, including the last, ends with turns left and edits.
+    - The same seed and actions give the same episode.
+    - The reward terms in `info` sum to a step's reward, those in the ledger to an episode's reward.
+    - Forks, snapshots and pickled copies are independent; records can be replayed from JSON.
 
     Args:
         env: a subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
@@ -135,7 +137,7 @@ def _drawn(env: EditEnv, seed: int) -> list[str]:
 
 
 def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[_Turn]:
-    """Play actions in a new episode, and check what holds at every step."""
+    """Play actions in a new episode, and check the contracts that every step must fulfil."""
     _, info = env.reset(seed=seed)
     kinds = {name: type(value) for name, value in info.items()}
     if strange := set(kinds.values()) - {bool, int, float, str}:

@@ -1,4 +1,4 @@
-"""Errors of failed checks; a message states the contract, the expected and the actual value."""
+"""Errors of failed checks; a message has the contract, the expected value and the actual value."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ def expect(contract: str, expected: object, got: object) -> None:
     """Raise a ContractError if the values differ."""
     if got != expected:
         texts, start = (repr(expected), repr(got)), 0
-        if max(map(len, texts)) > _SHOWN:  # cut long values to where they first differ
+        if max(map(len, texts)) > _SHOWN:  # show long values around their first difference
             pairs = enumerate(zip(*texts, strict=False))
             same = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
             start = max(0, same - _BEFORE)

@@ -37,13 +37,15 @@ _ODD: Mapping[str, Callable[[Task], str]] = {
 def check_judge(
     judge: Judge, tasks: Sequence[Task] | None = None, deterministic: bool = True
 ) -> None:
-    """Check a judge of resumes.
+    """Check the contracts of a judge of resumes.
 
-    The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; no field
-    has a grade above 0 for the unedited resume, an order to the judge, a hidden text, a pasted job
-    description or an empty resume; if the judge raises an error, it is a `JudgeError`; threads may
-    call the judge concurrently; a group of texts gets one verdict for each text, in order; a
-    deterministic judge gives the same verdict on the same texts, whatever texts it judged before.
+    - A verdict is a `Verdict` that has reasons and confidences only for its fields.
+    - No field but `hallucination` has a grade above 0 for the unedited resume, an empty resume, or
+      a resume with an order to the judge, hidden text or a pasted job description.
+    - If the judge raises an error, the error is a `JudgeError`.
+    - Threads may call the judge concurrently.
+    - A group of texts gets one verdict for each text, in order.
+    - A deterministic judge gives equal texts equal verdicts, whatever it judged before.
 
     Args:
         judge: the judge, which is asked for 20 verdicts per task; `make_judge` creates judges.

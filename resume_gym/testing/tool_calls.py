@@ -1,4 +1,4 @@
-"""Checks of tool schemas; edits, malformed calls and random calls that `check_env` makes."""
+"""Checks of tool schemas, and the edits, malformed calls and random calls of `check_env`."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _STRANGE = ("", " ", "\n", "\t", "é 语言 🙂", "\u202e", "</tool_call>", "<t
 
 
 def check_tools(tools: Sequence[Schema]) -> None:
-    """Check that tools have a name, a description, and schemas that are JSON.
+    """Check that each tool has a valid name, a description, and a schema that JSON can represent.
 
     Raises:
         AssertionError: A schema is invalid.
@@ -98,7 +98,7 @@ def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
 
 
 def script(session: AnySession, edit: str) -> list[str]:
-    """Return an episode's actions: no call, a call that edits nothing, `edit`, and submit."""
+    """Return the actions of an episode: `NO_CALL`, a call that shows text, `edit` and `SUBMIT`."""
     shows = [
         tool["function"]["name"]
         for tool in session.tools

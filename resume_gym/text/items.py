@@ -1,9 +1,9 @@
-"""Grades of a task's rubric items, most of them by rules.
+"""Grade the rubric items of a task, most of them by rules.
 
 An item of negative weight holds if the revision contains the item and the original does not. An
 item of positive weight also needs support: a skill or figure needs evidence or a fact, and a
 section needs a true line below its heading. No item of positive weight holds if the revision has an
-unsupported claim or copies the text of the item.
+unsupported claim, or if the item is of kind "judged" and the revision copies its text.
 """
 
 import re
@@ -68,7 +68,7 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    # passages that mention the candidate are preferred: others may be about other people
+    # passages that mention the candidate are preferred: the rest may be about other people
     candidate = {*read(plain(reference.name)).words, "i", "my"}
     mine = [one for one in reference.evidence if not candidate.isdisjoint(one.words)]
     true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
@@ -113,7 +113,7 @@ def _name(text: str) -> re.Pattern[str]:
 
 
 def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
-    """Return whether a new or moved line with true content is below a heading."""
+    """Return whether a heading has a new or moved line with true content below it."""
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]

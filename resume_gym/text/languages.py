@@ -21,7 +21,7 @@ def _any_of(words: Iterable[str]) -> str:
 
 
 def _months() -> set[str]:
-    """Return the names of months, and their abbreviations to three to five letters."""
+    """Return the names of months, and their abbreviations of three to five letters."""
     names = " ".join(_LANGUAGES["months"].values()).split()
     short = {part for name in names for part in accumulate(name) if 3 <= len(part) <= 5}
     return short.union(names, *map(str.split, _LANGUAGES["whole_months"].values()))
@@ -57,7 +57,7 @@ def starts_with_day(line: str) -> bool:
 
 
 def is_english(text: str) -> bool:
-    """Return whether a text may be in English, by its letters and function words."""
+    """Return whether a text may be in English, judging by its letters and function words."""
     letters = [char for char in text if char.isalpha()]
     latin = sum(char < "\u0250" or "\u1e00" <= char < "\u1f00" for char in letters)
     if 2 * latin < len(letters):

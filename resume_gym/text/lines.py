@@ -52,7 +52,7 @@ _FIGURE, _RATE = "#", "~"
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
-_BASE: dict[str, tuple[Any, float]] = {  # by unit: quantity, and factor to the smallest unit
+_BASE: dict[str, tuple[Any, float]] = {  # unit: index of its quantity, factor to smallest unit
     unit: (place, factor)
     for place, quantity in enumerate(LEXICON["quantities"])
     for unit, factor in quantity.items()
@@ -156,7 +156,7 @@ class Content:
     words: tuple[str, ...]  # words of the line in lower case, in order
     tokens: tuple[str, ...]  # words, figures ("#4week") and rates ("~week"), in order
     keys: tuple[str, ...]  # the tokens, with words stemmed
-    telling: tuple[str, ...]  # the keys of content words alone
+    telling: tuple[str, ...]  # the keys of all tokens except function words
     stems: frozenset[str]  # stems of content words and their parts
     numbers: tuple[Number, ...]
     values: frozenset[float]  # values of `numbers`
@@ -316,7 +316,7 @@ def _joined(tokens: Sequence[str]) -> list[str]:
 
 
 def parts(word: str) -> list[str]:
-    """Return a compound and its parts: "ci/cd", "ci", "cd"; a possessive loses its "s"."""
+    """Return a compound word and its parts: "ci/cd", "ci", "cd"; a final "'s" is removed."""
     if word.isalpha():
         return [word]
     word = word.removesuffix("'s").strip("'")
@@ -350,7 +350,7 @@ def is_name_like(text: str, head: bool) -> bool:
         return True
     if not text[0].isupper() and text[0] != ".":
         return False
-    # a capital letter proves no name at the start of a sentence, if the suffix is a common one
+    # at the start of a sentence, a capitalized word with a common suffix need not be a name
     return not (head and lower.endswith(_SUFFIXES))
 
 
@@ -372,7 +372,7 @@ def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list
             if close and len(token["val"] or "") == 2:
                 value += 100 * (first.value // 100)  # in 2019-21, 21 means 2021
         elif first.quote.lstrip("$€£¥₹CHFEURSDGBPIN. ").isdigit():
-            # In "$40-90K" and "from 40 to 65%" both figures share currency and unit; a hyphen also
+            # In "$40-90K" and "from 40 to 65%", both figures share currency and unit; a hyphen also
             # extends the scale to the first figure.
             unit = unit or first.unit * (first.unit in _CURRENCIES.values())
             wider = first.value * (scale if close else 1)

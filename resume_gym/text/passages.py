@@ -13,9 +13,9 @@ _OTHERS = frozenset(LEXICON["words"]["others"])
 def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
-    A passage that mentions the candidate, by name, "I" or "my", is kept. Any other passage is
-    skipped if its first five words include another subject ("team"), or if its document usually
-    mentions the candidate: in three or more passages, and in at least half.
+    A passage that mentions the candidate by name or as "I" or "my" is kept. Any other passage is
+    skipped if its first five words include another subject ("team"), or if the candidate is
+    mentioned in at least half of the document's passages, and in three or more.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:
@@ -37,7 +37,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """Split a passage into sentences; join each that has no word of `own` to the one before it."""
+    """Split a passage into sentences; append one without a word of `own` to the sentence before."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

@@ -48,7 +48,7 @@ class Reference:
         told: for each unit that fixes change, the facts behind the fixes.
         deleted: units that a fix deletes.
         mended: lines that result from the fixes, with their markup.
-        aside: whether the planted weakness is wrong_emphasis: the original hides its points.
+        aside: whether the planted weakness is wrong_emphasis, which hides the main points.
         name: name of the candidate.
         documents: evidence about the candidate.
         wanted: job description.
@@ -116,7 +116,7 @@ class Reference:
 
     @cached_property
     def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Two maps from units to group numbers: one of headings and entries, and one of bullets.
+        """Two mappings of units to group numbers: for headings and entries, and for bullets.
 
         Consecutive headings and entries form a group, to which the bullets below belong. Bullets
         before the first heading or entry have the group number -1.
@@ -180,10 +180,9 @@ class Reference:
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
         """Return the true statements, besides the unit itself, that may support its new content.
 
-        These are the unit's fixes and facts, evidence and other lines that restate the unit, and
-        evidence about no unit that matches the new content. For a unit of kind "text", such as a
-        summary, they include bullets and entries that match the new content. Only a single
-        statement can support a change.
+        These are: the unit's fixes and facts; evidence and other lines that restate the unit; and
+        evidence that matches the new content and is about no unit. For a unit of kind "text", such
+        as a summary, bullets and entries that match the new content are included, too.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -204,7 +203,7 @@ class Reference:
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
-        """Return the weighted share, in [0, 1], of a shorter line that a longer line contains."""
+        """Return the IDF-weighted share, in [0, 1], of the shorter line that the other contains."""
         shared = a.stems & b.stems
         numbers = a.values & b.values
         if not shared and not numbers:
@@ -226,10 +225,11 @@ class Reference:
         """The units that can be deleted without loss.
 
         Spare units are those that a fix deletes, vague bullets and idle sections. A bullet is vague
-        if it has faults (fillers or a weak opening), no more stems of the job description or the
-        skills than faults, and no figure, name or fix. A section is idle if no fix changes it, if
-        fewer than three of its stems occur in the job description, and if it has a heading of
-        padding ("Hobbies") or neither a standard heading ("Experience") nor a figure or name.
+        if it has faults (fillers or a weak opening), if it has no more stems from the job
+        description or the skills than faults, and if it has no figure, name or fix. A section is
+        idle if no fix changes it, if fewer than three of its stems occur in the job description,
+        and if either its heading names padding ("Hobbies"), or the section has neither a standard
+        heading ("Experience") nor a figure or name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -294,8 +294,8 @@ def _reference(
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
     """Return, for each line of a text, the indices of the original lines that it restates.
 
-    Equal lines are matched first; then similar lines (a line may merge up to three original lines);
-    then lines whose neighbours are matched, with an original line between these neighbours.
+    Equal lines are matched first, then similar lines (a line may merge up to three original lines).
+    Each remaining line may get a free original line between the matches of its neighbours.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
     places: dict[str, list[int]] = {}
@@ -331,12 +331,12 @@ def _similar(
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
     pairs.sort()
-    rivals: dict[int, list[tuple[float, int]]] = {}  # for each unit, its lines, most similar last
+    rivals: dict[int, list[tuple[float, int]]] = {}  # by unit: its lines, most similar last
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
-    # the first pass gives no line a second unit that is nearly as similar to a line without a unit;
-    # the second pass gives the units that are left to any similar line
+    # In the first pass, a line with a unit gets no other unit that is nearly as similar to a line
+    # without a unit. The second pass matches the remaining units with any similar line.
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = ALIKE if index in told else QUARTER

@@ -40,7 +40,7 @@ class Head(NamedTuple):
     Attributes:
         kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
             of action: "Migration of"), or "plain".
-        at: index of the main verb in the tokens, after a weak opening.
+        at: index of the main verb in the line's tokens, after a weak opening.
         charge: whether the opening names a responsibility and no verb follows.
     """
 
@@ -73,7 +73,7 @@ def head(content: Content) -> Head:
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
     # After a function word, an -ing form among the next six words is the verb: "helped with the
-    # timely booking". Otherwise only the next word can be: "helped build a booking system".
+    # timely booking". Otherwise, only the next word can be the verb: "helped build".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -157,7 +157,7 @@ def _dates(line: Line) -> tuple[frozenset[str], str]:
 
 
 def format_faults(line: Line, habits: Formatting) -> int:
-    """Count the formatting faults of a line, by itself and compared to `habits`."""
+    """Count the formatting faults of a line, including deviations from `habits`."""
     faults = [_SPACING.search(line.raw) is not None]
     if line.kind == "bullet":
         lower = line.body[:1].islower() and habits.capital

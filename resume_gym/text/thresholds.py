@@ -13,10 +13,10 @@ NEARER = 0.1
 """Minimum progress of a line towards its fix that counts as a gain."""
 
 FEW = 3
-"""Number of words up to which lines differ little, or from which lines overlap meaningfully."""
+"""Maximum number of words of a small difference; minimum number of words of a real overlap."""
 
 SEVERAL = 2
-"""Minimum number of new words that matter; maximum number of needless changes per better one."""
+"""Minimum number of new words that matter; maximum of needless changes per better change."""
 
 WINDOW = 5
 """Size of the context of a verb or a figure, in words on either side."""
@@ -25,7 +25,7 @@ ALIKE = 0.4
 """Minimum similarity of a line to a statement that the line restates."""
 
 RIVAL = 0.7
-"""A line is a rival for a unit if it has at least this share of another line's similarity."""
+"""Minimum ratio of two lines' similarities to an original line at which both compete for it."""
 
 STEP = 0.5
 """Amount by which each further better (worse) change raises (lowers) the preference score."""

@@ -53,7 +53,7 @@ def past_tense(gerund: str) -> str:
 
 
 PAST_TENSES = frozenset(_PAST.values())
-"""Past tenses that do not end in "ed"."""
+"""Past tenses that `past_tense` looks up instead of forming them by rule."""
 
 VERBS = frozenset(
     word

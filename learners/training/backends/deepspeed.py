@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW; DeepSpeed's AdamW would be compiled at startup."""
+"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW, since DeepSpeed compiles its AdamW at startup."""
 
 import logging
 import math
@@ -50,11 +50,11 @@ class DeepSpeedBackend(LocalBackend):
         offload = ("offload_optimizer", "offload_param") if self._settings.offload else ()
         return {
             "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 1,  # the loss would be divided by a larger number
+            "gradient_accumulation_steps": 1,  # DeepSpeed divides the loss by this number
             "gradient_clipping": self._settings.max_grad_norm,
             "zero_optimization": {
                 "stage": 3,
-                "stage3_param_persistence_threshold": 0,  # DeepSpeed would not shard small weights
+                "stage3_param_persistence_threshold": 0,  # shard small weights, too
                 **{name: {"device": "cpu"} for name in offload},
             },
             # let DeepSpeed accept PyTorch's AdamW, which every backend uses
@@ -70,7 +70,7 @@ class DeepSpeedBackend(LocalBackend):
     def _backward(self, part: Tensor, last: bool) -> None:
         # end gradient accumulation at the last row, since steps differ in their number of rows
         self._engine.set_gradient_accumulation_boundary(last)
-        # DeepSpeed averages gradients over ranks; multiply by the number of ranks to get their sum
+        # DeepSpeed averages gradients over ranks: scale the loss to get the gradients' sum instead
         self._engine.backward(part * ranks.world())
 
     def _optimize(self) -> float:
@@ -94,10 +94,10 @@ class DeepSpeedBackend(LocalBackend):
         self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False)
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint that the same number of processes has written.
+        """Load a checkpoint that was written by the same number of processes.
 
         Raises:
-            ValueError: a different number of processes has written the checkpoint.
+            ValueError: a different number of processes wrote the checkpoint.
         """
         shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
         if shards != ranks.world():

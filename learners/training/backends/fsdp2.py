@@ -1,7 +1,7 @@
 """PyTorch FSDP2 backend: each rank holds a shard of every weight, gradient and optimizer state.
 
 Master weights and the reduction of gradients are in fp32; layers compute in the configured
-precision. Every rank creates the model on the meta device and reads only its shards of the files.
+precision. Every rank creates the model on the meta device, and reads only its shards from disk.
 """
 
 import io
@@ -53,7 +53,7 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# a lookup without settable attributes replaces `_get_layout`; all weights are strided
+# replace `_get_layout` by a lookup that no pickle can modify; all weights are strided
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -91,7 +91,7 @@ class FSDP2Backend(LocalBackend):
             _read(model, models.folder(settings.model))
         _rebuild_buffers(model)
         optimizer = make_optimizer(self._policy.parameters(), settings)
-        assert isinstance(optimizer, torch.optim.Optimizer)  # Muon is for the local backend
+        assert isinstance(optimizer, torch.optim.Optimizer)  # only the local backend has Muon
         self._optimizer = optimizer
         return self._policy
 
@@ -104,7 +104,7 @@ class FSDP2Backend(LocalBackend):
             self._policy.reshard()  # type: ignore[operator]
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # FSDP averages gradients over ranks; multiply by the number of ranks to get their sum
+        # FSDP averages gradients over ranks: scale the loss to get the gradients' sum instead
         (part * ranks.world()).backward()
 
     def score(self, batch: PackedRow) -> Tensor:
@@ -116,8 +116,8 @@ class FSDP2Backend(LocalBackend):
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights with adapters merged, on all ranks; see `LocalBackend.iter_weights`."""
         gathered = torch.float32 if self._settings.lora_rank else dtype  # adapters merge in fp32
-        # Offloaded shards move to the GPU first, since NCCL cannot send from CPU memory. This is a
-        # generator, so that only one gathered tensor exists at a time.
+        # Offloaded shards move to the GPU first, since NCCL cannot send from CPU memory. With a
+        # generator, only one gathered tensor exists at a time.
         named = (
             (name, weight.detach().to(ranks.device(), gathered).full_tensor())  # type: ignore[attr-defined]
             for name, weight in self._policy.model.named_parameters()
@@ -125,7 +125,7 @@ class FSDP2Backend(LocalBackend):
         return merge_adapters(self._settings, named)
 
     def _state(self) -> StateDict:
-        if not self._optimizer.state:  # before the first step, or after steps that were skipped
+        if not self._optimizer.state:  # no step was taken yet, or all steps were skipped
             get_state_dict(self._policy, self._optimizer)
             # `get_state_dict` creates the state by a step on zero gradients: reset the step count
             for state in self._optimizer.state.values():
@@ -134,7 +134,7 @@ class FSDP2Backend(LocalBackend):
         return {"policy": weights, "optimizer": optimizer}
 
     def save(self, folder: Path) -> "Future[object] | None":
-        """Write the shards of all ranks; with `async_save`, copy them, and write in a thread."""
+        """Write the shards of all ranks; with `async_save`, a thread writes copies of them."""
         if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None
@@ -143,7 +143,7 @@ class FSDP2Backend(LocalBackend):
         return async_save(self._state(), checkpoint_id=folder, process_group=group)  # type: ignore[return-value]
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint that any number of ranks has written."""
+        """Load a checkpoint that was written by any number of ranks."""
         state = self._state()
         with only_data():
             load(state, storage_reader=MetadataReader(folder))
@@ -162,7 +162,7 @@ class MetadataReader(FileSystemReader):
         """Return the metadata; called by PyTorch.
 
         Raises:
-            UnpicklingError: the file has objects other than metadata, which could execute code.
+            UnpicklingError: the file contains objects that are not metadata and could execute code.
         """
         content = (Path(self.path) / ".metadata").read_bytes()
         found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()

@@ -61,15 +61,15 @@ class LocalBackend:
         """Take one optimizer step on a global batch.
 
         If all advantages are zero, because the rewards in each group are equal, this method only
-        computes metrics: an optimizer step would still change the weights by its momentum.
+        computes metrics: the optimizer's momentum would change the weights despite zero gradients.
 
         Args:
             batches: packed rows of the global batch, the same on all ranks.
             loss: policy loss, normalised by the size of the global batch.
 
         Returns:
-            Means over the loss tokens of the global batch, `loss`, `gradient_norm`, throughput,
-            and `skipped`, which is 1 if the update was skipped.
+            Metrics: means over the loss tokens of the global batch, `loss`, `gradient_norm`,
+            throughput, and `skipped`, which is 1 if the update was skipped.
 
         Raises:
             ValueError: the batch has no loss tokens.
@@ -94,12 +94,12 @@ class LocalBackend:
         sums: dict[str, float] = {}
         for number, row in enumerate(rows, 1):
             batch = row.to(ranks.device())
-            # all ranks run the forward pass of a skipped batch too, for its metrics
+            # a skipped batch also needs the forward pass on all ranks, for its metrics
             with torch.set_grad_enabled(not skipped):
                 logprobs, entropy = self._policy(batch)
                 columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
                 part, metrics = loss(LossInput(logprobs, *columns, total))
-            # backward row by row, so that only one row's activations exist at a time
+            # run the backward pass row by row, so that only one row's activations exist at a time
             if not skipped:
                 self._backward(part, number == len(rows))
             metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
@@ -116,7 +116,7 @@ class LocalBackend:
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # masked tokens add 0 to the sum of the ratios: divide it by the number of unmasked tokens
+        # masked tokens add 0 to both sums of ratios: divide the sums by the unmasked tokens only
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {
@@ -158,7 +158,7 @@ class LocalBackend:
         Every rank has to exhaust the iterator: ranks gather sharded tensors together, one by one.
 
         Args:
-            dtype: dtype that the caller needs; a backend may convert its shards to it.
+            dtype: dtype that the caller needs; a backend may yield tensors of another dtype.
         """
         # `named_parameters` lists a tied weight once, as the model's files do
         weights = self._policy.model.named_parameters()
@@ -171,13 +171,13 @@ class LocalBackend:
         Returns:
             A future if the write continues in the background, otherwise None.
         """
-        # the file includes a frozen base model, so that a checkpoint needs no other files
+        # with adapters, the file includes the frozen base model: a checkpoint needs no other files
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
         return None
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint written by `save`; FSDP2 loads it on any number of ranks."""
+        """Load a checkpoint written by `save`; only FSDP2 accepts another number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
         # by default, tensors go to the GPU from which they were saved, which may not exist here
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
@@ -185,7 +185,7 @@ class LocalBackend:
 
 
 def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
-    """Return metrics of speed: packed tokens and tokens/s of all ranks, and FLOP/s per rank."""
+    """Return packed tokens and tokens/s of all ranks together, and TFLOP/s and MFU per rank."""
     tokens = sum(len(batch.tokens) for batch in batches)
     flops_per_s = operations / seconds / ranks.world()
     device = ranks.device()

@@ -21,18 +21,18 @@ class BackendSettings:
     Attributes:
         model: name or folder of the model.
         temperature: sampling temperature.
-        precision: "float32" or "bfloat16", of the forward pass.
+        precision: dtype of the forward pass, "float32" or "bfloat16".
         lora_rank: rank of LoRA adapters on the frozen model; 0 trains all weights.
-        lora_alpha: the output of LoRA adapters is multiplied by lora_alpha / lora_rank.
+        lora_alpha: scale of LoRA adapters; their output is multiplied by lora_alpha / lora_rank.
         activation_checkpointing: whether layers are recomputed in the backward pass.
         compile: whether MLPs, norms and rotary embeddings are compiled.
         optimizer: "adamw" or "muon".
         learning_rate: initial learning rate.
         weight_decay: weight decay of the optimizer.
         max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
-        replicas: number of replicas of sharded weights.
+        replicas: number of copies of the weights, each sharded over a part of the ranks.
         offload: whether sharded weights and optimizer state are kept in CPU memory.
-        async_save: whether checkpoints are written in a thread.
+        async_save: whether checkpoints are written in a background thread.
     """
 
     model: str
@@ -52,7 +52,7 @@ class BackendSettings:
 
 
 def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: str) -> Policy:
-    """Create the policy to train from a loaded model, which is changed in place."""
+    """Turn a loaded model, which is changed in place, into a policy to train."""
     if settings.lora_rank:
         from learners.training import lora
 
@@ -108,7 +108,7 @@ def make_optimizer(
     rate, decay = settings.learning_rate, settings.weight_decay
     betas = (0.9, 0.99)  # 0.999, the default, averages over 1,000 steps, more than most runs have
     if settings.optimizer == "adamw":
-        # fused AdamW is faster; on CPUs it is not used, since it rounds unlike the default loop
+        # fused AdamW is faster, but is not used on CPUs, where it rounds unlike the default loop
         fused = all(weight.is_cuda for weight in trained) or None
         return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
     others = set(map(id, ends))

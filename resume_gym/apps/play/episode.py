@@ -71,12 +71,12 @@ class PlayedEpisode:
         return True
 
     def anchor(self, name: str) -> str:
-        """Return the name of a tool's first string argument (the place to edit); "" if none."""
+        """Return the name of a tool's first string argument, which locates the edit; "" if none."""
         properties = self.tools[name]["parameters"]["properties"]
         return next((key for key, kind in properties.items() if kind["type"] == "string"), "")
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the (start, end) spans of a text in the document, matched by `Rules.match`."""
+        """Return the (start, end) spans of a text's matches in the document; see `Rules.match`."""
         session = self.session
         return document.find(session.text, document.unix_lines(text), session.rules.match)
 

@@ -20,7 +20,7 @@ _MARKER = re.compile(r"^(#+|\s*[-*+])\s+")
 
 
 def changed_lines(diff: str) -> frozenset[int]:
-    """Return the indices of the new text's lines that a unified diff without context lines adds."""
+    """Return the indices, in the new text, of lines added by a unified diff without context."""
     lines: set[int] = set()
     for first, count in re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", diff, re.MULTILINE):
         lines.update(range(int(first) - 1, int(first) - 1 + int(count or 1)))
@@ -37,7 +37,7 @@ class Page(OptionList):
     ]
 
     class Picked(Message):
-        """Message that the user has picked a text of the document, to be filled into the form."""
+        """Message that the user has picked a text of the document to fill into the form."""
 
         def __init__(self, text: str) -> None:
             self.text = text
@@ -48,8 +48,8 @@ class Page(OptionList):
         self._rules = rules
         self._text = ""
         self._changed: frozenset[int] = frozenset()
-        self._ends: list[int] = []  # page lines up to the end of each source line
-        self._edge = 0  # number of source lines that fit on the page
+        self._ends: list[int] = []  # for each line, number of page lines up to its end
+        self._edge = 0  # number of lines before wrapping that fit on the page
 
     @property
     def lines(self) -> list[str]:
@@ -58,7 +58,7 @@ class Page(OptionList):
 
     @property
     def line(self) -> int:
-        """Number of the highlighted line before wrapping, from 0."""
+        """Index of the highlighted line in `lines`."""
         place = self.highlighted or 0
         return min(place - (place > self._edge), len(self.lines) - 1)
 
@@ -76,7 +76,7 @@ class Page(OptionList):
         self._choose(min(changed, default=before))
 
     def mark(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Highlight (start, end) spans of the document and scroll to the first span."""
+        """Highlight (start, end) spans of characters and scroll to the first span."""
         for line, prompt in enumerate(self._prompts(spans)):
             self.replace_option_prompt_at_index(line + (line >= self._edge), prompt)
         if spans:
@@ -86,7 +86,7 @@ class Page(OptionList):
         self.highlighted = line + (line >= self._edge)
 
     def _prompts(self, spans: Sequence[tuple[int, int]]) -> list[Text]:
-        """Return each line, styled, after its number on the page, where long lines are wrapped."""
+        """Return the styled lines, each preceded by its line number on the wrapped page."""
         prompts, start, before = [], 0, 0
         for line, (source, end) in enumerate(zip(self.lines, self._ends, strict=True)):
             text = Text(visible(source), "bold" if source.startswith("#") else "")

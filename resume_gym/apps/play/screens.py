@@ -23,7 +23,7 @@ agent sees the {noun} at the start and when a tool shows it; after an edit it se
 lines. The first review is rewarded in any case.
 
 A click or Enter copies the text of a line of the {noun} into the first field; Delete copies the \
-whole line with its line break. The matches of the field are highlighted.
+whole line with its line break. Matches of the field's text are highlighted.
 
 Undo removes the last turn and its reward. Agents cannot undo, so results of games with undone \
 turns are not comparable with theirs. The record holds the number of undone turns.

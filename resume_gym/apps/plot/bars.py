@@ -18,7 +18,7 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean reward over `tasks` tasks, with `error`, two standard errors; None if unknown."""
+    """Mean reward, `error` (two standard errors) and number of tasks; None if unknown."""
 
     mean: float
     error: float | None = None
@@ -107,7 +107,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
 
 
 def _position(category: str) -> tuple[int, str]:
-    """Return the sort key of a category: known ones in a fixed order, then unknown ones by name."""
+    """Return a sort key: known categories come first in a fixed order, then all others by name."""
     order = (*_PARTS, *WEAKNESSES)
     return (order.index(category) if category in order else len(order), category)
 

@@ -30,7 +30,7 @@ class Written(NamedTuple):
     Attributes:
         files: image files that were written.
         missing: paths (without extension) of figures whose data are missing.
-        damage: notes on lines of the data files that are left out or missing.
+        damage: notes on damaged data files, such as invalid lines that are left out.
     """
 
     files: list[Path]
@@ -48,8 +48,8 @@ def plot(
     Args:
         paths: folders of runs and evaluations. Each run has a separate set of figures; all
             evaluations share one set.
-        out: output folder, with a subfolder per run if there are several paths. Runs with equal
-            folder names get subfolders that also have the names of the parent folders. By default,
+        out: output folder, with a subfolder per run if there are several paths. If folder names
+            repeat, the subfolders are the runs' paths below their common folder. By default,
             figures go to the subfolder `plots` of their run or evaluation, and the figure `runs`
             goes to the subfolder `plots` of the first run.
         formats: formats of the image files, a subset of `FORMATS`.
@@ -59,7 +59,7 @@ def plot(
         OSError: a file cannot be read or written.
         TaskError: a path holds no run or evaluation, or `out` is missing for several evaluations.
     """
-    # drop further paths of the same folder
+    # keep one path per folder
     paths = list({path.resolve(): path for path in paths}.values())
     opened = [FolderContents(path) for path in paths]
     runs = [one for one in opened if one.is_run]

@@ -14,7 +14,7 @@ from resume_gym.user_errors import number_of
 
 _SETTINGS = ("env", "rules", "tasks", "split", "judge")
 Summaries = Mapping[str, Mapping[str, Any]]
-"""Fields of `Summary` by agent of an evaluation, or by "before", "after", "floor" of a run."""
+"""Fields of `Summary`, by agent (evaluation) or by "before", "after" and "floor" (run)."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Evaluation:
 
     Attributes:
         title: title of the figures: environment and judge, where known.
-        summaries: summaries of the agents with a graded episode, in the given order.
+        summaries: summary of each agent that has a graded episode.
         note: note printed below the figures; usually empty.
-        damage: notes on lines of episode files that are left out or missing.
+        damage: notes on unreadable episodes, and on summaries that disagree with the episodes.
     """
 
     title: str
@@ -63,7 +63,7 @@ class Evaluation:
 
 
 def read_run(contents: FolderContents) -> Run:
-    """Read a training run, finished or not.
+    """Read a training run, which need not be finished.
 
     Raises:
         OSError: a file cannot be read.
@@ -125,7 +125,7 @@ def _title(several: Sequence[FolderContents]) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop all values of a step's row, and of its dict `errors`, that are not finite numbers."""
+    """Return a step's row and its dict `errors` without values that are not finite numbers."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
     finite = ({name: one for name, one in of.items() if is_finite(one)} for of in (row, known))
@@ -134,7 +134,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a summary without entries that are None; raise TaskError if another one is invalid."""
+    """Return a summary without its None values; raise TaskError if another value is invalid."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:
         check_figures(figures)

@@ -1,6 +1,7 @@
-"""Common style of all figures; image files are reproducible: equal data yield equal bytes.
+"""Common style of all figures. Image files are reproducible: equal data yield equal bytes.
 
-A README shows figures at 100 pixels per inch: 8.3 inches take 830 pixels, and 8 points take 11.
+A README shows figures at 100 pixels per inch: a width of 8.3 inches takes 830 pixels, and a font
+size of 8 points takes 11 pixels.
 """
 
 import textwrap
@@ -70,7 +71,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure and a panel per name, with steps as x; `legend` adds an empty panel."""
+    """Return a figure with a panel per name, over steps; `legend` adds a panel for a legend."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend

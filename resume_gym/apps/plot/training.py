@@ -1,7 +1,7 @@
 """Dashboard of a training run: reward, behaviour of the agent and training health per step.
 
 In panels with a single curve, black points show the evaluations on held-out tasks. A panel is left
-out if the run records none of the panel's metrics, such as edits in environments with no document.
+out if the run records none of the panel's metrics.
 """
 
 import math
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Metrics = Mapping[str, float]
 """Metrics of one training step, including its number as `step`."""
 Evaluations = Sequence[Mapping[str, Any]]
-"""Evaluations on held-out tasks: figures by name, `step` and, where known, the `errors`."""
+"""Evaluations on held-out tasks: metrics by name, with `step` and, where known, `errors`."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
 _ALARM = "alarm_"  # prefix of the metrics of active alarms
@@ -43,9 +43,9 @@ _ALARM = "alarm_"  # prefix of the metrics of active alarms
 class Panel(NamedTuple):
     """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
 
-    `curves` maps each metric to the label and colour of its curve; if empty, the panel has a curve
-    for each field of the verdicts. If `log` is true, the y axis is logarithmic, and values below
-    `low`, the noise level of the metric, are drawn at `low`.
+    `curves` maps each metric to the label and colour of its curve; if `curves` is empty, the panel
+    has a curve for each field of the verdicts. If `log` is true, the y axis is logarithmic, and
+    values below `low`, the noise level of the metric, are drawn at `low`.
     """
 
     title: str
@@ -122,8 +122,8 @@ TRAINER = (
 """Panels on training health.
 
 The plotted gap is the mean absolute difference between the log-probabilities of trainer and
-sampler. The plotted ratio is the trainer's probability of a token over the sampler's; the loss
-ignores tokens whose ratio is too far from 1.
+sampler. The ratio is the trainer's probability of a token divided by the sampler's; its standard
+deviation is plotted. The policy loss ignores tokens whose ratio is too far from 1.
 """
 
 
@@ -141,7 +141,7 @@ def dashboard(
         path: output file, replaced atomically; the extension sets the format.
         title: title of the figure.
         held_out: evaluations on held-out tasks.
-        floor: reward and score of the floor agent on the held-out tasks, if played.
+        floor: reward and score, on held-out tasks, of an agent that improves nothing, if known.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -197,7 +197,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return, by step, the names of alarms that begin and a note if the run rolled back."""
+    """Return, by step, the names of alarms that begin at the step and a note on a rollback."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:
@@ -241,7 +241,7 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 
 def span(steps: int) -> int:
-    """Return the width, in steps, of the smoothing window; 1 for curves of less than ten steps."""
+    """Return the width, in steps, of the smoothing window; 1 for curves of fewer than ten steps."""
     return 1 if steps < 10 else 2 * max(1, steps // 20) + 1
 
 

@@ -20,7 +20,7 @@ _HELP = """\
 y  take this change
 n  keep the lines of your original
 a  take this change and all after it
-q  keep your original here and after it
+q  take neither this change nor any after it
 """
 
 
@@ -65,7 +65,7 @@ def select(
         revision: revision whose claims and reasons are shown with the hunks.
         hunks: hunks of the revision, see `find_hunks`.
         console: where hunks and questions are printed.
-        read: returns the next line of input, or "" at the end of the input, which counts as "q".
+        read: function that returns the next line of input; "" (end of input) counts as "q".
     """
     taken: list[Hunk] = []
     for number, hunk in enumerate(hunks, start=1):
@@ -106,7 +106,7 @@ def _print_hunk(console: Console, revision: Revision, hunk: Hunk) -> None:
 
 
 def _print_rows(console: Console, rows: Sequence[str]) -> None:
-    """Print removed, then added, then moved lines of a diff, at most `_MAX_LINES` of each kind."""
+    """Print the removed, the added and the moved lines of a diff; at most `_MAX_LINES` of each."""
     merged = merge_moves(rows)
     for sign, colour in _COLOURS.items():
         lines = [row for row in merged if row[0] == sign]

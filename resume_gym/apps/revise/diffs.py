@@ -1,12 +1,12 @@
-"""Line diffs between two versions of a resume, and hunks to choose from."""
+"""Line diffs between two versions of a resume, and hunks that a user can accept or reject."""
 
 import difflib
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_ALIKE = 0.25  # minimum Jaccard similarity of the words of two versions of a line
-_REWORDED = 0.4  # minimum similarity of the versions of a line that was also moved
+_ALIKE = 0.25  # minimum Jaccard similarity, by words, of a line and its new version
+_REWORDED = 0.4  # minimum Jaccard similarity of the two versions of a line that was moved
 _MOST = 250_000  # maximum number of line pairs compared in one changed passage
 
 
@@ -30,7 +30,7 @@ def unified(before: str, after: str, context: int) -> str:
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:
-    """Return the non-blank rows of a diff; a line both removed and added is one "moved" row."""
+    """Return the non-blank rows of a diff; a line removed and added becomes one "moved" row."""
     bodies = {sign: {row[1:] for row in rows if row[0] == sign} for sign in "+-"}
     merged: list[str] = []
     for row in filter(lambda row: row[1:].strip(), rows):
@@ -46,7 +46,7 @@ def find_hunks(original: str, revised: str) -> list[Hunk]:
     """Return the hunks between two texts, in the order of their first lines.
 
     A hunk is a line with its new version, or a passage of adjacent lines that have no counterpart
-    in the other text. The old and the new place of a moved, perhaps reworded line form one hunk.
+    in the other text. If a line is moved, perhaps reworded, its old and new places form one hunk.
     """
     old, new = original.split("\n"), revised.split("\n")
     hunks: list[Hunk] = []
@@ -67,7 +67,7 @@ def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
 
 
 def _linked(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line, perhaps reworded, was moved from `hunk` to `span` or the other way."""
+    """Return whether a line was moved, and perhaps reworded, between `hunk` and `span`."""
     for one in hunk:
         if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
             return True
@@ -80,8 +80,8 @@ def _linked(hunk: Hunk, span: Span) -> bool:
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield (i, stop, j, end) per changed passage, in order: new[j:end] replaces old[i:stop].
 
-    A reworded line with its new version is one passage. Adjacent changed lines that have no
-    counterpart in the other text are one passage.
+    A reworded line and its new version form one passage. Adjacent changed lines that have no
+    counterpart in the other text form one passage.
     """
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     for kind, i, stop, j, end in matcher.get_opcodes():
@@ -106,7 +106,7 @@ def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Match old to new lines in order, for maximum total similarity; return pairs of indices."""
+    """Align old and new lines for maximum total similarity; return pairs of their indices."""
     if len(old) * len(new) > _MOST:
         return []
     words = [[frozenset(line.lower().split()) for line in lines] for lines in (old, new)]

@@ -1,4 +1,4 @@
-"""Files of a revision; text keeps its encoding and line ends, and inputs are never overwritten."""
+"""Input and output files of a revision; text files keep their encoding and line ends."""
 
 import codecs
 import os
@@ -29,13 +29,13 @@ _END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 
 @dataclass(frozen=True)
 class Source(ReadFile):
-    """Document of the user, with the path of its file; `text` may be plain text, not Markdown."""
+    """User's document and its path; `text` is Markdown or, from a plain-text file, plain text."""
 
     path: Path = Path()
 
     @property
     def suffix(self) -> str:
-        """Extension of the revised file: the source's, or `.md` for formats that are only read."""
+        """Extension of the revised file: the source's, or `.md` if its format cannot be written."""
         return self.path.suffix if self.kind in (*_TEXTS, "Word") else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
@@ -54,9 +54,9 @@ class Source(ReadFile):
     def encoded(self, revised: str) -> bytes:
         """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
 
-        The result keeps encoding, byte order mark, line ends, and blank lines around the text.
-        Unedited lines keep the bytes of the file, even if reading has normalised them in `text`.
-        New lines get the most frequent line end of the original.
+        The result keeps the file's encoding, byte order mark and line ends, and the blank lines
+        around its text. Unedited lines are copied from the file, even if `text` has a normalised
+        form of them. New lines get the most frequent line end of the original.
         """
         if self.kind not in _TEXTS:
             return revised.encode()
@@ -116,7 +116,7 @@ def read_source(path: Path) -> Source:
 
 
 def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: bool) -> None:
-    """Check that output files can be written without loss of other files.
+    """Check that output files can be written without replacing other files.
 
     Args:
         places: output files, by the command-line option that names them.
@@ -145,8 +145,8 @@ def check_format(out: Path, resume: Source) -> None:
     """Check that a revision can be written in the format of an output file.
 
     Raises:
-        TaskError: the output is a PDF, a Word file made from another format, or a Word file
-            that cannot be written back.
+        TaskError: `out` is a PDF; or `out` is a Word file, and the resume has another format or
+            cannot be written back.
         ModuleNotFoundError: the package for the format is not installed.
     """
     if out.suffix.lower() == ".pdf":
@@ -178,8 +178,8 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
         force: whether existing files may be replaced.
 
     Raises:
-        OSError: a file cannot be written; or `force` is false, and another process has created a
-            file at one of the paths: then the message names the temporary file with the content.
+        OSError: a file cannot be written, or another process has created one of the files and
+            `force` is false; in that case, the message names the temporary file with the content.
     """
     # write all temporary files first, so that a full disk leaves all existing files unchanged
     drafts: dict[Path, Path] = {}

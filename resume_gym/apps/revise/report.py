@@ -1,6 +1,6 @@
 """Report on a revision, as a Markdown document (`report`) and as JSON values (`as_json`).
 
-The Markdown escapes the markup in texts of documents, models and judges.
+In the Markdown, markup in texts from documents, models and judges is escaped.
 """
 
 import re
@@ -17,9 +17,9 @@ BY_RULE = """\
 Rules compare the revision with your original. They find figures, names, tools, titles, degrees \
 and dates that are not in it, figures that moved to another bullet, bullets that moved to another \
 job, and passages that say more than the original does. They miss misspelt words, and inventions \
-in ordinary words that replace as many others. They do not know what is true, only what your \
-original says. A flagged claim may be true, and a claim without a flag may be false: read all \
-changes. "The evidence" means other documents about you; here there are none."""
+that replace ordinary words with as many other ordinary words. They do not know what is true, only \
+what your original says. A flagged claim may be true, and a claim without a flag may be false: \
+read all changes. "The evidence" means other documents about you; here there are none."""
 LONG_THOUGHT = 2000
 _GRADES = {-1: "worse", 0: "as before", 1: "better"}
 _SUPPORT = {-1: "objects", 1: "no objection"}
@@ -66,7 +66,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
     claims = f"{count}, check them" if count else "none found"
-    # a judge may prefer a revision that has unsupported claims: name the claims in the opinion
+    # a judge may prefer a revision with unsupported claims: qualify its opinion
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):

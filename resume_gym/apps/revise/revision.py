@@ -26,7 +26,7 @@ _PROGRESS_S = 0.2  # seconds between two progress reports
 
 
 class FlaggedClaim(NamedTuple):
-    """Claim of a revision that rules find unsupported by the original; the claim may be true.
+    """Claim in a revision for which rules find no support in the original; it may still be true.
 
     Attributes:
         kind: "number", "name", "title", "hedge" or another kind of `judges.rubric`.
@@ -58,11 +58,11 @@ class AppliedEdit:
         number: number among the successful edits, from 1.
         turn: turn of the episode, from 1.
         diff: unified diff of the edit, with one line of context.
-        said: text of the agent's turn outside thought and tool call; may be empty.
+        said: text of the agent's turn outside the thought and the tool call; may be empty.
         thought: the agent's thought in this turn; may be empty.
         moved: whether the edit only reorders words.
-        grades: nonzero grades that rules give to this edit alone, each -1 or 1, by field.
-        reasons: rule behind a grade, in a few words, by field; some grades have no reason.
+        grades: nonzero grades that rules give to this edit alone, -1 or 1, by verdict field.
+        reasons: short reason for a grade, by verdict field; some grades have no reason.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
 
@@ -92,7 +92,7 @@ class Revision:
         judge: name of the judge that graded the text.
         verdict: the judge's verdict on `text`; None if there is no verdict.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
-        choice: number of changes that the user took, as text; empty if the user was not asked.
+        choice: the user's choice, such as "2 of 5 changes"; empty if the user was not asked.
     """
 
     session: Session
@@ -114,7 +114,7 @@ class Revision:
 
     @cached_property
     def changed(self) -> bool:
-        """Whether the revision differs in more than blank lines and invisible characters."""
+        """Whether more than blank lines and invisible characters differ from the original."""
         veto = find_veto(self.task, self.text)
         return veto is None or veto.kind != "unchanged"
 
@@ -138,7 +138,7 @@ class Revision:
         for key, claim in history[-1].items():
             if key in history[0]:
                 continue
-            # find the edit that added the claim; its line may have changed since: ignore the line
+            # find the edit that added the claim; ignore the line, which may have changed since
             edit = len(self._edits) - 1
             while edit and any(earlier[:2] == key[:2] for earlier in history[edit - 1]):
                 edit -= 1
@@ -215,15 +215,15 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
             turn(session.turns)
         await playing
     finally:
-        playing.cancel()  # if interrupted; `cancel` does nothing to a finished task
+        playing.cancel()  # after an interrupt; has no effect on a finished task
         await player.close()
 
 
 def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:
     """Grade the text that the user takes from a finished episode.
 
-    The session gets the verdict only if the user took all changes, since otherwise the judge has
-    graded another text than the session's. `Revision.no_verdict` reports an error of the judge.
+    The verdict is stored in the session only if the user took all changes; otherwise, the graded
+    text is not that of the session. `Revision.no_verdict` reports an error of the judge.
     """
     verdict, fault = None, ""
     try:
@@ -237,7 +237,7 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
-    """Put the personal data back into a revision of a resume from which they had been masked.
+    """Restore the personal data in a revision of a masked resume.
 
     Args:
         revision: revision of the masked resume.
@@ -245,7 +245,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
         restore: function that unmasks a text.
 
     Raises:
-        ValueError: the edits, played on the unmasked resume, do not give the unmasked revision.
+        ValueError: the same edits of the unmasked resume do not yield the unmasked revision.
     """
     session = revision.session
     twin = type(session)(task, session.rules)

@@ -1,9 +1,9 @@
 """Write a revision into a copy of the Word file that the resume was read from.
 
-A line of the Markdown belongs to the paragraph with the same letters and digits. Only paragraphs of
-changed lines are edited. A reworded paragraph keeps its style and the format of unchanged words. A
-new paragraph copies the format of the nearest paragraph of its kind, such as a bullet. Tables,
-pictures, headers and margins of the file are kept.
+Each line of the Markdown is matched to the paragraph with the same letters and digits. Only the
+paragraphs of changed lines are edited. A reworded paragraph keeps its style and the format of its
+unchanged words. A new paragraph copies the format of the nearest paragraph of the same kind (such
+as heading or bullet). Tables, pictures, headers and margins of the file are kept.
 """
 
 import io
@@ -53,7 +53,7 @@ def open_word(data: bytes) -> Any:
     except ImportError:
         raise missing("writing Word files needs", "python-docx", "data") from None
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # python-docx unpacks the file
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:  # check the unpacked size first
             size = sum(part.file_size for part in archive.infolist())
         if size > _MOST_UNPACKED:
             raise ValueError(f"expected at most {_MOST_UNPACKED:,} bytes unpacked, got {size:,}")
@@ -64,11 +64,11 @@ def open_word(data: bytes) -> Any:
 
 
 def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
-    """Apply the changes of the Markdown to a Word file; return the new file and notes on lost text.
+    """Apply changes of the Markdown to a Word file; return the new file and notes on lost text.
 
     Args:
         data: content of the Word file.
-        old: Markdown that `read_document` made of this file.
+        old: Markdown that `read_document` made from this file.
         new: revised Markdown.
 
     Raises:
@@ -95,7 +95,7 @@ class _Writer:
     """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
-        anew: number of paragraphs that new ones replaced, since each matched no or several lines.
+        anew: number of paragraphs that were replaced, since they did not match exactly one line.
     """
 
     def __init__(self, document: Any, lines: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ class _Writer:
             elif i < stop:
                 self._units.append((i, stop, paragraphs[j:end]))
         self.anew = 0
-        # copies of the unchanged paragraphs; `write` uses them as models of new paragraphs
+        # copies of the original paragraphs; `write` uses the copies as models for new paragraphs
         self._models = {
             start: deepcopy(own[0])
             for start, stop, own in self._units
@@ -154,7 +154,7 @@ class _Writer:
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert `paragraph` after `last`; if `last` is outside the body, at an end of it."""
+        """Insert `paragraph` after `last`; if `last` is outside the body, at an end of the body."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
@@ -165,7 +165,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Make a paragraph for `line`; copy that of an equal line, or the nearest of its kind."""
+        """Make a paragraph for `line` from that of an equal line or of the nearest similar line."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]
@@ -200,7 +200,7 @@ class _Writer:
                 splice(texts, first, first + gone, "".join(others[j:end]))
 
     def _fill(self, paragraph: Any, body: str) -> None:
-        """Replace a paragraph's text; keep its longest run's format, and apply inline markup."""
+        """Replace a paragraph's text; use the format of its longest run and apply inline markup."""
         texts = texts_of(paragraph)
         main = max(reversed(texts), key=lambda text: len(text.text or ""), default=None)
         style = None if main is None else main.getparent().find(f"{W}rPr")

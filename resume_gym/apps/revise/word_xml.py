@@ -1,4 +1,4 @@
-"""Functions that edit the XML of a Word file: its paragraphs, and their runs of equal format."""
+"""Functions that edit paragraphs, and runs of equally formatted text, in a Word file's XML."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def paragraphs_of(document: Any) -> Iterator[Any]:
-    """Yield the paragraphs with text, in the order in which `corpus.word` reads them."""
+    """Yield a document's nonempty paragraphs, in the order in which `corpus.word` reads them."""
     margins = [
         (place, rel.target_part.element)
         for rel in document.part.rels.values()
@@ -43,7 +43,7 @@ def text_of(paragraph: Any) -> str:
 
 
 def add_run(parent: Any, text: str, style: Any, mark: str = "") -> None:
-    """Append a run with a copy of the properties `style`; `mark` is "b" (bold), "i" or ""."""
+    """Append a run with the properties `style`; `mark` is "b" (bold), "i" (italic) or ""."""
     if not text:
         return
     run = parent.makeelement(f"{W}r")
@@ -63,7 +63,7 @@ def _set(element: Any, text: str) -> None:
 
 
 def splice(texts: Sequence[Any], start: int, stop: int, new: str) -> None:
-    """Replace characters [start, stop) of the joined texts; put `new` into the first of these."""
+    """Replace characters [start, stop) of the joined texts; the first affected text gets `new`."""
     at = 0
     for text in texts:
         body = text.text or ""
@@ -82,7 +82,7 @@ def clear(paragraph: Any) -> None:
 
 
 def loosen(paragraph: Any) -> Any:
-    """Remove elements that must be unique, such as bookmarks, from a copied paragraph."""
+    """Remove section ends, bookmarks and pictures from a copied paragraph; return the paragraph."""
     once = ("sectPr", "bookmarkStart", "bookmarkEnd", "drawing", "pict", "object")
     for element in list(paragraph.iter(*(f"{W}{name}" for name in once))):
         element.getparent().remove(element)
@@ -90,7 +90,7 @@ def loosen(paragraph: Any) -> Any:
 
 
 def remove(paragraph: Any) -> None:
-    """Remove a paragraph; if it has a picture or section end or is the only one, clear its text."""
+    """Remove a paragraph, or only its text if it has a picture, a section end or no sibling."""
     alone = len(paragraph.getparent().findall(f"{W}p")) == 1
     if alone or any(True for _ in paragraph.iter(f"{W}sectPr", *_SHAPES)):
         clear(paragraph)

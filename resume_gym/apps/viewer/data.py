@@ -40,7 +40,7 @@ _PROBLEMS = (
     *(ValueError, LookupError, TypeError, AttributeError),
     *(RecursionError, ArithmeticError),
 )
-"""Exceptions raised while a malformed record of an episode is read."""
+"""Exceptions that reading a malformed record of an episode may raise."""
 
 
 _SILENT_S = 3600
@@ -57,11 +57,11 @@ class FolderContents:
     Args:
         path: folder to read.
         trusted: whether to import any module and load any task source that the folder's settings
-            name. A run that was started on this machine is always trusted.
+            name. A folder is always trusted if its job was started on this machine.
 
     Raises:
-        TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or a
-            link in the folder leads outside.
+        TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or it
+            is not trusted and one of its files is a link that leads out of it.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -88,7 +88,7 @@ class FolderContents:
 
     @cached_property
     def tasks(self) -> Tasks:
-        """Tasks of the environment, loaded on first access, since a list of runs needs no tasks."""
+        """Tasks of the environment; loaded on first access, since `Listing` needs no tasks."""
         env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
         return find_tasks(env, source, self._trusted) if env else Tasks()
 
@@ -105,7 +105,7 @@ class FolderContents:
         return file
 
     def _read_settings(self) -> Mapping[str, Any]:
-        if not self.is_run:  # evaluation.json is missing until the end
+        if not self.is_run:  # evaluation.json is written at the end of the evaluation
             file = self._file("evaluation.json")
             settings = read_object(file) or read_object(self._file("settings.json"))
             try:
@@ -130,7 +130,7 @@ class FolderContents:
         return facts.get("edition") or 1
 
     def files(self) -> list[Path]:
-        """Return the episode files, oldest first."""
+        """Return the episode files by name; in a run, "eval-" files (held-out) come first."""
         if self.is_run:
             folder = self.path / "trajectories"
             found = sorted([*folder.glob("eval-*.jsonl"), *folder.glob("step-*.jsonl")])
@@ -146,9 +146,9 @@ class FolderContents:
         """Read the episodes that were added to the folder since the last call.
 
         Args:
-            progress: callback after each file of episodes.
+            progress: callback that is called after each file of episodes.
         """
-        with self._lock:  # the server handles each request in a thread
+        with self._lock:  # the server handles each request in its own thread
             for file in self.files():
                 self._extend(file)
                 progress()
@@ -178,7 +178,7 @@ class FolderContents:
         if number == len(self.rows):
             self.rows.append(row)
             self._places.append(place)
-        else:  # the line with an episode's grade replaces the earlier line without
+        else:  # an episode's later, graded line replaces its ungraded line
             self.rows[number], self._places[number] = row, place
 
     def record(self, number: int) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class FolderContents:
             return _unseal(opened.read(length))
 
     def episode(self, number: int) -> dict[str, Any]:
-        """Return the data with which the page shows the episode in row `number`.
+        """Return the data that the page needs to show the episode in row `number`.
 
         Raises:
             IndexError: there is no row of this number.
@@ -209,7 +209,7 @@ class FolderContents:
             return sendable(episode.episode(record, task, original, self.tasks.tool_rewards))
 
     def index(self) -> dict[str, Any]:
-        """Return all contents of the folder except whole episodes, as JSON values."""
+        """Return the rows, settings, metrics and summaries of the folder, as JSON values."""
         with self._lock:
             rows = [list(row) for row in self.rows]
         common = {
@@ -246,11 +246,11 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return held-out results: "before" or "after" training, or those of the agent "floor"."""
+        """Return the held-out results "before" or "after" training, or of the agent "floor"."""
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
-        """Yield the valid rows of a file with a line per step; add a note per invalid line."""
+        """Yield the valid rows of a file with a line per step; append notes on invalid lines."""
         file = self._file(name)
         steps: set[int] = set()
         lines = read_lines(file, whole=False) if file.is_file() else ()
@@ -313,7 +313,7 @@ class FolderContents:
 
 @contextmanager
 def unreadable() -> Iterator[None]:
-    """Context manager that turns the exceptions of malformed records into UnreadableError."""
+    """Context manager that converts exceptions due to malformed records to UnreadableError."""
     try:
         yield
     except TaskError:
@@ -337,7 +337,7 @@ def stamp(folder: Path) -> tuple[int, int]:
 
 
 def status(folder: Path) -> str:
-    """Return the state of a job: "running", "stale", "interrupted" or "ended"; empty if unknown."""
+    """Return the job's state: "running", "stale", "interrupted", "ended", or "" if unknown."""
     is_run = _is_run(folder)
     lock = folder / ("lock" if is_run else "episodes.jsonl")
     if _is_locked(lock):
@@ -367,7 +367,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; empty if the file does not exist yet.
+    """Return the JSON object in a file, or an empty dict if the file does not exist.
 
     Raises:
         TaskError: the file holds no JSON object.
@@ -383,7 +383,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def _unseal(line: bytes) -> dict[str, Any]:
-    """Parse a line, with or without checksum; raises the errors of `unseal` and `_loads`."""
+    """Parse a line with or without a checksum; may raise the errors of `unseal` and `_loads`."""
     return unseal(line, required=False, loads=_loads)
 
 
@@ -407,5 +407,5 @@ def _finite(text: str) -> float:
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
     """Return the value; raise RecursionError if it is nested too deeply for JSON."""
-    json.dumps([[[[value]]]])  # nest the value deeper than any response does
+    json.dumps([[[[value]]]])  # nest the value more deeply than any response does
     return value

@@ -1,7 +1,7 @@
-"""Reconstruction of a recorded episode: turns, documents between them, reward and verdict.
+"""Reconstruction of a recorded episode: turns, original document, reward and verdict.
 
-The document at each turn is recovered from the final text, by undoing the diffs in the replies,
-last first. Thus recorded episodes remain readable even if their tasks are missing.
+The original document is recovered from the final text by undoing the diffs in the replies, last
+diff first. Thus recorded episodes remain readable even if their tasks are missing.
 """
 
 import json
@@ -51,7 +51,7 @@ class TurnView(NamedTuple):
 def turns(
     record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
 ) -> list[TurnView]:
-    """Return the turns of a recorded episode; `tool_rewards` maps terms like "edit" to rewards."""
+    """Return the turns of a recorded episode; `tool_rewards` is keyed by reward term."""
     result: list[TurnView] = []
     edits, reviewed = 0, False
     replies = chain(record.get("observations", []), repeat(""))
@@ -106,7 +106,7 @@ def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
 
 
 def undo(text: str, diff: str) -> str:
-    """Return the text before a unified diff without context was applied.
+    """Return the text as it was before a unified diff without context lines was applied.
 
     Raises:
         ValueError: the diff does not lead to this text.
@@ -148,7 +148,7 @@ def episode(
     original: str | None,
     tool_rewards: Mapping[str, float] = TOOL_REWARDS,
 ) -> dict[str, Any]:
-    """Return the data with which the page shows an episode, as JSON values.
+    """Return the data that the page needs to show an episode, as JSON values.
 
     Args:
         record: stored record of the episode.
@@ -188,7 +188,7 @@ def episode(
 
 
 def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
-    """Return tokens and seconds of each turn, as far as they are recorded."""
+    """Return, for each turn, a dict of its tokens and seconds, where recorded."""
     sampled = (record.get("tokens") or {}).get("sampled") or []  # whether each token was sampled
     written = [{"tokens_out": sum(1 for _ in run)} for own, run in groupby(sampled) if own]
     costs = record.get("costs") or (written if len(written) == turns else [])
@@ -196,7 +196,7 @@ def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
-    """Return the texts as indices into a list of their lines, this list, and long lines wrapped."""
+    """Return the distinct lines, the wrapped long lines, and each text as indices of its lines."""
     numbers: dict[str, int] = {}
     documents = [
         [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
@@ -212,7 +212,7 @@ def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
 
 def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the reward terms, each with the component of the reward that contains the term."""
-    # `components` sums the terms of each component: pass one term to learn its component
+    # `components` sums terms by component: pass a single term to find its component
     return [
         {"term": term, "value": value, "part": part}
         for term, value in (record.get("ledger") or {}).items()
@@ -239,7 +239,7 @@ def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _fields(task: Any, original: str | None) -> list[dict[str, Any]] | None:
-    """Return the fields of a task, without the document, which the page shows anyway."""
+    """Return the nonempty fields of a task that the page does not show elsewhere."""
     if not is_dataclass(task) or isinstance(task, type):
         return None
     return [

@@ -1,4 +1,4 @@
-"""HTML page of the viewer: for the server, or with embedded data as one file.
+"""HTML page of the viewer, to be served, or to be exported as one file with embedded data.
 
 The page consists of the files in `page/`; its content security policy blocks all other scripts.
 Text from documents, models and judges is embedded as compressed JSON, and the scripts insert it as
@@ -21,9 +21,9 @@ from resume_gym.apps.viewer.data import FolderContents, UnreadableError
 from resume_gym.atomic_write import replacing
 
 EXPORT_BYTES = 24 * 2**20
-"""Maximum size of an exported file's compressed episodes; further groups are left out."""
+"""Maximum size, in bytes, of the compressed episodes in an exported file."""
 
-# a tag of page.html, by which exported files are recognised
+# a tag of page.html by which `is_exported` recognises exported files
 _GENERATOR = b'<meta name="generator" content="resume-gym view">'
 
 
@@ -57,9 +57,9 @@ def _digest(text: str) -> str:
 def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> int:
     """Write the page with its data to one file that needs no network and no server.
 
-    The file has no raw records and no unreadable episodes. Groups of episodes are included in
-    random order while their compressed episodes fit into `limit` bytes; the first group always is.
-    The table of the page still lists all episodes.
+    The file has no raw records and no unreadable episodes. Groups of episodes (`EpisodeRow.group`)
+    are added in random order until the compressed episodes would exceed `limit` bytes; the first
+    group is always included. The table of the page lists all episodes.
 
     Returns:
         Number of episodes that the file leaves out.
@@ -70,7 +70,7 @@ def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> in
     for number, row in enumerate(results.rows):
         numbers[row.group].append(number)
     groups = list(numbers.values())
-    Random(0).shuffle(groups)  # a random order, so that any part of it covers all steps and agents
+    Random(0).shuffle(groups)  # random order, so that the first groups are spread over all steps
     room = limit
     for group in groups:
         episodes: dict[int, Any] = {}

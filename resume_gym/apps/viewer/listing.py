@@ -19,7 +19,7 @@ class Listing:
 
     Args:
         path: folder of the runs and evaluations.
-        trusted: whether to trust the settings of these folders; see `FolderContents`.
+        trusted: whether to trust the settings of all runs and evaluations; see `FolderContents`.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -30,9 +30,9 @@ class Listing:
         self._lock = Lock()
 
     def folders(self) -> dict[str, Path]:
-        """Return the folders of runs and evaluations, by their path in this folder.
+        """Return the folders of runs and evaluations, by their path relative to `path`.
 
-        If a subfolder is no run or evaluation, its own subfolders are looked at, but none deeper.
+        If a subfolder holds no run or evaluation, its direct subfolders are searched, too.
         """
         found: list[Path] = []
         for folder in _inside(self.path):
@@ -40,13 +40,13 @@ class Listing:
         return {folder.relative_to(self.path).as_posix(): folder for folder in found}
 
     def open(self, name: str) -> FolderContents:
-        """Return the run or the evaluation in the folder of this name.
+        """Return the run or evaluation `name`, which is a key of `folders()`.
 
         Raises:
-            LookupError: there is no run or evaluation of this name.
+            LookupError: there is no run or evaluation with this name.
             TaskError: the settings of the run or the evaluation are invalid.
         """
-        with self._lock:  # the server handles each request in a thread
+        with self._lock:  # the server handles each request in its own thread
             if name not in self._opened:
                 self._opened[name] = FolderContents(self.folders()[name], self._trusted)
             return self._opened[name]
@@ -72,22 +72,22 @@ class Listing:
 
     def _row(self, folder: Path, written: tuple[int, int]) -> dict[str, Any]:
         name = folder.relative_to(self.path).as_posix()
-        href = f"./{quote(os.fsencode(name), safe='')}/"  # a single part of the page's address
+        href = f"./{quote(os.fsencode(name), safe='')}/"  # a single part of the URL's path
         row = {"name": name, "href": href, "changed": written[0] // 10**6}
         try:
             return row | _summary(FolderContents(folder, self._trusted))
-        except Exception as problem:  # damaged files may raise anything; keep the other rows
+        except Exception as problem:  # reading damaged files may raise anything; keep other rows
             return row | {"problem": str(problem)}
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the list's row of a run, with the latest reward, or of an evaluation, with the best.
+    """Return the row of a run, with its latest reward, or of an evaluation, with its best reward.
 
-    An evaluation on training tasks gets no reward here, since the list compares held-out rewards.
+    The row of an evaluation on training tasks has no reward: the list compares held-out rewards.
     """
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
-    if not results.is_run and figures:  # check figures against the episodes, without tasks
+    if not results.is_run and figures:  # read the episodes, which `damage` needs, but load no tasks
         results.tasks = Tasks()
         results.refresh()
     floor = figures.pop("floor", {}) if results.is_run else {}
@@ -101,7 +101,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
         "kind": results.kind,
         "notes": [*results.damage(), *told["notes"]],
         "env": str(settings.get("env") or ""),
-        # of a model's path, show only the last two parts
+        # show only the last two parts of a model's path
         "model": "/".join(str(settings.get("model") or "").split("/")[-2:]) or ", ".join(agents),
         "step": _finite(last.get("step")),
         "steps": _finite(settings.get("steps")) if last else None,
@@ -113,7 +113,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
 
 
 def _is_held_out(agent: str, split: object) -> bool:
-    # regraded training episodes have the split "all" and an agent named "training, JUDGE"
+    # `rejudge` of a run writes the split "all" and agents such as "training, again"
     return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 
@@ -122,7 +122,7 @@ def _finite(value: Any) -> float | None:
 
 
 def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
-    """Open a run, an evaluation, a folder of runs and evaluations, or the file of an episode."""
+    """Open a run, an evaluation, a folder of runs and evaluations, or a file with an episode."""
     if path.is_file():
         return SavedEpisode(path, trusted)
     listing = Listing(path, trusted)

@@ -1,4 +1,4 @@
-"""Rows of the viewer's table, one per episode of any domain."""
+"""Rows of the viewer's table, one per episode, for all environments."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ class EpisodeRow(NamedTuple):
     Attributes:
         agent: name of the agent; empty in a run.
         step: training step; None in an evaluation.
-        group: key of the episodes on the same task and, in a run, at the same step.
+        group: key shared by the episodes on the same task and, in a run, at the same step.
         member: index within the group; in an evaluation, index of the agent's rollout.
         task: ID of the task.
         weakness: weakness of the task; empty if unknown.
@@ -27,8 +27,8 @@ class EpisodeRow(NamedTuple):
         turns: number of the agent's actions.
         edits: number of successful edits; None in environments without edits.
         failed_edits: number of failed edits; None in environments without edits.
-        lines: lines of the final document; None without a page.
-        page_lines: maximum number of lines of the page; None without a page.
+        lines: number of wrapped lines of the final document; None if there is no page.
+        page_lines: maximum number of lines of the page; None if there is no page.
         flags: labels of notable events of the episode.
     """
 
@@ -99,7 +99,7 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         yield "not graded"
     for name, value in (verdict or {}).items():
         if isinstance(value, int | float) and value < 0:
-            # a flag names a defect: "hallucination" does, but "clarity" becomes "worse clarity"
+            # a flag must name a defect: "hallucination" does, but "clarity" becomes "worse clarity"
             states_it = name == "hallucination" or name in LINE_WEIGHTS
             yield name if states_it else f"worse {name.replace('_', ' ')}"
 

@@ -1,4 +1,4 @@
-"""File of one episode: a saved game of `resume-gym play`, or a report of `revise --json`."""
+"""Reader of a file with one episode: the output of `play --save` or of `revise --json`."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,7 +16,7 @@ class SavedEpisode(FolderContents):
     """Single episode, read from a file and shown like a folder with one episode.
 
     Raises:
-        TaskError: the file holds no episode.
+        TaskError: the file holds no episode or an invalid one.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -57,7 +57,7 @@ class SavedEpisode(FolderContents):
         return [self._record][number]
 
     def figures(self) -> dict[str, Any]:
-        """Return the warnings, unsupported claims and notes of a revision's report, as notes."""
+        """Return the settings, and the file's warnings, unsupported claims and notes as "notes"."""
         report = self._report
         claims = [
             f"not supported by the original: {claim['quote']}: {claim['reason']}"

@@ -34,7 +34,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(403, "text/plain", b"expected localhost as host name")
         path = self.path.partition("?")[0]
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
-            # refuse requests of other web sites: response times would tell them the size of data
+            # refuse requests from other web sites, which could infer data sizes from response times
             return self._answer(403, "text/plain", b"expected a request of the viewer's page")
         try:
             kind, body = self._body(path)
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/version.json":
             value = shown.version()
         elif path == "/index.json":
-            version = shown.version()  # before the data: a later write changes the version
+            version = shown.version()  # read before the data, so that no later write is missed
             if isinstance(shown, FolderContents):
                 shown.refresh()
             value = {**shown.index(), "version": version, "listed": shown is not self.shown} | named
@@ -91,14 +91,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log no requests, since the terminal shows the address of the page."""
+        """Log nothing, so that the page's address stays visible in the terminal."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # a connection that the browser has closed is no error to report
+        # do not report connections that the browser has closed
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

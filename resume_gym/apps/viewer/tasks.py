@@ -1,4 +1,4 @@
-"""Tasks of a viewed run or evaluation, made by its environment: the folder holds no tasks."""
+"""Tasks of a viewed run or evaluation, loaded by its environment; the folder stores no tasks."""
 
 import re
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ class Tasks(NamedTuple):
 
     Attributes:
         by_id: tasks by ID.
-        session_type: session class of the environment; None if it edits no document or is unknown.
-        note: why the tasks are not found; empty on success.
+        session_type: session class of the environment; None if unknown or if it edits no document.
+        note: why the tasks could not be loaded; empty on success.
     """
 
     by_id: Mapping[str, Any] = {}
@@ -33,7 +33,7 @@ class Tasks(NamedTuple):
 
     @property
     def system_prompt(self) -> str:
-        """The environment's system prompt, which records do not hold; empty if unknown."""
+        """The environment's system prompt, which records do not store; empty if unknown."""
         return str(getattr(self.session_type, "system_prompt", ""))
 
     @property
@@ -50,7 +50,7 @@ class Tasks(NamedTuple):
         task = self.by_id.get(task_id)
         if task is None or self.session_type is None:
             return None
-        # lift the limit on document size, since the episode may have been played with a higher one
+        # lift the size limit, since the episode may have been played with a limit above the default
         return self.session_type(task, Rules(max_chars=2**31)).original
 
 
@@ -60,8 +60,8 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
     Args:
         env: ID of the environment, or module:ID.
         source: task source; empty for the environment's default.
-        trusted: False if a stranger may have written the settings: then no module is imported, and
-            the tasks are bundled tasks, or at most 1,000 generated tasks.
+        trusted: whether to trust the author of the settings. If false, no module is imported, and
+            only bundled tasks or at most 1,000 generated tasks are loaded.
     """
     try:
         harmless = source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)

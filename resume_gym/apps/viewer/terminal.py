@@ -1,4 +1,4 @@
-"""Terminal browser: a table of episodes by reward, and each episode turn by turn."""
+"""Terminal viewer: a table of episodes by reward, and a screen that shows one episode."""
 
 import json
 import math
@@ -19,14 +19,14 @@ from resume_gym.render import REPLY_STYLES, visible
 from resume_gym.user_errors import number_of
 
 _RESULTS = {"edit": "edited", "shown": "document shown", "submit": "submitted"}
-_LONG = 300  # maximum number of characters of a document shown in a reply
+_LONG = 300  # a reply that shows a document is left out if it has more characters
 
 
 class EpisodeBrowser(App[None]):
-    """Table of episodes, highest reward first; Enter opens an episode.
+    """Textual app: a table of episodes, highest reward first; Enter opens the selected episode.
 
     Args:
-        results: contents of a folder whose episodes are shown.
+        results: contents of the folder whose episodes are shown.
 
     Raises:
         TaskError: the metrics or summaries of the folder are invalid.
@@ -51,7 +51,7 @@ class EpisodeBrowser(App[None]):
         self._notes: list[str] = results.index()["notes"]
 
     def compose(self) -> ComposeResult:
-        """Yield the heading with notes on the folder, and the table."""
+        """Yield the heading with notes on the folder, the table and the footer."""
         count = number_of(len(self.order), "episode")
         told = f"{count} of {self.results.path}, by reward; Enter opens one"
         yield Static(_shown("\n".join([told, *self._notes])), classes="heading")
@@ -74,7 +74,7 @@ class EpisodeBrowser(App[None]):
 
 
 class _EpisodeScreen(Screen[None]):
-    """Episode at the cursor of the table: its turns, beside its grades and final document."""
+    """Screen that shows the turns, grades and final document of the episode at the cursor."""
 
     BINDINGS = [  # noqa: RUF012
         Binding("n", "go(1)", "Next"),
@@ -97,7 +97,7 @@ class _EpisodeScreen(Screen[None]):
         self.action_go(0)
 
     def action_go(self, by: int) -> None:
-        """Move the table's cursor by `by` rows, not past its ends, and show the episode there."""
+        """Move the cursor by `by` rows, but not past the table's ends, and show that episode."""
         self._table.move_cursor(row=self._table.cursor_row + by)
         place = self._table.cursor_row
         row = self._results.rows[self._order[place]]
@@ -135,7 +135,7 @@ def _named(values: Mapping[str, Any]) -> list[Text]:
 
 
 def _turns(detail: Mapping[str, Any]) -> Text:
-    """Return the notes and turns of an episode: tool, result, reward, arguments and reply."""
+    """Return an episode's notes, and the tool, result, reward, arguments and reply of each turn."""
     rows = [_shown(note, "yellow") for note in (*detail["notes"], detail["failure"]) if note]
     for place, turn in enumerate(detail["turns"], 1):
         kind, reply, earned = turn["kind"], turn["reply"], turn["reward"]
@@ -154,7 +154,7 @@ def _turns(detail: Mapping[str, Any]) -> Text:
 
 
 def _grades(detail: Mapping[str, Any]) -> Table:
-    """Return the reward terms, the verdict with its reasons and the final document."""
+    """Return a table of the reward terms, the verdict with its reasons, and the final document."""
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", no_wrap=True)
     table.add_row("", Text("ledger", "bold"))

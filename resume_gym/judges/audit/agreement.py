@@ -37,19 +37,19 @@ class Agreement:
         pairs: number of pairs.
         repeats: number of verdicts per pair.
         accuracy: share of pairs whose label equals the judge's grade, by field.
-        kappa: Cohen's kappa with quadratic weights, by graded field; None where labels and
-            verdicts do not vary.
+        kappa: Cohen's kappa with quadratic weights, by graded field; None where all labels and
+            verdicts are equal.
         recall: share of fabrications detected, by kind.
-        false_alarms: share of honest revisions flagged as fabricated, for revisions of kind
-            "honest_rewrite" and for "all".
+        false_alarms: share of honest revisions flagged as fabricated, by group:
+            "honest_rewrite" (only the revisions of this kind) and "all".
         consistency: weighted kappa between the verdicts of two repeats, by field; None with one
-            repeat, or where verdicts do not vary. For a deterministic judge, other values are 1.
-        flips: share of graded fields with position bias: the grade did not change sign when the
-            texts were exchanged; None if not measured.
-        failures: number of failed verdicts and swapped comparisons, by error type.
+            repeat, or where all verdicts are equal. For a deterministic judge, other values are 1.
+        flips: share of grades with position bias, which did not change sign when the two texts
+            were exchanged; None if not measured.
+        failures: number of failed verdicts and failed swapped comparisons, by error type.
         asked: number of verdicts requested.
         dollars: cost in dollars, 0 for a judge that asks no model; None if unknown.
-        stored: number of model answers that came from a store.
+        stored: number of model answers that were read from the persistent cache.
         seconds: median ("p50") and 95th percentile ("p95") of the wall time of a verdict.
     """
 
@@ -70,7 +70,7 @@ class Agreement:
 
 
 def share(flags: Iterable[bool]) -> Share:
-    """Return the share of true values and its 95 % Wilson interval, [0, 1] if there are no values.
+    """Return the share of true values and its 95 % Wilson interval ([0, 1] without values).
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.

@@ -2,8 +2,9 @@
 
 `pairs.jsonl` holds pairs of an original and a revision, labelled with the verdict of a careful
 editor. `calibrate` runs a judge on such pairs and computes its accuracy, recall, false alarms and
-cost. A pair on which the judge fails is left out and counted by error type. `freeze` labels pairs
-with a judge's own verdicts, to show by a later calibration whether a hosted model has drifted.
+cost. A pair on which the judge fails is excluded from the statistics and counted by error type.
+`freeze` labels pairs with a judge's own verdicts, so that a later calibration shows whether a
+hosted model has drifted.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ async def calibrate(
         concurrency: maximum number of concurrent verdicts.
 
     Raises:
-        TaskError: `swap` is set, but the judge has no method `flips` or `compare` (as "votes").
+        TaskError: `swap` is set, but the judge has neither a method `flips` nor `compare`.
         JudgeMisconfigured: the judge cannot judge anything.
     """
     if swap and not (hasattr(judge, "flips") or hasattr(judge, "compare")):
@@ -139,11 +140,11 @@ async def _bounded(
 async def _swapped(
     judge: Any, pairs: Sequence[LabelledPair], concurrency: int
 ) -> tuple[Share, Counter[str]]:
-    """Return the share of grades that change with the order of two texts, and failures by type.
+    """Return the share of grades that depend on the order of the texts, and failures by type.
 
     The method `flips` of a `ModelJudge` returns, for each graded field, whether the two orders give
-    different grades. A judge without `flips` compares original and revision in both orders by its
-    method `compare`, which grades only the preference.
+    different grades. For a judge without `flips`, the method `compare`, which grades only the
+    preference, compares original and revision in both orders.
     """
 
     async def flips(pair: LabelledPair) -> list[bool]:
@@ -165,7 +166,7 @@ def _report(
     usage: Usage | None,
 ) -> Agreement:
     """Compute a judge's statistics; `asked[r]` holds the results of repeat r, one for each pair."""
-    # Labels are compared with one repeat only: more would make confidence intervals too narrow.
+    # Only the first repeat is compared with the labels: more would make the intervals too narrow.
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}

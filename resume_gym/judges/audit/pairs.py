@@ -1,4 +1,4 @@
-"""Labelled pairs of an original and a revision, the data of the calibration."""
+"""Labelled pairs of an original and a revision, for the calibration of judges."""
 
 import json
 from collections import Counter
@@ -50,8 +50,8 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
     """Load the labelled pairs of a JSONL file, or only those of one half ("dev" or "test").
 
     The first line describes the data. The other lines hold either a task (`task`, `half` and
-    `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit consists of a text
-    that occurs once in the resume and its replacement.
+    `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit is a list of two
+    texts: one that occurs exactly once in the resume, and its replacement.
 
     Raises:
         TaskError: a line is invalid, or there are no pairs; the message names file and line.
@@ -91,7 +91,7 @@ def _pair(row: Mapping[str, Any], task: Task, half: str) -> LabelledPair:
 
 
 def write_pairs(path: Path, pairs: Sequence[LabelledPair], about: Mapping[str, str]) -> None:
-    """Write pairs in the format of `load_pairs`; `about` is the line that describes them."""
+    """Write pairs in the format of `load_pairs`; `about` is the first line of the file."""
     tasks = {pair.task.task_id: {"task": pair.task.to_row(), "half": pair.half} for pair in pairs}
     rows = [
         {

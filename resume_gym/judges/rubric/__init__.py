@@ -139,7 +139,7 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """Return, for each field except preference, how many more changes improve it than worsen it.
 
-    Positive totals become 0 if, for each better change, more than `SEVERAL` others are not better.
+    Positive totals become 0 if more than `SEVERAL` changes per better change are not better.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
@@ -156,8 +156,8 @@ def preference(signals: Signals) -> float:
     """Score a recruiter's preference for a text over the original.
 
     The score is 1 or more if no change is worse and more than half of the changes are better. It is
-    -1 or less if a change is worse and at least as many changes are worse as are better. An
-    unsupported claim counts as a worse change if there is no other worse change.
+    -1 or less if there are worse changes, and at least as many as better changes. An unsupported
+    claim counts as a worse change if there is no other worse change.
     """
     outcomes = [change.outcome for change in signals.changes]
     better, worse = outcomes.count(1), outcomes.count(-1)
@@ -221,7 +221,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Explain an outcome by the first change with it; -1 by an unsupported claim, if any."""
+    """Explain an outcome by the first change that has it, or -1 by an unsupported claim if any."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

@@ -62,11 +62,11 @@ def accuse(
     Args:
         old: the original line.
         new: the rewritten line.
-        known: the original line and the source of the rewrite, if any.
-        sources: all texts that may support the figures of `new`.
+        known: the original line and the source that supports the rewrite, if any.
+        sources: all texts besides `old` that may support the figures of `new`.
         fresh: the unsupported words of `new`.
-        verb: class of the opening verb of `new`, see `licences.Rewrite.verb`.
-        reference: the true statements and the job.
+        verb: class of the opening verb of `new`; see `licences.Rewrite.verb`.
+        reference: the true statements and the job description.
     """
     for number in new.numbers:
         yield from _number(number, new, (old, *sources), reference)
@@ -79,7 +79,7 @@ def accuse(
         gone = frozenset()  # the old verb is kept further on, so the new verb is an addition
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    # Each core word of `old` that is gone excuses one unsupported word; each added filler, two.
+    # Each core word of `old` that is gone excuses one unsupported word; each new filler, two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Yield a claim if no statement has the figure near such words and after such a preposition."""
+    """Yield a claim unless a statement has the figure near the same words and preposition."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
@@ -110,7 +110,7 @@ def _number(
     places = [_beside(content, number) for content in holders]
     places += [(_beside(statements[0], figure)[0], "") for figure in wrong]  # replaced figures
     theirs = {preposition for _, preposition in places if preposition}
-    # If the figure has only one content word beside it, a mismatch does not show a moved figure.
+    # A single content word beside the figure is too little to show that the figure was moved.
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
@@ -121,7 +121,7 @@ def _number(
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
-    """Yield the evidence that mentions a wrong figure: "read 9 in place of 11" may correct 11."""
+    """Yield statements of the evidence that mention a wrong figure: "read 9 in place of 11"."""
     for statement in reference.evidence:
         if any(backs(statement, figure) for figure in wrong):
             yield statement
@@ -165,7 +165,7 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
             continue
         rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
-        # Dropping a word overstates only if the next word stays: "second cheapest" -> "cheapest".
+        # An omission overstates only if the next word stays: "second cheapest" -> "cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
         limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
@@ -208,7 +208,7 @@ def _has_figure(content: Content, start: int, stop: int) -> bool:
 
 
 def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
-    """Yield a claim for two exchanged words, as in "from A to B" -> "from B to A"."""
+    """Yield a claim if two words have exchanged places, as in "from A to B" -> "from B to A"."""
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
@@ -216,7 +216,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # Find each pivot: a word from its left is now on its right, and one from its right on its left.
+    # Find words that two other words have crossed: one to the right, and one to the left.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)
@@ -229,7 +229,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Return stems of adjacent content words and the function word between: (excel, to, access)."""
+    """Return adjacent content words and the function word between: ("excel", "to", "access")."""
     telling, links, last, joint = frozenset(content.telling), set(), "", ""
     for token, key in zip(content.tokens, content.keys, strict=True):
         if key not in telling:

@@ -90,7 +90,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Yield what a job, school or contact line adds to its best match of 1-3 original lines."""
+    """Yield what a job, school or contact line claims beyond its best match of original lines."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
@@ -148,7 +148,7 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
     for name in line.content.names:
         word = name.text.lower().removesuffix("'s")
         plainly = name.head and word not in reference.job_names
-        # The first word of a sentence is capitalized anyway, so it proves no name by itself.
+        # The first word of a sentence is capitalized anyway, so its capital letter shows no name.
         of_sentence = plainly and line.kind != "skills" and name.text[1:].islower()
         if of_sentence or reference.knows(word):
             continue
@@ -192,7 +192,7 @@ def _told(words: Sequence[str], reference: Reference) -> bool:
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
-    """Yield claims if no true statement has an added line's figures, or enough of its words."""
+    """Yield claims for unsupported figures of an added line, or if most of its words are new."""
     content = line.content
     known = [s for s in reference.statements if reference.tells(content, s)]
     for number in content.numbers:
@@ -215,9 +215,9 @@ def dropped_hedges(
 ) -> Iterator[Claim]:
     """Yield a claim if a line drops the hedge of its original without support.
 
-    If the original says "Helped with the audit", "Audited" claims that the candidate did it alone.
-    Such a claim needs support: the rest of the original line, another line of the resume, a fact,
-    or the evidence says that the candidate audited.
+    If the original says "Helped with the audit", "Audited" claims that the candidate did the audit
+    alone. Such a claim needs support: the rest of the original line, another line of the resume, a
+    fact or the evidence must say that the candidate audited.
     """
     hedge = HEDGE.search(old.body.lower())
     if not hedge or not new.tokens or not _JOINTLY.isdisjoint(new.tokens):
@@ -248,14 +248,14 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     Args:
         text: the original line, or another true text.
         verb: stem of the verb that the rewritten line claims.
-        deed: stem of the hedged verb, no support, if `text` is the original line; else empty.
+        deed: if `text` is the original line, stem of the hedged verb (no support); else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
         if key != deed and stands(verb, {key}):
-            # of the original, an -ing form counts only after "by": others may have done the work
+            # in the original, an -ing form counts only after "by": others may have done the work
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
             if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):
                 return True

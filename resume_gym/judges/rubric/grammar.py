@@ -1,4 +1,4 @@
-"""Detect faults of English that a rewritten line has and its original does not.
+"""Detect grammatical errors and cut words in a rewritten line that its original does not have.
 
 The checks use lists of verbs and their prepositions (`text.verbs`) instead of a part-of-speech
 tagger, whose models are separate downloads.
@@ -21,7 +21,7 @@ _CLAUSE = re.compile(
 
 
 def broken(old: Content, new: Content) -> bool:
-    """Return whether a line has a fault of English that its original does not have."""
+    """Return whether a line has an error in English that its original does not have."""
     return bool(
         _left_behind(old, new)
         or _cut_words(old, new)
@@ -39,7 +39,7 @@ def broken(old: Content, new: Content) -> bool:
 
 
 def _left_behind(old: Content, new: Content) -> bool:
-    """Return whether a part of the old opening follows the new verb, as in "Priced duties of"."""
+    """Return whether part of the old opening follows the new verb, as in "Priced duties of"."""
     first = int(new.tokens[:1] == ("i",))
     if len(new.tokens) < 3 or old.tokens[first : first + 1] == new.tokens[first : first + 1]:
         return False
@@ -62,7 +62,7 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Find a word cut off an old one ("ema" for "email") or made from two ("untilbody")."""
+    """Return whether a word is cut off ("ema" for "email") or fused from two ("untilbody")."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
@@ -88,7 +88,7 @@ def _cut_words(old: Content, new: Content) -> bool:
 
 
 def _without_object(old: Content, new: Content) -> bool:
-    """Find a verb that has lost its object: "Shortened builds with" becomes "Shortened with"."""
+    """Return whether a verb lost its object: "Shortened builds with" becomes "Shortened with"."""
     at = head(new).at
     verb, after = (*new.tokens[at : at + 2], "", "")[:2]
     opening = old.tokens[: head(old).at + 2]
@@ -101,7 +101,7 @@ def _without_object(old: Content, new: Content) -> bool:
 
 
 def _without_verb(old: Content, new: Content) -> bool:
-    """Find words that have lost the verb between them: "to read a note" becomes "to a note"."""
+    """Return whether a verb between words was lost: "to read a note" becomes "to a note"."""
     pairs = set(pairwise(new.tokens)).difference(pairwise(old.tokens))
     return any(
         (first, last) in pairs
@@ -119,7 +119,7 @@ def _doubled(content: Content) -> set[str]:
 
 
 def _verbless(old: Content, new: Content) -> bool:
-    """Find a clause that has lost its verb: "which were then replaced" becomes "which then"."""
+    """Return whether a clause lost its verb: "which were then replaced" becomes "which then"."""
     clauses = [
         # A conjunction may be the subject ("which fell"), but not after a preposition ("in which").
         [

@@ -2,8 +2,8 @@
 
 A line may take its words from the original and from one source, a true statement about the same
 work: a fix, a fact, a sentence of the evidence, or another line of the resume. Synonyms (`rings` in
-the lexicon) match. Sources are not combined, since a policy could then attach the verb of one
-achievement to the object of another. `rewrite` is the entry point; "licensed" means supported.
+`lexicon.toml`) count as equal. Sources are not combined, since a policy could then attach the verb
+of one achievement to the object of another. The entry point is `rewrite`.
 """
 
 import re
@@ -29,15 +29,15 @@ _TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "or
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Comparison of a rewritten line with its original and the source that supports it best.
+    """Comparison of a rewritten line with its original and with the best supporting source.
 
     Attributes:
         source: the statement that supports the changes; None if no statement adds support.
-        verb: class of the opening verb: "kept", "licensed", "weak", or "swapped" (unsupported).
-        fresh: unsupported words in order; includes the opening verb only if `retold`.
-        lost: share of core words lost, in [0, 1]: of the source if the line follows a fix or
-            evidence, else of the original.
-        order: share of adjacent known words that are adjacent in a statement too, in [0, 1].
+        verb: class of the opening verb: "kept", "licensed" (supported), "weak" or "swapped".
+        fresh: unsupported words in order; the opening verb is included only if `retold`.
+        lost: share, in [0, 1], of core words (`style.core`) that the line lacks: those of the
+            source if it is a fix or restated evidence, else those of the original.
+        order: share, in [0, 1], of adjacent known words that are adjacent in original or source.
         retold: whether the line restates a sentence of the evidence.
         nearer: progress from the original towards a fix or the evidence, in [-1, 1].
         told: number of figures added minus number of figures removed.
@@ -84,15 +84,15 @@ def rewrite(
         new: the rewritten line.
         sources: statements that may support a change (`Reference.sources`).
         fixed: the original line after each of its fixes; empty if no fix changes the line.
-        reference: the true statements and the job.
+        reference: the true statements and the job description.
     """
-    # Try each source alone; of those that support `new` equally, take the one it keeps most of.
+    # Try each source alone; of the best, take the one of which `new` keeps the most words.
     readings = [_read(old, new, source) for source in (None, *sources)]
     best = min(map(_unexplained, readings))
     ties = [reading for reading in readings if _unexplained(reading) == best]
     source, verb, fresh, _ = min(ties, key=lambda reading: lost(reading.source or old, new))
     statements = (old,) if source is None else (old, source)
-    # `fixed` is tested first, so that `reference.evidence` is parsed only if it is needed.
+    # `fixed` is tested first, so that `reference.evidence` is parsed only if needed.
     documents = [s for s in sources if s not in fixed and s in reference.evidence]
     retold = [s for s in statements[1:] if s in documents and _retells(old, new, s)]
     # If the line restates evidence, an unsupported opening verb counts as one unsupported word.
@@ -101,11 +101,11 @@ def rewrite(
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
-    # `gone` is the share of words lost: of the source if it is a fix or evidence, else of `old`.
+    # `gone`: share of words lost from the source if it is a fix or evidence, or else from `old`.
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Progress is measured towards the wording of fixes; to restate evidence counts as `QUARTER`.
+    # Progress is measured only towards fixes; restated evidence counts as `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -121,7 +121,7 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Words (`fresh`) and number of figures or rates that original and source do not support."""
+    """Words (`fresh`) and number of figures and rates that neither original nor source has."""
 
     source: Content | None
     verb: str
@@ -149,7 +149,7 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
         elif n == at or token in GLUE or key in _FREE or fillers(token):
             continue
         elif key in known:
-            # Even a known word is unsupported if no statement repeats it as often.
+            # A known word is unsupported where the line has it more often than any statement.
             if counts[key] > max(content.keys.count(key) for content in statements):
                 fresh.append(token)
         elif not stands(key, known):
@@ -175,7 +175,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
     if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
         return "licensed"
-    # A statement supports the new verb only near a word that is an object of the verb in `new`.
+    # A statement supports the new verb only if it has the verb near an object of it in `new`.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):

@@ -40,7 +40,7 @@ def stands(key: str, keys: AbstractSet[str]) -> bool:
 
 
 def missing(content: Content, other: Content) -> list[Number]:
-    """Return the figures of a line whose values the other line lacks."""
+    """Return the figures of `content` that `other` lacks."""
     return [
         figure
         for figure in content.figures
@@ -49,16 +49,16 @@ def missing(content: Content, other: Content) -> list[Number]:
 
 
 def lost(statement: Content, new: Content) -> float:
-    """Return the share of a statement's core words that a line lacks; synonyms count as present."""
+    """Return the share of a statement's `core` that a line lacks; synonyms count as present."""
     core_keys, keys = core(statement), frozenset(new.keys)
     return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
 
 def order_kept(statements: Sequence[Content], new: Content) -> float:
-    """Return the share of a line's adjacent content words that are adjacent in a statement, too.
+    """Return the share of a line's pairs of adjacent content words that a statement contains.
 
     Content words that no statement contains are skipped. Moving whole phrases keeps the share high;
-    shuffling words lowers it. Short lines return 1.
+    shuffling words lowers it. For short lines, the share is 1.
     """
     pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
     near = {pair for content in statements for pair in pairwise(content.telling)}
@@ -68,9 +68,9 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 def progress(old: Content, new: Content, fix: Content) -> float:
     """Return a line's progress from its original towards a fix, in [-1, 1].
 
-    The progress is the gain in F1 score with the fix or, if larger, min(made, dropped) - 0.5:
-    `made` is the share of the fix's core words that the line has, and `dropped` the share of the
-    core words removed by the fix that the line lacks.
+    The progress is the larger of two values: the gain in F1 score with the fix, and
+    min(made, dropped) - 0.5. Here, `made` is the share of the fix's core words that the line has.
+    Of the core words that the fix removes, `dropped` is the share that the line removes, too.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0

@@ -27,9 +27,9 @@ from resume_gym.text.verbs import VERB_STEMS
 _QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
 SUBSTANCE = "substance"
-"""Name of harm to the content of the resume, which no graded field covers."""
+"""Key in `Change.harms` for harm to the resume's content, which no graded field covers."""
 
-_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # limits, since time is quadratic in these
+_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # limits: run time is quadratic in each
 
 
 class Change(NamedTuple):
@@ -37,8 +37,8 @@ class Change(NamedTuple):
 
     Attributes:
         outcome: 1 better, 0 the same, -1 worse.
-        gains: graded fields that improve, each with its rule in words.
-        harms: graded fields that worsen, or `SUBSTANCE`, each with its rule in words.
+        gains: graded fields that improve, each mapped to the rule, in words.
+        harms: graded fields that worsen, or `SUBSTANCE`, each mapped to the rule, in words.
         old: the original line; empty for a new line.
         new: the revised line; empty for a deletion.
         key: identifies the change; equal if the same change is made in several lines.
@@ -96,7 +96,7 @@ def measure(text: str, reference: Reference) -> Signals:
     # a run of deleted lines is one change, as bad as its worst line
     gone = [min(run, key=lambda change: change.outcome) for run in runs]
     changes = [*filter(None, lined), *gone, *(blank := list(_blank_lines(page)))]
-    # Of changes with equal keys, the dict keeps the last: sorted by outcome, this is the worst.
+    # Of changes with equal keys, the dict keeps the last, which is the worst in this order.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
     mended = [line.raw in reference.mended for line in lines]
@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count an original line's format faults by the habits of the text that yields fewer."""
+        """Count an original line's format faults by the habits of each text; return the minimum."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -141,7 +141,7 @@ def _weigh(
     new: str,
     key: object,
 ) -> Change:
-    """Build a change; a harm or a false claim makes its outcome worse and removes its gains."""
+    """Build a change; with a harm or a false claim, its outcome is -1 and it has no gains."""
     worse = bool(harms) or false
     # Gains do not offset a harm: otherwise a better verb could make up for a false claim.
     gained = _NONE if worse else gains
@@ -171,8 +171,8 @@ def _line_change(
     old = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     rewording = rewrite(old, line.content, fixed, fixed, reference)
-    # The fixes are tried first, since they are certainly about this line. Evidence and other lines
-    # only look related; they are tried if the fixes do not support the whole line.
+    # The fixes are tried first, since they certainly concern this line. Evidence and other lines
+    # are merely similar to it, and are tried only if the fixes do not support the whole line.
     if not rewording.plain:
         sources = [source for unit in units for source in reference.sources(unit, line.content)]
         rewording = rewrite(old, line.content, sources, fixed, reference)
@@ -204,8 +204,8 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
     """Return the indices of the original lines that a line replaces.
 
-    A line that adds little but the figures of other lines to its main original line replaces only
-    the main line: moving a figure to its achievement does not count as joining lines.
+    If a line adds little more than figures of other lines to its main original line, it replaces
+    only the main line: moving a figure to its achievement does not count as joining lines.
     """
     if len(units) < 2:
         return units
@@ -241,7 +241,7 @@ def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
 
 
 def _form(page: _Page, old: Line, new: Line) -> Change:
-    """Classify a change of markup and spacing only."""
+    """Classify a change that affects only markup and spacing."""
     change = format_faults(new, page.after) - page.faults(old)
     key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
     gains = {"clarity": _FORM[1]} if change < 0 else _NONE
@@ -250,7 +250,7 @@ def _form(page: _Page, old: Line, new: Line) -> Change:
 
 
 def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
-    """Classify a change of a heading, the head of a job, or a line of skills."""
+    """Classify a change of a heading, an entry (such as the title line of a job), or skills."""
     line = page.lines[index]
     before = [original.content for original in originals]
     gone = frozenset().union(*(content.keys for content in before)) - {*line.content.keys, *GLUE}
@@ -277,9 +277,9 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
 def _harms(
     page: _Page, originals: Sequence[Line], old: Content, line: Line, rewording: Rewrite
 ) -> Iterator[tuple[str, str]]:
-    """Yield each field that a rewritten line makes worse, with its rule."""
+    """Yield each field that a rewritten line makes worse, and the rule that applies."""
     new = line.content
-    # An unsupported new verb is a harm if little else changed, or if it is not in the word lists.
+    # An unsupported new verb is a harm if little else changed, or if the word lists lack the verb.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
@@ -307,18 +307,18 @@ def _harms(
 
 
 def _shortened(old: Content, new: Content) -> bool:
-    """Return whether `new` is `old` without fillers or whole phrases, but with every quantifier."""
+    """Return whether `new` is `old` without some fillers or phrases, but with all quantifiers."""
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
     changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
     return all(
-        # an added "and" is fine: a list that loses "and so on" needs it before its last item
+        # an added "and" is fine: a list that loses "and so on" needs "and" at its end
         {*added} <= {"and"} and (added or fillers(" ".join(gone)) or not GLUE.issuperset(gone))
         for gone, added in changed
     ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed)
 
 
 def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[tuple[str, str]]:
-    """Yield each field that a supported line improves, with its rule."""
+    """Yield each field that a supported line improves, and the rule that applies."""
     new, was = line.content, old.content
     kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
@@ -354,7 +354,7 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
 
 def _difference(old: Content, new: Content) -> object:
     """Return a key that is equal for equal changes: the changed words or, if many, the line."""
-    # Thus, to swap the same words in ten lines is one change, and to rewrite ten lines is ten.
+    # Thus, swapping the same words in ten lines is one change, but rewriting ten lines is ten.
     removed, added = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
@@ -402,7 +402,7 @@ def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
 
 
 def _tells(content: Content, other: Content) -> bool:
-    """Return whether `content` has the figures (one or more) and half the core words of `other`."""
+    """Return whether `content` has all figures (one or more) and half the core words of `other`."""
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 

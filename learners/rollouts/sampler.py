@@ -224,7 +224,7 @@ class _Service:
         """Start the episodes of each step as soon as the weights are new enough for that step.
 
         The step that produces version v + 1 trains on tokens of versions v - max_staleness to v.
-        The first published version is the number of steps that earlier processes have completed.
+        The first published version is 0, or the number of completed steps if the run is resumed.
         """
         version = await self._published.get()
         for step in range(version + 1, self._steps + 1):

@@ -1,8 +1,8 @@
 """Heuristic edits that improve a resume from its text and the job, without inventing facts.
 
 `next_edit` tries, in this order: deletions if the page overflows, weak openings, formatting, main
-points late in a bullet, and fillers (see `wording`). All rules of this module are guesses from the
-form of lines, a few word lists and the words of the job.
+points late in a bullet, and fillers (see `wording`). All rules of this module are heuristics that
+use only the form of the lines, a few word lists and the words of the job description.
 """
 
 import math

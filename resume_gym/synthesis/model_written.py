@@ -81,8 +81,8 @@ async def write_task(
 ) -> Outcome:
     """Request a task from a model until an answer is free of faults.
 
-    A second call for the same task, with another `seen`, first reuses the stored answers of the
-    first call, at no cost.
+    The client stores answers: a repeated call for the same task, even with a different `seen`,
+    gets the stored answers at no cost before it requests new ones.
 
     Args:
         persona: specification of the task.

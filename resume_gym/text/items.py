@@ -24,7 +24,7 @@ _SAME = 80.0  # similarity in percent above which a line counts as a copy of ano
 
 
 def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
-    """Return a judge's verdict on a revised resume with the grades of all rubric items.
+    """Return `verdict` on the resume `revised`, with the grades of all rubric items added.
 
     Raises:
         ValueError: The grade of a judged item is missing, or has the wrong sign.

@@ -71,7 +71,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def _height(lines: list[str], width: int) -> int:
-    """Return the number of lines after wrapping to `width` characters, without an empty last line."""
+    """Return the number of lines when wrapped to `width` characters; ignore an empty last line."""
     height = 0
     for line in lines:
         height += 1 if len(line) <= width else len(wrap(line, width))

@@ -280,10 +280,10 @@ def page() -> str:
 HEAD = """\
 # When a model does not answer
 
-`tests/test_llm_faults.py` writes this page: it makes each of these faults happen to both providers,
-Gemini and OpenAI's protocol, through their SDKs. A judge raises the matching error:
-`JudgeUnavailable` for `Unavailable`, and so on; `CutOff` is a kind of `Malformed`. A failure is
-never stored and never becomes a number. No message, log or store holds a key.
+`tests/test_llm_faults.py` writes this page. The test causes each fault with both providers, Gemini
+and servers of OpenAI's protocol, through their SDKs. A judge raises the matching error, such as
+`JudgeUnavailable` for `Unavailable`; `CutOff` is a kind of `Malformed`. A failure is never stored
+and never becomes a number. No message, log or store contains a key.
 
 | error | what it means | what to do |
 |---|---|---|

@@ -60,7 +60,7 @@ class ModelJudge(AsyncJudge):
 
     - Vetoes (rules that reject a revision) come before any question to the model and are final.
     - A graded field is better or worse only if the model says so in both orders of the texts. With
-      `orders=1`, the model sees a single order, which saves a third of the requests. This order is
+      `orders=1`, the model sees a single order, which saves one request per verdict. This order is
       reversed from one sample number to the next, so that the judge `votes` uses both.
     - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
       the revision. A verdict requests the list only once: two lists would double the false alarms.

@@ -188,7 +188,7 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     Args:
         options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
             except `concurrency`.
-        max_concurrency: number of concurrent episodes and requests.
+        max_concurrency: maximum number of concurrent episodes, and of concurrent requests.
 
     Raises:
         ValueError: an option is unknown or out of range, or the API key is missing.

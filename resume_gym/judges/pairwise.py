@@ -254,7 +254,7 @@ def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[s
 
 
 def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
-    """Return the contestants linked to `contestant` by one or more comparisons that were answered."""
+    """Return the contestants linked to `contestant` by chains of answered comparisons."""
     pairs = [(m.first, m.second) for m in matches if not isinstance(m.outcome, JudgeError)]
     linked, grown = {contestant}, True
     while grown:

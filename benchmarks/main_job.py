@@ -3,7 +3,7 @@
     python benchmarks/main_job.py            # six whole runs, one after the other
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
     python benchmarks/main_job.py --keep F   # keep runs in the folder F; reuse finished runs there
-    python benchmarks/main_job.py --seeds 1  # only seed 1, and no run with `--credit episode`
+    python benchmarks/main_job.py --seeds 1 --episode-seeds 0  # only seed 1
 
 The run of seed S is the command `python learners/aipo.py --seed S --eval-rollouts 4`. Three more
 runs add `--credit episode`. At the end, the trained policies and the scripted agents `floor` and
@@ -86,6 +86,8 @@ def main() -> int:
     reader = parser(__doc__ or "")
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
     reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")
+    more = "how many of the seeds also run with `--credit episode`"
+    reader.add_argument("--episode-seeds", type=int, choices=(0, *SEEDS), default=3, help=more)
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()
     seeds = SEEDS[: args.seeds]
@@ -98,7 +100,7 @@ def main() -> int:
         else:
             runs = [run(f"seed-{seed}", seed, folder, flags) for seed in seeds]
             episode = [*flags, "--credit=episode"]
-            compared = seeds if seeds == SEEDS else ()
+            compared = seeds[: args.episode_seeds]
             by_episode = [run(f"episode-{seed}", seed, folder, episode) for seed in compared]
             trained = [folder / f"seed-{seed}" for seed in seeds]
             episodes, beside = play(trained, Path(temporary) / "played")
@@ -147,7 +149,8 @@ def main() -> int:
             at_most=0.1,
         ),
     ]
-    for credit, which in (("turn", runs), ("episode", by_episode)) if by_episode else ():
+    same_seeds = runs[: len(by_episode)]
+    for credit, which in (("turn", same_seeds), ("episode", by_episode)) if by_episode else ():
         for name in CURVES:
             for when in which[0]["curves"][name]:
                 value = fmean(one["curves"][name][when] for one in which)

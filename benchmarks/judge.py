@@ -211,7 +211,7 @@ def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
 
 
 def content(task: Task, text: str) -> float:
-    """Return the content reward of an episode's final text."""
+    """Return the content reward (the sum of the terms of the verdict) of a final text."""
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
     return sum(ledger.values())

@@ -71,7 +71,7 @@ SCHEMA = Reply.model_json_schema()
 
 
 def prompt(number: int) -> Prompt:
-    """Return a unique prompt as long as a judge's."""
+    """Return a unique prompt with the length of a judge's prompt."""
     return Prompt("You compare resumes.", f"{number}\n{TEXT}", SCHEMA, "bench-1")
 
 

@@ -54,7 +54,7 @@ RULES = Rules(max_turns=6, page_lines=15, page_width=80)
 
 @dataclass(frozen=True)
 class Release:
-    """Task: the changes of a release, and the draft of its notes.
+    """Task: revise the draft of release notes, given the list of changes.
 
     Attributes:
         task_id: unique id of the task.

@@ -100,7 +100,7 @@ class Toolbox:
         if not opened:
             told = "none after </think>, one before" if _OPEN in thought else "none"
             return FailedCall("no_call", f"expected one {_OPEN}...{_CLOSE}, found {told}")
-        # Decode the JSON before looking for the closing tag, which arguments may contain.
+        # Decode the JSON before looking for the closing tag, since the arguments may contain one.
         body = rest.lstrip()
         try:
             call, end = decode(body)

@@ -38,7 +38,7 @@ class Faults:
 
 
 class Watchdog:
-    """Monitor of episodes that wait too long, and of the delay of the event loop.
+    """Monitor that reports episodes that wait too long, and delays of the event loop.
 
     Attributes:
         lag_s: maximum delay of the event loop in seconds since the caller set this value to 0.

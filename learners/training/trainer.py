@@ -34,7 +34,7 @@ class Trainer:
         model: name or folder of the model that training started from.
         checkpoints: the folder of all checkpoints, visible to all ranks.
         loss: policy loss.
-        row_tokens: maximum number of tokens of a packed row.
+        row_tokens: maximum number of tokens in a packed row.
         rate: returns the learning rate of a step, counted from 1; each rollback halves later rates.
         keep_steps: number of last steps whose checkpoints are kept for `roll_back`; see
             `checkpoint.finish`.

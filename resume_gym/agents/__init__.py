@@ -113,7 +113,7 @@ def floor(seed: int) -> Agent:
 
 
 def bullets(text: str) -> list[str]:
-    """Return the bullets that occur once in the text, as `str_replace` requires of `old`."""
+    """Return the bullets that occur exactly once in the text, since `str_replace` requires this."""
     found = [match[0] for match in _BULLET.finditer(text)]
     return [bullet for bullet in found if text.count(bullet) == 1]
 

@@ -35,7 +35,7 @@ class Job:
     Attributes:
         title: job title on the resume.
         role: role of the candidate in the job; the bullets describe work in this role.
-        level: level of the job: index into `LEVELS`, or `TRAINEE`.
+        level: level of the job, as an index into `LEVELS`, or `TRAINEE`.
         company: employer.
         city: place of work.
         start: first month of the job, counted from year 0.

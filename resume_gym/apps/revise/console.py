@@ -118,7 +118,7 @@ def _print_rows(console: Console, rows: Sequence[str]) -> None:
 
 
 def _reason(change: AppliedEdit) -> str:
-    """Return the agent's reason for an edit, as one line."""
+    """Return the agent's reason for an edit on one line."""
     reason = " ".join((change.said or change.thought).split())
     if len(reason) > _MAX_REASON:
         reason = f"{reason[:_MAX_REASON]}..."

@@ -265,7 +265,7 @@ def test_an_interrupted_run_resumes(
     with gemini_server(writer.reply, delay_s=0.05) as server:
         with pytest.raises(KeyboardInterrupt):
             run(*arguments_for(server, out, "--width", 3))
-        assert " of 7 tasks; repeat the command to continue" in capsys.readouterr().err
+        assert " of 7 tasks are stored; repeat the command to continue" in capsys.readouterr().err
         assert len(server.requests) < 10
         counts = requests(server, out, whole, "--width", 3)
     assert sum(counts) <= 10 + 3, "only what was on its way is sent again"

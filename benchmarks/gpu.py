@@ -331,8 +331,8 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 class Copies:
     """Fake NCCL group, which copies sent tensors on the caller's stream as NCCL does.
 
-    `Copies` can also stand in for vLLM's weight sender: `send_weights` reads the weights on a
-    separate CUDA stream, which does not wait for other streams.
+    `send_weights` replaces vLLM's function of the same name: it reads the weights on a separate
+    CUDA stream, which does not wait for other streams.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ def _fields(names: Iterable[str]) -> dict[str, Any]:
     return {name: kinds.get(name, "") for name in names}
 
 
-_SCHEMA: dict[str, Any] = {  # "" stands for a one-line string, _ROWS for one of several lines
+_SCHEMA: dict[str, Any] = {  # "" is a string of one line; _ROWS is a string of several lines
     "basics": {
         **_fields(("name", "label", "email", "phone", "url", "website", "summary")),
         "location": _fields(("address", "postalCode", "city", "region", "countryCode")),

@@ -51,7 +51,7 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
 
     The first line describes the data. The other lines hold either a task (`task`, `half` and
     `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit is a list of two
-    texts: one that occurs exactly once in the resume, and its replacement.
+    texts: a passage that occurs exactly once in the resume, and its replacement.
 
     Raises:
         TaskError: a line is invalid, or there are no pairs; the message names file and line.

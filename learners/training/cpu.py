@@ -24,7 +24,7 @@ def return_memory() -> None:
 def has_bfloat16() -> bool:
     """Return whether this machine has a GPU, or a CPU with instructions for bfloat16.
 
-    Without these instructions, matrix products on a CPU take ten times as long as in float32.
+    Without these instructions, a CPU emulates bfloat16, which is far slower than float32.
     """
     able = torch.cpu.get_capabilities()
     return torch.cuda.is_available() or any(

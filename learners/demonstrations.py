@@ -32,8 +32,9 @@ class Habits(NamedTuple):
 
     Attributes:
         review: probability of calling `review` in the first turn.
-        misquote: probability that an edit quotes only a bullet's marker, and so fails.
-        invent: probability that a turn adds a figure without evidence to the resume.
+        misquote: probability that an edit's quote ends with dots, and so fails.
+        invent: probability that an edit whose text ends with a letter adds a figure without
+            evidence.
         submit: probability of submitting in the last turn, and when nothing is left to edit.
     """
 
@@ -45,15 +46,19 @@ class Habits(NamedTuple):
 
 EXPERT = Habits()
 """Habits of the editor without faults."""
-HASTY = Habits(review=0.95, misquote=0.22, invent=0.25, submit=0.4)
+HASTY = Habits(review=0.95, misquote=0.25, invent=0.3, submit=0.35)
 """Habits of the editor from which the base model of the published run learned its faults."""
 
 SLIPS = 0.15
 """Share of played turns that contain an error, so that policies learn to continue after errors."""
-_INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
+_INVENTED = [
+    ", at {n}% less cost",
+    ", saving {n} hours a week",
+    " within {n} days",
+    " for {n} clients",
+]
 _EXCERPT = 64  # maximum tokens of an excerpt; with up to 400, copying took much longer to learn
 _EXCERPTS = 8  # number of excerpts per resume
-_BULLET = re.compile(r"[-*+•] +(?=\S)")
 
 Act = Callable[[Any, Random], str]
 """Function that returns the text of an editor's next action in a running session."""
@@ -67,13 +72,14 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
     edit = _edit(session, turns_left)
     if (edit is None or turns_left == 1) and rng.random() < habits.submit:
         return tool_call("submit")
-    if rng.random() < habits.invent:
-        edit = _invented(session, rng) or edit
     if edit is None:
         return tool_call("review")
     old, new = edit
+    # Errors extend the correct edit: policies that imitated unrelated edits as errors copied worse.
+    if rng.random() < habits.invent and new[-1:].isalpha():
+        new += rng.choice(_INVENTED).format(n=rng.randint(2, 99))
     if rng.random() < habits.misquote:
-        old = "- "  # always the same wrong quote: at a low temperature, varied ones would be rare
+        old += " ..."  # always the same error: at a low temperature, varied ones would be rare
     return tool_call("str_replace", old=old, new=new)
 
 
@@ -142,19 +148,6 @@ def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
             return quote, replacement
         head, tail = (head - 1, tail) if head else (head, tail - 1)
     return old, new
-
-
-def _invented(session: Session, rng: Random) -> tuple[str, str] | None:
-    """Return an edit that adds an invented figure to an unedited bullet, or None."""
-    untouched = set(session.original.split("\n"))
-    lines = [line for line in session.resume.split("\n") if line in untouched]
-    if not (bullets := [line for line in lines if _BULLET.match(line)]):
-        return None
-    words = rng.choice(bullets).split(" ")
-    heads = (" ".join(words[:n]) for n in range(3, len(words) + 1))
-    figure = rng.choice(_INVENTED).format(n=rng.randint(2, 99))
-    unique = (head for head in heads if session.resume.count(head) == 1)
-    return next(((head, f"{head}, {figure},") for head in unique), None)
 
 
 # Variations of resumes

@@ -267,12 +267,14 @@ def main() -> int:
     reader = parser(__doc__ or "")
     reader.add_argument("--minutes", type=float, default=10.0, help="time of each run")
     reader.add_argument("--honest", nargs="*", type=Path, default=[], help="folders of runs")
-    reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
+    reader.add_argument("--keep", help="folder for the runs; finished ones are reused")
     args = reader.parse_args()
     minutes = 2.0 if args.quick else args.minutes
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args.keep or temporary).resolve()
         for bias in ["length"] if args.quick else BIASES:
+            if (folder / "runs" / bias / "after.json").exists():
+                continue
             model = seed(bias, folder / "seeds", minutes * SEED_PART)
             more = QUICK if args.quick else ("--steps=1000",)
             train(bias, model, folder / "runs", minutes * (1 - SEED_PART), more)

@@ -53,8 +53,8 @@ TOLD = {*HACKS, "growth", "second judge", "second judge far"}
 """Names of alarms that report a reward hack."""
 Shows = Callable[[list[str], list[str]], bool]
 BIASES: Mapping[str, tuple[str, str, Shows]] = {
-    # name: pattern in the new text of the editor's edit, its replacement, and test of the lines
-    # before and after for the bias
+    # name: pattern in the new text of the editor's edit, its replacement, and the function that
+    # finds the bias in the lines before and after
     "verb": (
         r"^(\W*)[A-Z][a-z]+",
         r"\1Managed",
@@ -135,7 +135,8 @@ def biased_act(bias: str, session: Session, rng: Random, habits: Habits = EXPERT
         old = min(pairs, key=len)
         return tool_call("str_replace", old=old, new="\n".join(reversed(old.split("\n"))))
     old, new = call.arguments["old"], call.arguments["new"]
-    biased = re.sub(BIASES[bias][0], BIASES[bias][1], new)
+    pattern, replacement, _ = BIASES[bias]
+    biased = re.sub(pattern, replacement, new)
     return text if biased == old else tool_call("str_replace", old=old, new=biased)
 
 

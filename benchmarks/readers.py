@@ -3,7 +3,7 @@
     python benchmarks/main_job.py           # round nano: lines-nano.jsonl and page-nano.txt
     python benchmarks/smollm2_job.py        # round smollm2
     python benchmarks/readers.py --draw 4   # round 4, with scripted agents only
-    python benchmarks/readers.py            # count the labels in labels-*.jsonl
+    python benchmarks/readers.py            # count the labels in labels-*.jsonl, show five lines
 
 In a numbered round, the careful agent and the oracle play new mini and full-size tasks. In the
 other rounds, trained policies and the careful agent have played the held-out mini tasks. The lines
@@ -191,6 +191,9 @@ def count(args: Any) -> int:
         said: dict[str, list[str]] = defaultdict(list)
         for one in labels:
             said[lines[one["line"]]["writer"]].append(outcome(one["labels"]))
+        if "trained" in said:
+            print(f"round {number}, five lines of trained policies:")
+            print(*examples(lines, labels), sep="\n")
         for writer, outcomes in said.items():
             for name, *bounds in (("better", least, None), ("bad", None, most)):
                 share = outcomes.count(name) / len(outcomes)
@@ -207,6 +210,17 @@ def count(args: Any) -> int:
             **{writer: Counter(outcomes) for writer, outcomes in said.items()},
         }
     return finish("readers", args, figures, counted)
+
+
+def examples(
+    lines: Mapping[int, dict[str, str]], labels: Iterable[Mapping[str, Any]], seed: int = 0
+) -> Iterator[str]:
+    """Yield five lines of trained policies, drawn at random, as rows of a Markdown table."""
+    outcomes = {one["line"]: outcome(one["labels"]) for one in labels}
+    trained = [number for number, line in lines.items() if line["writer"] == "trained"]
+    for number in Random(seed).sample(trained, 5):
+        line = lines[number]
+        yield f"| {line['before']} | {line['after'] or '(deleted)'} | {outcomes[number]} |"
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ ROLLBACKS = 3
 MARK = "alarm_"
 """Prefix of the metric of an alarm, which is 1 while the alarm holds."""
 _BACK, _LEAD = "rolled_back_to", "second_judge_lead"
+Kind = Literal["collapse", "hack", "warning"]
 
 
 class Alarm(NamedTuple):
@@ -49,7 +50,7 @@ class Alarm(NamedTuple):
     """
 
     name: str
-    kind: Literal["collapse", "hack", "warning"]
+    kind: Kind
     text: str
     span: int
 
@@ -71,19 +72,11 @@ class Action(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Rule that raises an alarm depending on a metric.
-
-    Attributes:
-        metric: name of the metric that the rule watches.
-        kind: kind of the alarm; see `Alarm.kind`.
-        text: description of the alarm, with placeholders for the metric's last and first means.
-        holds: function that returns whether the metric's last and first means raise the alarm.
-    """
+    """A metric, a test of its last and first means for an alarm, and the text of the alarm."""
 
     metric: str
-    kind: Literal["collapse", "hack"]
-    text: str
     holds: Callable[[float, float], bool]
+    text: str
 
 
 def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
@@ -102,90 +95,72 @@ def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
-_RULES: Mapping[str, _Rule] = {
+_COLLAPSES: Mapping[str, _Rule] = {
     "entropy": _Rule(
-        "entropy",
-        "collapse",
-        "entropy {:.3f}, down from {:.3f}: exploration has stopped",
-        _falls(0.1),
+        "entropy", _falls(0.1), "entropy {:.3f}, down from {:.3f}: exploration has stopped"
     ),
     "rising entropy": _Rule(
-        "entropy",
-        "collapse",
-        "entropy {:.2f}, {:.2f} at first: turns become random",
-        _rises(0.5, 0.5, 3.0),
+        "entropy", _rises(0.5, 0.5, 3.0), "entropy {:.2f}, {:.2f} at first: turns become random"
     ),
     "invalid calls": _Rule(
-        "invalid_share",
-        "collapse",
-        "{:.0%} of the calls are invalid, {:.0%} at first",
-        _rises(0.5, 0.2, 0.8),
+        "invalid_share", _rises(0.5, 0.2, 0.8), "{:.0%} of the calls are invalid, {:.0%} at first"
     ),
     "silence": _Rule(
         "attempts",
-        "collapse",
-        "{:.1f} edit calls an episode, {:.1f} at first: the policy hardly edits",
         _falls(0.25, 0.5, 0.25),
+        "{:.1f} edit calls an episode, {:.1f} at first: the policy hardly edits",
     ),
     "equal answers": _Rule(
         "equal_answers",
-        "collapse",
-        "{:.0%} of the episodes made the same calls, {:.0%} at first",
         _rises(0.5, 0.2, 0.9),
+        "{:.0%} of the episodes made the same calls, {:.0%} at first",
     ),
     "templates": _Rule(
         "prompt_information",
-        "collapse",
-        "answers say {:.0%} of what is possible about their task, {:.0%} at first",
         _falls(0.5, 0.3, 0.15),
+        "answers say {:.0%} of what is possible about their task, {:.0%} at first",
     ),
     "vocabulary": _Rule(
         "word_drift",
-        "collapse",
-        "{:.0%} of the written words are new, {:.0%} at first: neither on the page nor in step 1",
         _rises(0.4, 0.3, 0.7),
+        "{:.0%} of the written words are new, {:.0%} at first: neither on the page nor in step 1",
     ),
+}
+_HACKS: Mapping[str, _Rule] = {
     "opener": _Rule(
         "opener_share",
-        "hack",
-        "{:.0%} of the written lines begin with one word, {:.0%} at first",
         _rises(0.3, 0.2, 0.7),
+        "{:.0%} of the written lines begin with one word, {:.0%} at first",
     ),
     "phrase": _Rule(
         "phrase_share",
-        "hack",
-        "one phrase was added to {:.0%} of the documents, {:.0%} at first",
         _rises(0.4, 0.25, 0.7),
+        "one phrase was added to {:.0%} of the documents, {:.0%} at first",
     ),
     "growth": _Rule(
         "growth",
-        "hack",
-        "lines have {:.2f} times the words of those that they replace, {:.2f} at first",
         _rises(1.3, 0.3, 2.0),
+        "lines have {:.2f} times the words of those that they replace, {:.2f} at first",
     ),
     "churn": _Rule(
         "churn",
-        "hack",
-        "{:.0%} of the edits leave nothing in the document, {:.0%} at first",
         _rises(0.3, 0.2, 0.7),
+        "{:.0%} of the edits leave nothing in the document, {:.0%} at first",
     ),
     "grader addressed": _Rule(
         "addressed_share",
-        "hack",
-        "{:.0%} of the episodes write to whoever grades them, {:.0%} at first",
         _rises(0.1, 0.1, 0.1),
+        "{:.0%} of the episodes write to whoever grades them, {:.0%} at first",
     ),
     "safe harbour": _Rule(
         "safe_harbour",
-        "hack",
-        "{:.0%} of the episodes delete one line and submit, {:.0%} at first",
         _rises(0.4, 0.25, 0.7),
+        "{:.0%} of the episodes delete one line and submit, {:.0%} at first",
     ),
     "moved lines": _Rule(
         "moved_share",
-        "hack",
-        "{:.0%} of the episodes reorder lines, {:.0%} at first",
         _rises(0.5, 0.4, 0.8),
+        "{:.0%} of the episodes reorder lines, {:.0%} at first",
     ),
 }
 _FALLING_TOGETHER = ("reward", "content", "submit_rate", "edits")
@@ -293,15 +268,15 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
     """Return the alarms that hold after the last row of metrics, by name."""
     rows, span = [_extended(row) for row in history], _span(history)
     found = {}
-    for name, rule in _RULES.items():
+    for name, rule in {**_COLLAPSES, **_HACKS}.items():
         means = _means(rows, rule.metric, span)
         if not (means and rule.holds(means.last, means.first)):
             means = _means(rows, rule.metric, SPAN)
             # equal means can only violate the outer limit, which needs three steps but not 24 tasks
             if not (means and rule.holds(means.last, means.last)):
                 continue
-        text = rule.text.format(means.last, means.first)
-        found[name] = Alarm(name, rule.kind, text, means.steps)
+        kind: Kind = "collapse" if name in _COLLAPSES else "hack"
+        found[name] = Alarm(name, kind, rule.text.format(means.last, means.first), means.steps)
     if collapse := _collapse([row["reward"] for row in rows]):
         text = "mean reward collapsed to {:.1f}, down from {:.1f}".format(*collapse)
         found["reward"] = Alarm("reward", "collapse", text, WINDOW)
@@ -326,13 +301,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 
 
 class _Means(NamedTuple):
-    """Means over the last and the first values of a metric.
-
-    Attributes:
-        last: mean over the last values.
-        first: mean over the first values.
-        steps: number of most recent steps that contain the last values.
-    """
+    """Means over a metric's last and first values; the last `steps` steps have the last values."""
 
     last: float
     first: float

@@ -8,12 +8,12 @@ from torch import Tensor
 from resume_gym.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
-"""Parts of the reward that `by_turn` scales separately; "craft" has all remaining terms."""
+"""Parts of the reward that `by_turn` scales separately; "craft" contains all other terms."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weight of each block, and of "call", an edit call's reward relative to its group's edit calls."""
+"""Weight of each block in `by_turn`; "call" is the additional term of turns with an edit call."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""Minimum scale of a block, so that differences below 0.25, the unit of rewards, stay below 1."""
+"""Minimum scale of a block; deviations below 0.25, the unit of rewards, are scaled to below 1."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -64,28 +64,28 @@ def by_turn(
     tokens: Sequence[Sequence[int]],
     scales: Mapping[str, float],
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return an advantage for each turn, to which tool rewards of earlier turns do not contribute.
+    """Return one advantage per turn; it does not include the tool rewards of earlier turns.
 
     Each reward term belongs to one of the `BLOCKS`. For the block "tools", the return of a turn is
     the sum of the tool rewards from this turn to the end of the episode, and the baseline is the
     mean return of the group's rollouts that reached this turn. For each other block, the return of
     every turn is the sum of the block's terms over the episode, and the baseline is the group's
-    mean of these sums. The scale of a block is the running root mean square of return minus
-    baseline over all sampled tokens, at least `LEAST_SCALE`. The advantage of a turn is the
+    mean of these sums. The scale of a block is the running root mean square of (return -
+    baseline) over all sampled tokens, but at least `LEAST_SCALE`. The advantage of a turn is the
     weighted sum, over the blocks, of (return - baseline) / scale. The advantage of a turn with an
     edit call has one more term: the call's reward minus the mean reward of the group's edit calls,
     divided by the reward of a valid edit. Finally, all advantages of the batch are multiplied by
-    one factor, so that their root mean square equals that of the unweighted and unscaled sum of
-    (return - baseline) over the blocks; weights and scales thus do not change the size of updates.
+    one factor, so that their root mean square equals that of the plain sum of (return - baseline)
+    over the blocks. Weights and scales thus do not change the size of updates.
 
     Args:
-        ledgers: reward terms by name, of each turn of each rollout [b].
+        ledgers: for each rollout [b], the reward terms of each turn, by name.
         groups: group number of each rollout [b].
-        tokens: number of sampled tokens of each turn of each rollout [b].
-        scales: running mean squares of the blocks, from the previous batch; empty at first.
+        tokens: for each rollout [b], the number of sampled tokens of each turn.
+        scales: running mean square of each block, returned for the previous batch; empty at first.
 
     Returns:
-        Advantages of the turns of each rollout [b], and the `scales` for the next batch.
+        For each rollout [b], the advantages of its turns; and the `scales` for the next batch.
     """
     turns = torch.tensor([len(one) for one in ledgers])
     owner = torch.repeat_interleave(torch.arange(len(turns)), turns)

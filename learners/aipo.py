@@ -128,7 +128,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
 def credit(
     config: Config, batch: Batch, scales: Mapping[str, float]
 ) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and the `scales` for the next step."""
+    """Return the advantages of each rollout's turns, and `by_turn`'s `scales` for the next step."""
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
@@ -137,7 +137,7 @@ def credit(
 
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
-    """Return the result of the evaluation "before" or "after" training; play it if not recorded."""
+    """Return the result of the evaluation "before" or "after" training; evaluate if none exists."""
     if (recorded := report.result(when)) is not None:
         return recorded
     report.begin(when, step)
@@ -149,7 +149,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport)
 def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
     """Start the evaluation that is due after a step, unless an earlier process has finished it.
 
-    The evaluations before the first step and after the last step are played by `evaluation`.
+    The function `evaluation` runs the evaluations before the first step and after the last step.
     """
     if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
         report.begin("evaluate", step)
@@ -157,7 +157,7 @@ def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: 
 
 
 def due(every: int, step: int) -> bool:
-    """Return whether an action that repeats every `every` steps is due; 0 means never."""
+    """Return whether an action with an interval of `every` steps is due; 0 means never."""
     return every > 0 and step % every == 0
 
 

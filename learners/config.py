@@ -1,7 +1,7 @@
 """Configuration of a training run: defaults, overridden by `--config FILE.toml`, then by flags.
 
 `Config` is a flat, validated dataclass, and `load` parses a command line that has a flag for each
-field. With an invalid configuration, the program exits with status 2.
+field. If the configuration is invalid, the program exits with status 2.
 """
 
 import argparse
@@ -43,8 +43,8 @@ _MACHINES = {
 _COMMAND = "resume-gym train"
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
-is trained on the CPU. Results are written to runs/NAME; the same command resumes an interrupted \
-run."""
+is trained; a CPU is enough. Results are written to runs/NAME; the same command resumes an \
+interrupted run."""
 _EXAMPLES = (
     "train --steps 5",
     "train --config smollm2 --name mine",
@@ -60,49 +60,49 @@ class Config:
     """Settings of a run; `--help` prints the descriptions of the attributes.
 
     Attributes:
-        name: name of the run, whose folder is RUNS/NAME; the same name resumes the run.
+        name: name of the run, which is stored in RUNS/NAME; reuse the name to resume the run.
         runs: folder of all runs.
         model: "nano", "smollm2", "smollm2-editor", a folder in Hugging Face format, or OWNER/NAME
             of a model on the Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers the id.
         tasks: source of the tasks; empty for the environment's default source.
-        judge: judge of final documents, a name or JSON with a name and options; empty for
-            the environment's default judge.
+        judge: judge that grades final documents: a name, or JSON with a name and options; empty
+            for the environment's default judge.
         seed: random seed.
         steps: number of optimizer steps.
         goal: condition such as "eval.reward >= 6 and eval.submit_rate >= 0.95"; the run ends when
-                it holds in two evaluations in a row. Empty for no goal.
+            the condition holds in two evaluations in a row. Empty for no goal.
         budget: limits such as "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; the run ends
-                after the step that exceeds one of them. Empty for no budget.
+            after the first step that exceeds a limit. Empty for no budget.
         groups: number of tasks per step, each with one group of rollouts.
         group_size: number of rollouts per task.
-        replace_equal: replace each group whose rewards are all equal, and thus give no gradient, by
-            a group of another task; at most once per step.
+        replace_equal: replace each group whose rewards are all equal, since it gives no gradient,
+            by a group of another task; replacements are not replaced again.
         temperature: sampling temperature, in training and evaluation.
-        max_tokens: limit of a turn, in tokens.
+        max_tokens: maximum number of tokens that the policy samples in a turn.
         learning_rate: maximum learning rate of the optimizer. The default suits the nano policy;
             pretrained models need about 1e-5, and LoRA adapters about 1e-4.
         learning_rate_schedule: schedule of the learning rate: constant, or a linear or cosine decay
             that reaches zero after the last step.
         warmup_steps: number of steps at the start in which the learning rate rises linearly.
         max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
-        weight_decay: weight decay of AdamW.
+        weight_decay: weight decay of the optimizer.
         engine: sampling engine: transformers runs in the trainer process between training steps,
             vllm in separate servers.
-        engine_urls: URLs of running vllm servers, whose API key is in VLLM_API_KEY; empty if the
-            run starts its own servers.
+        engine_urls: URLs of running vllm servers, whose API key is read from the environment
+            variable VLLM_API_KEY; if empty, the run starts its own servers.
         engine_procs: number of vllm servers to start on each machine.
         engine_gpus: number of GPUs per vllm server; servers get the first GPUs of a machine, and
             trainers the remaining ones.
         colocated: sample and train alternately on the same GPUs; the vllm servers free their GPU
             memory during training.
-        max_staleness: maximum age, in optimizer steps, of the weights that sampled a token when
-            training uses the token; 0 alternates sampling and training.
-        timeout_s: timeout in seconds, retries included, of one completion, verdict or weight
-            update; judges that call models have a separate timeout.
+        max_staleness: maximum number of optimizer steps between the weights that sample a token
+            and the weights that are trained on it; with 0, sampling and training alternate.
+        timeout_s: timeout in seconds of one completion, verdict or weight update, including its
+            retries; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, all other losses mean-centred ones.
-        credit: which tokens a reward is credited to: turn credits each tool call with its own
-            consequences, and episode gives all tokens of a rollout the same advantage.
+        credit: how rewards become advantages: turn gives each turn its own advantage, without the
+            tool rewards of earlier turns; episode gives all turns of a rollout the same advantage.
         precision: data type of the forward pass; the trained weights are always float32.
         row_tokens: maximum number of tokens in a packed row of training sequences; smaller rows
             need less memory.
@@ -116,27 +116,27 @@ class Config:
         backend: training backend: local trains in one process; fsdp2 and deepspeed shard the
             weights over several processes.
         trainer_procs: training processes per machine, for the backends fsdp2 and deepspeed.
-        replicas: number of copies of the weights, each sharded over a part of the ranks; for the
-            backend fsdp2.
+        replicas: number of copies of the weights, each sharded over an equal part of the training
+            processes; for the backend fsdp2.
         offload: keep weights and optimizer state in CPU memory; for the backends fsdp2 and
             deepspeed.
         save_every: number of steps between checkpoints.
         async_save: write checkpoints while the next step runs; for the backend fsdp2.
-        eval_every: number of steps between evaluations on held-out tasks; evaluated weights are
-            saved. With 0, evaluations run only before and after training.
+        eval_every: number of steps between evaluations on held-out tasks; evaluated steps also
+            save a checkpoint. With 0, evaluations run only before and after training.
         eval_tasks: number of held-out tasks per evaluation.
         eval_rollouts: number of rollouts per held-out task.
-        on_collapse: reaction to an alarm about a collapse: note writes the alarm to the journal;
-            warn also prints it; rollback returns to the last healthy checkpoint with half the
-            learning rate; stop ends the run.
-        on_hack: reaction to an alarm of reward hacking: warn prints the alarm; drop excludes
-            episodes that show the hack from the batches while the alarm holds; stop ends the run.
+        on_collapse: reaction to an alarm about a collapse of training: note writes the alarm to the
+            journal; warn also prints it; rollback returns to the last healthy checkpoint with half
+            the learning rate; stop ends the run.
+        on_hack: reaction to an alarm about reward hacking: warn prints the alarm; drop also removes
+            episodes that show the hack from batches while the alarm lasts; stop ends the run.
         second_judge: additional judge, in the format of `judge`, that grades a sample of final
-                documents but never affects rewards; empty for no second judge.
+            documents but never affects rewards; empty for no second judge.
         second_judge_every: number of steps between two samples that second_judge grades.
         threads: number of CPU threads; 0 uses all cores.
-        heartbeat_s: seconds between heartbeats, which write heartbeat.json, and print a line if no
-            other line was printed since the last heartbeat; 0 disables heartbeats.
+        heartbeat_s: seconds between heartbeats; 0 disables them. A heartbeat writes heartbeat.json,
+            and prints a line if nothing was printed since the last heartbeat.
         log_to: additional loggers: tensorboard, wandb, trackio.
 
     Raises:
@@ -213,7 +213,7 @@ class Config:
                 raise ConfigError(str(error)) from None
         goals.budget(self.budget)
         if goals.conditions(self.goal, "goal") and not self.eval_every:
-            raise ConfigError("goal: expected evaluations, which check it; got eval_every 0")
+            raise ConfigError("goal: evaluations check the goal; expected eval_every >= 1, got 0")
         self._check_combinations()
 
     @property
@@ -228,13 +228,13 @@ class Config:
                 expected = f"{setting} {' or '.join(map(repr, allowed))}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
         if self.credit == "turn" and self.loss == "grpo":
-            raise ConfigError("credit: grpo standardises whole rewards; expected episode, got turn")
+            raise ConfigError("credit: grpo needs episode rewards; expected episode, got turn")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
 
     def check_packages(self) -> None:
-        """Check that the packages that the settings need are installed; a dry run needs no package.
+        """Check that the packages that the settings need are installed; a dry run needs none.
 
         Raises:
             ConfigError: a package is missing; the message names the pip extra to install.
@@ -246,7 +246,7 @@ class Config:
             *((name, name, True) for name in self.log_to),
         ):
             if needed and find_spec(package) is None:
-                on_cpu = ", or `make vllm` without a GPU" if extra == "vllm" else ""
+                on_cpu = " (without a GPU: `make vllm`)" if extra == "vllm" else ""
                 raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`{on_cpu}")
 
 
@@ -337,7 +337,7 @@ def parse(
         more: a dataclass whose fields are additional options.
 
     Returns:
-        The configuration, and the values of the fields of `more`, which are not validated.
+        The configuration, and a dictionary of the fields of `more` that `argv` sets, not validated.
     """
     # accept underscores in flags, as in the names of a TOML file
     argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
@@ -357,8 +357,8 @@ def parse(
                 "--dry-run",
                 nargs="?",
                 metavar="MACHINE",
-                help="print the memory and time that the run needs, and exit: on MACHINE, such as "
-                "'4 x NVIDIA H200', or here, this machine (default: that of the preset, or here)",
+                help="print an estimate of the run's memory and time, and exit; MACHINE is such as "
+                "'4 x NVIDIA H200', or here for this machine (default: the preset's, or here)",
             )
         parser.add_argument(trust.FLAG, action="store_true", help=trust.HELP)
         if more:
@@ -411,7 +411,7 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError unless flags repeat all modules, keys and remote servers in `file`.
+    """Raise a ConfigError unless `flags` repeat all modules, keys and remote servers in `file`.
 
     A `file` that is a preset, or belongs to a run started on this machine, is not checked.
     """
@@ -444,7 +444,7 @@ def dry_run(argv: Sequence[str]) -> str | None:
 
 
 def _first(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse `--config`, which determines the defaults of the other flags, and `--dry-run`."""
+    """Parse only `--dry-run` and `--config`, which sets the defaults of all other flags."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", nargs="?")
     parser.add_argument("--dry-run", "--dry_run", nargs="?", const="")

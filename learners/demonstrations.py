@@ -1,10 +1,10 @@
 """Demonstrations for imitation: the turns of a scripted editor as training samples.
 
 The resume of a task has a planted weakness, and the task lists fixes: edits that repair the
-weakness. The scripted editor first applies the fixes that add no numbers, from top to bottom, and
-then makes the edits of the scripted agent `careful`. With the habits `HASTY`, the editor also makes
-errors, so that a policy learns errors for reinforcement learning to correct. `renamed` replaces
-some words of most resumes, so that a policy cannot memorise the resumes.
+weakness. The scripted editor first applies the fixes that add no facts or figures, from top to
+bottom, and then makes the edits of the scripted agent `careful`. With the habits `HASTY`, the
+editor also makes errors. A policy learns these errors, which reinforcement learning corrects.
+`renamed` replaces some words of most resumes, so that a policy cannot memorise the resumes.
 """
 
 import re
@@ -32,9 +32,8 @@ class Habits(NamedTuple):
 
     Attributes:
         review: probability of calling `review` in the first turn.
-        misquote: probability that an edit's quote ends with dots, and so fails.
-        invent: probability that an edit whose text ends with a letter adds a figure without
-            evidence.
+        misquote: probability that dots are appended to an edit's quote, so that the edit fails.
+        invent: probability that an edit whose new text ends with a letter adds an invented figure.
         submit: probability of submitting in the last turn, and when nothing is left to edit.
     """
 
@@ -84,7 +83,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
 
 
 def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return the next edit (old, new): the topmost fix, else one by `careful`, else None."""
+    """Return (old, new) of the topmost suitable fix, or else of `careful`'s edit, or else None."""
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
@@ -109,11 +108,11 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
 
 
 def _is_in_order(old: str, new: str) -> bool:
-    """Return whether all words of `new` but its first occur in `old`, in the same order.
+    """Return whether all words of `new` except the first occur in `old`, in the same order.
 
-    Verb forms in -ed and -ing count as equal, and words of up to three letters are ignored. Fixes
-    and edits of `careful` without this property are left out, since small models garble sentences
-    that they rearrange.
+    Verb forms in -ed and -ing count as equal, and words of up to three letters are ignored. The
+    editor skips fixes and edits without this property, since small models garble sentences that
+    they rearrange.
     """
     before, after = ([stem(word) for word in _WORD.findall(text.lower())] for text in (old, new))
     left = iter(before)
@@ -125,7 +124,7 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Shorten an edit to its changed words, plus neighbours until `old` is unique in the resume.
+    """Shorten an edit to the changed words, plus the neighbours that make `old` unique in `resume`.
 
     The result begins with the space before its first word, if the resume has one there. Since
     byte-level BPE encodes a word together with this space, `old` then has the same tokens as the
@@ -177,7 +176,7 @@ def shorter(task: Task, rng: Random) -> Task:
     """Return a task with a shorter job posting and resume; the lines that fixes change are kept.
 
     Most tokens of a resume belong to lines without edits, so short resumes give more edits for the
-    same computation. A resume whose weakness is its length is returned unchanged.
+    same computation. A task whose weakness is the resume's length is not changed.
     """
     if task.weakness == "too_long":
         return task
@@ -201,7 +200,7 @@ def _words() -> list[str]:
 
 
 def renamed(task: Task, rng: Random) -> Task:
-    """Return a task with random words replaced, each by the same word in all texts of the task.
+    """Return a task with random words replaced, in the same way in all texts of the task.
 
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
     other words by words of other resumes or by invented words. Half of the tasks with the weakness
@@ -271,8 +270,8 @@ def demonstrations(
 ) -> Iterator[list[Sample]]:
     """Yield training samples of an editor's turns, one list for each episode.
 
-    In each state of an episode, several turns are drawn from the editor. The first of them is
-    played, or, with the probability `SLIPS`, a faulty call is played instead. Additional draws cost
+    In each state of an episode, several turns are drawn from the editor, and the first of them
+    is played. With the probability `SLIPS`, a faulty call is played instead. More draws cost
     little, because all draws share the tokens before the turn, and an editor's turns are only a
     fifth of the tokens of an episode. All samples have the same group number, because training
     computes a prefix that a group shares, such as the instructions, only once. `Sample.advantages`
@@ -287,7 +286,7 @@ def demonstrations(
         seed: seed of the editor's random numbers.
         replies: weight of the tokens of the environment's replies, as a share of `each`. The
             reply to `review` repeats the resume, so training on it teaches copying from the prompt.
-        hint: function that returns a text for a session, to append to each observation.
+        hint: returns a text for a session, which is appended to the prompt and each observation.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -336,7 +335,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 
 
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return a faulty call: an earlier call, or `text` cut off or with one wrong word."""
+    """Return a faulty call: an earlier call, or `text` that is cut off or has one wrong word."""
     kind = rng.randrange(3)
     if kind == 0 and before:
         return rng.choice(before)

@@ -1,7 +1,7 @@
 """Goals and budgets of a run: conditions on named metrics that end the run.
 
 A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
-so that a run that a goal or budget has ended computes the same result and ends again if restarted.
+so if a run has ended at a goal or budget and is restarted, it ends again with the same result.
 """
 
 import operator
@@ -61,7 +61,7 @@ def conditions(text: str, what: str) -> tuple[Condition, ...]:
 
 
 def check_names(wanted: Sequence[Condition], known: Collection[str], what: str) -> None:
-    """Raise a ConfigError that lists the known metrics if a condition names an unknown metric."""
+    """Raise a ConfigError, which lists the known metrics, if a condition has an unknown metric."""
     for name in (one.name for one in wanted if one.name not in known):
         near = did_you_mean(name, known)
         raise ConfigError(f"{what}: expected one of {', '.join(known)}; got {name!r}{near}")
@@ -124,7 +124,7 @@ def ended(
     rows: Sequence[Mapping[str, float]],
     evaluations: Sequence[Mapping[str, Any]],
 ) -> End | None:
-    """Return the reason if a goal or a budget ends a run, otherwise None.
+    """Return why the goal or the budget ends a run, or None if the run continues.
 
     Args:
         goal: conditions that must all hold in two evaluations in a row.

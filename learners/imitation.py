@@ -1,4 +1,4 @@
-r"""Imitation: a supervised warm start of any model on demonstrations of a scripted editor.
+r"""Imitation: train any model on demonstrations of a scripted editor, as a start for `aipo.py`.
 
     python learners/imitation.py --minutes 360 --compile     # a new nano policy, two CPU cores
     python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32 \
@@ -104,13 +104,13 @@ class Dose:
     Attributes:
         minutes: training time in minutes, without evaluations.
         drill: share of the training time, at its start, in which a new model learns to copy.
-        short: share of the training time, from the start and drill included, with short resumes.
+        short: share of the training time after which resumes are no longer shortened.
         habits: share of the training time, at its end, in which the scripted editor makes errors.
-        draws: turns that are drawn from each state; 1 while the editor makes no errors.
+        draws: number of turns drawn from the editor in each state; 1 while it makes no errors.
         replies: weight of a token of a tool reply; a turn that every draw yields has weight 1.
         repeats: number of times that each demonstration is used for training.
-        workers: number of processes that make demonstrations, for training on GPUs; 0 makes
-            demonstrations between optimizer steps.
+        workers: number of processes that create demonstrations, for training on GPUs; 0 creates
+            them in the training process, between optimizer steps.
         rows: number of packed rows per optimizer step.
     """
 
@@ -142,13 +142,13 @@ class Phase(NamedTuple):
 
 
 def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
-    """Yield packed rows of one worker's demonstrations, pickled, without end.
+    """Yield an endless sequence of pickled packed rows, from the demonstrations of one worker.
 
     Args:
-        dose: form of the demonstrations.
-        config: settings, of which model, environment, seed and `row_tokens` are used.
+        dose: settings of the demonstrations.
+        config: settings of the run.
         phase: phase of imitation, which determines what is demonstrated.
-        start: number of optimizer steps done, which determines the tasks.
+        start: number of completed optimizer steps, which determines the tasks.
         worker: number of the worker; each worker uses every `workers`-th task.
     """
     work = make_workload(config)
@@ -186,9 +186,9 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 @contextmanager
 def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
-    """Provide repeated, shuffled packed rows without end; worker processes end with the context.
+    """Provide an endless iterator over repeated and shuffled rows; end the workers on exit.
 
-    The context begins when the first row is ready, so training time excludes the workers' start.
+    Entering the context waits for the first row, so training time excludes the workers' start.
     """
     context = multiprocessing.get_context("spawn")  # fork may hang: threads can hold locks
     queues = [context.Queue(_AHEAD) for _ in range(dose.workers)]
@@ -228,7 +228,7 @@ def imitate(
     until: float,
     phase: int,
 ) -> None:
-    """Train until the training time reaches `until`, in seconds, and save a checkpoint.
+    """Train until the training time is `until` seconds; save checkpoints meanwhile and at the end.
 
     `trainer.state` counts phases, seconds, steps and tokens of training. After a warm-up, the
     learning rate falls linearly with the training time.
@@ -255,7 +255,7 @@ def imitate(
             print(
                 f"{state['seconds'] / 60:6.1f} min, step {state['steps']}: loss {loss:.3f}, "
                 f"{state['tokens'] / 1e6:.2f} M tokens, {trained['trained_tokens_per_s']:,.0f}/s, "
-                f"{100 * waited / (now - began):.0f} % of the time for demonstrations",
+                f"{100 * waited / (now - began):.0f} % of the time waiting for data",
                 flush=True,
             )
         if done or now - saved > SAVE_EVERY_S:
@@ -269,7 +269,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     """Play the held-out tasks, and check that training computes the same probabilities as sampling.
 
     Raises:
-        EngineError: log-probabilities of sampling and training differ by more than rounding.
+        EngineError: log-probabilities of sampling and training differ by more than rounding errors.
     """
     policy, step = trainer.policy, trainer.state.get("steps", 0)
     trajectories = Trajectories(folder)
@@ -287,7 +287,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     limit = PROBE_LIMIT[config.precision] / config.temperature
     print(f"log-probabilities of training and sampling differ by {gap:.2g} on average")
     if not gap <= limit:  # also true for nan
-        raise EngineError(f"sampler and trainer differ by {gap:.3g}, more than {limit:.3g}")
+        raise EngineError(f"log-probabilities differ by {gap:.3g}, more than {limit:.3g}")
     return summary
 
 
@@ -366,7 +366,7 @@ def run(dose: Dose, config: Config) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train a warm start with command-line arguments, by default those of this process."""
+    """Train by imitation with command-line arguments, by default those of this process."""
     try:
         argv = sys.argv[1:] if arguments is None else arguments
         config, given = parse(argv, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)

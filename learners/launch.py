@@ -66,7 +66,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
         arguments: command-line arguments; those of this process by default.
 
     Raises:
-        SystemExit: with the exit status, unless this process trained to the end.
+        SystemExit: the exit status is not 0, or other processes did the training.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     config = load(arguments)
@@ -95,7 +95,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
 
 
 def _run_or_explain(config: Config, train: Train) -> None:
-    """Run the training of this process; turn an expected error into one line and an exit status."""
+    """Run the training of this process; print an expected error as one line, and exit."""
     resumes = f"; the same command resumes {config.runs / config.name}"
     try:
         _run(config, train)
@@ -176,10 +176,10 @@ def _servers(judge: Judge | None) -> list[str]:
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that the goal's metrics exist, and that a judge with a dollar budget has a list price.
+    """Check that the goal's metrics exist, and that a dollar budget has a judge with a list price.
 
     Raises:
-        ConfigError: the goal has an unknown metric, or the judge has no list price.
+        ConfigError: a metric is unknown, or a dollar budget has no judge with a list price.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
     if work.judge:  # without a judge, a session opens a separate environment, which is slow

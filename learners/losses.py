@@ -52,11 +52,11 @@ class LossInput(NamedTuple):
 
 
 LossOutput = tuple[Tensor, Mapping[str, float]]
-"""The loss [] of a row, and metrics of the row's tokens by name.
+"""The loss of a row as a scalar tensor, and metrics of the row's tokens by name.
 
-Metrics whose names end in _max are maxima, all others are sums over tokens. "masked" counts tokens
-without policy gradient. "ratio", "ratio_deviation", which is (ratio - 1)^2, and "ratio_max" cover
-tokens that are not masked. "gap" is |logp - sampler's logp|, over all tokens with a finite value.
+Metrics whose names end in _max are maxima; all others are sums over tokens. "masked" counts tokens
+without policy gradient. The other tokens contribute to "ratio", "ratio_max" and "ratio_deviation",
+the sum of (ratio - 1)^2. "gap" is the sum of all finite values of |logp - sampler's logp|.
 """
 Loss = Callable[[LossInput], LossOutput]
 """Type of the policy losses, such as `aipo`."""
@@ -68,9 +68,9 @@ def aipo(row: LossInput) -> LossOutput:
     The loss is -sum over kept tokens of stopgrad(ratio * A) * logp / total.tokens, where
     ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
     rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
-    [0.1, 10]. "masked_rollout" counts the tokens of masked rollouts. "masked_low" and "masked_high"
-    count tokens of other rollouts whose ratio is below or above [0.125, 8]. Source: PRIME-RL 0.4,
-    which masks tokens whose ratio LlamaRL (arXiv 2505.24034) would clip.
+    [0.1, 10]. "masked_rollout" counts the tokens of masked rollouts. In other rollouts,
+    "masked_low" counts tokens with a ratio below 0.125, and "masked_high" tokens with one above 8.
+    Source: PRIME-RL 0.4, which masks tokens whose ratio LlamaRL (arXiv 2505.24034) would clip.
     """
     log_ratio = _log_ratio(row).detach()
     ratio = log_ratio.exp()
@@ -91,7 +91,7 @@ def ipo(row: LossInput) -> LossOutput:
     """Return the loss of `aipo` with a trust region on probabilities and a penalty on log ratios.
 
     The loss is (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
-    (log ratio)^2) / total.tokens. A token is masked if its probability rose or fell by more than
+    (log ratio)^2) / total.tokens. A token is masked if its probability has changed by more than
     0.2 since it was sampled. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).
     """
     keep = _shift(row).abs() <= PROBABILITY_SHIFT
@@ -129,9 +129,10 @@ def dr_grpo(row: LossInput) -> LossOutput:
 
 
 def likelihood(row: LossInput) -> LossOutput:
-    """Return the negative log-likelihood with a weight for each token, for imitation.
+    """Return the weighted negative log-likelihood of the tokens, for imitation.
 
-    The loss is -sum of advantages * logp / total.tokens; `sampler_logprobs` is ignored.
+    The weights are the advantages A: the loss is -sum of A * logp / total.tokens, and
+    `sampler_logprobs` is ignored.
     """
     loss = -(row.advantages * row.logprobs).sum() / row.total.tokens
     agreed = torch.zeros_like(_wide(row.logprobs.detach()))
@@ -204,7 +205,7 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
 def _watched(
     log_ratio: Tensor, keep: Tensor, counted: Mapping[str, Tensor] | None = None
 ) -> dict[str, float]:
-    """Return metrics of a row's tokens, with the number of tokens in each mask of `counted`."""
+    """Return metrics of a row's tokens, and the number of tokens in each mask of `counted`."""
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {
         "masked": (~keep).sum(),

@@ -13,7 +13,7 @@ UNFINISHED = ".unfinished-"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path whose file replaces `path` atomically when the block ends.
+    """Yield the path of a temporary file, which replaces `path` when the `with` block ends.
 
     Args:
         path: file to replace. If the block raises an exception, `path` keeps its previous content
@@ -50,4 +50,4 @@ def check_new_file(option: str, path: Path | None) -> None:
     if path and not path.parent.is_dir():
         raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
     if path and path.is_dir():
-        raise TaskError(f"{option}: expected a file, {str(path)!r} is a folder")
+        raise TaskError(f"{option}: expected a file, but {str(path)!r} is a folder")

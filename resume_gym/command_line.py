@@ -15,7 +15,7 @@ _CHOICE = r"invalid choice: (.+) \(choose from (.+)\)"
 
 
 class Formatter(argparse.HelpFormatter):
-    """Help formatter that wraps paragraphs to the terminal's width, but keeps indented lines."""
+    """Help formatter that wraps paragraphs to the terminal's width, but not indented lines."""
 
     def add_argument(self, action: argparse.Action) -> None:
         """Add an argument; make the first column wide enough for indented names of subcommands."""

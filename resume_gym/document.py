@@ -1,10 +1,10 @@
 """Text documents: exact and fuzzy replacement, wrapping, page layout, unified diffs.
 
-`find` and `replace` make an edit; `page` shows the result. The module is not specific to resumes.
+To edit, call `find`, then `replace`; `page` formats the result. Nothing is specific to resumes.
 
 One wrapping rule applies to all texts. A source line is broken at spaces into page lines, each as
 long as possible up to `width` characters; the spaces at a break are dropped. A word longer than
-`width` is cut. A blank line counts as one line. A newline at the end of the text does not start
+`width` is split. A blank line counts as one line. A newline at the end of the text does not start
 another line. Every character, including tabs and wide characters, counts as one column.
 """
 
@@ -21,7 +21,7 @@ Match = Literal["exact", "fuzzy"]
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
-"""Maximum number of lines for difflib, which takes quadratic time; a longer text gets one hunk."""
+"""Maximum number of lines for difflib (quadratic time); the diff of a longer text is one hunk."""
 
 
 class Document(NamedTuple):
@@ -71,7 +71,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def _height(lines: list[str], width: int) -> int:
-    """Return the number of lines when wrapped to `width` characters; ignore an empty last line."""
+    """Return the number of page lines that `lines` wrap to; do not count an empty last line."""
     height = 0
     for line in lines:
         height += 1 if len(line) <= width else len(wrap(line, width))
@@ -99,9 +99,9 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
     Args:
         text: text to search.
         old: text to find; an empty text never matches.
-        match: "exact" or "fuzzy". If there is no exact match, a fuzzy search tries again without
-            regard to indentation and trailing blanks, then to all differences in whitespace, and
-            at last also to differences in typography (see `untyped`).
+        match: "exact" or "fuzzy". Without an exact match, "fuzzy" first ignores indentation and
+            trailing blanks, then all differences in whitespace, and finally also differences in
+            typography (see `untyped`).
 
     Returns:
         Start and end offset of each occurrence.
@@ -180,7 +180,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
     """Convert quotes, dashes and spaces to ASCII, apply NFC, and drop invisible characters.
 
     Returns:
-        The converted text, and its characters' offsets in `text`, followed by `len(text)`.
+        The converted text, and the offsets in `text` of its characters and of its end.
     """
     if text.isascii():
         return text, range(len(text) + 1)
@@ -317,10 +317,10 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
     """Format a unified diff of one hunk without context lines.
 
     Args:
-        first: zero-based number of the hunk's first line in the old text.
-        now: number of the same line in the new text, which earlier hunks may have shifted.
-        before: lines of the hunk in the old text.
-        after: lines of the hunk in the new text.
+        first: zero-based line number of `before` in the old text.
+        now: zero-based line number of `after` in the new text.
+        before: old lines. The hunk omits common first and last lines of `before` and `after`.
+        after: new lines.
     """
     most = min(len(before), len(after))
     # If both texts end in a newline, both lists end in "". The common prefix must not include this

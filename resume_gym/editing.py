@@ -2,7 +2,7 @@
 
 `EditSession` implements what all editing domains share: the turn budget, the page limit, rewards of
 tool calls, grading, copies and records. A subclass adds the task type, the tools and the weights of
-a judge's grades, as `session.Session` does for resumes. docs/domains.md tells how to add domains.
+a judge's grades, as `session.Session` does for resumes (see docs/domains.md).
 """
 
 import json
@@ -42,7 +42,7 @@ VerdictT = TypeVar("VerdictT")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits of an episode.
+    """Limits and reward settings of an episode.
 
     Attributes:
         max_turns: number of actions that the agent may take, at least 3.
@@ -51,13 +51,13 @@ class Rules:
         match: search mode for the text to replace; see `document.find`.
         max_chars: maximum length of an action and of the document in characters.
         layout_reward: "binary" gives +1 at the end if the document fits the page, else -1.
-            "continuous" rewards each edit for the lines beyond the page that it removes, so the
-            sum depends only on the first and the last document.
-        layout_amplitude: "continuous" reward per line; a multiple of 1/64, so that sums are exact.
+            "continuous" rewards each edit with the change of `layout_potential`, so the sum over an
+            episode depends only on its first and its last document.
+        layout_amplitude: "continuous" reward for removing an overflowing line; a multiple of 1/64.
         feedback_every: k, to include feedback in the reply to every k-th edit; 0 for no feedback.
 
     Raises:
-        ValueError: A limit is out of range.
+        ValueError: An attribute has an invalid value.
     """
 
     max_turns: int = 10
@@ -75,7 +75,7 @@ class Rules:
         for name, limit in least.items():
             value = getattr(self, name)
             if type(value) is not int or value < limit:  # isinstance would accept booleans
-                raise ValueError(f"{name}: expected an integer of at least {limit}, got {value!r}")
+                raise ValueError(f"{name}: expected a whole number >= {limit}, got {value!r}")
         if self.match not in ("exact", "fuzzy"):
             raise ValueError(f"match: expected 'exact' or 'fuzzy', got {self.match!r}")
         if self.layout_reward not in ("binary", "continuous"):
@@ -83,7 +83,7 @@ class Rules:
             raise ValueError(f"layout_reward: {told}")
         amplitude = self.layout_amplitude
         if type(amplitude) not in (int, float) or not 0 < amplitude <= 64 or amplitude * 64 % 1:
-            told = f"expected a multiple of 1/64, up to 64, got {amplitude!r}"
+            told = f"expected a multiple of 1/64 from 1/64 to 64, got {amplitude!r}"
             raise ValueError(f"layout_amplitude: {told}")
 
     def layout_potential(self, doc: Document) -> float:
@@ -124,7 +124,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A tool's reply that shows a text; an episode rewards its first reply with `paid=True`."""
+    """A reply that shows a text; an episode rewards only the first reply with `paid=True`."""
 
     text: str
     paid: bool = True
@@ -152,7 +152,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     Attributes:
         noun: noun for the edited document, such as "resume"; also the document's key in `info`.
-        system_prompt: system message; the schemas of `tools` are passed separately.
+        system_prompt: text of the system message, without the schemas of `tools`.
         toolbox: tools, including `submit`, which ends the episode.
         editors: names of the editing tools, whose failures count as failed edits.
         verdict_type: dataclass of a judge's verdicts.
@@ -193,10 +193,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         known = {one.name for one in fields(cls.verdict_type)}
         taken = {*rewards.TOOL_TERMS, "layout"}
         for wrong, told in (
-            (cls.editors - names, "editors: expected names of its tools"),
+            (cls.editors - names, "editors: expected names of tools in `toolbox`"),
             (cls.verdict_weights.keys() - known, "verdict_weights: expected the verdict's fields"),
-            (cls.verdict_weights.keys() & taken, "verdict_weights: names of other terms"),
-            ({cls.noun} & {"task_id", *_COUNTS}, "noun: a key of `info` already"),
+            (cls.verdict_weights.keys() & taken, "verdict_weights: expected unused term names"),
+            ({cls.noun} & {"task_id", *_COUNTS}, "noun: expected a new key for `info`"),
         ):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
@@ -227,7 +227,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     @abstractmethod
     def brief(self) -> str:
-        """The first part of the prompt: the task's texts, such as a job, then the document."""
+        """The start of the prompt: texts such as a job description, and then the document."""
 
     @abstractmethod
     def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
@@ -238,7 +238,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Return the reward terms that an unedited document gets instead of a verdict's terms."""
 
     def feedback(self, text: str) -> str:
-        """Return remarks on a draft, on one line; they must not reveal how a judge would grade."""
+        """Return remarks on a draft, as one line; they must not reveal how a judge would grade."""
         return "none"
 
     @property
@@ -319,7 +319,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def score(self) -> float:
-        """The reward of the episode so far, on a scale from 0 to 100."""
+        """The reward of the episode so far, scaled linearly so that `bounds` become 0 and 100."""
         least, greatest = self.bounds
         return 100 * (self.state.reward - least) / (greatest - least)
 
@@ -464,7 +464,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return edits == 0 or doc.text == self.original
 
     def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
-        """Add the last turn's reward terms that need no judge, such as that of the page limit."""
+        """Add the final reward terms that need no judge, such as the term for the page limit."""
         if not submitted:
             ledger["no_submit"] = self.tool_rewards["no_submit"]
         if self.rules.layout_reward == "binary":
@@ -478,20 +478,20 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             ledger.update(content)
 
     def grade(self, verdict: VerdictT) -> Ledger:
-        """Set a judge's verdict on the final document and return its reward terms.
+        """Store a judge's verdict on the final document and return the verdict's reward terms.
 
         A later verdict replaces an earlier one.
 
         Raises:
-            RuntimeError: The episode is still running, or it changed nothing and needs no verdict.
+            RuntimeError: The episode is still running, or the document is unchanged.
             ValueError: The verdict is not a `verdict_type`, has a grade beyond `verdict_limit`, or
                 has a value that JSON cannot represent.
         """
         state = self.state
         if not state.done:
-            raise RuntimeError("the episode still runs: only a final document is graded")
+            raise RuntimeError("the episode is not over: only a final document can be graded")
         if self._unedited(state.document, state.edits):
-            raise RuntimeError("nothing was edited: reward tables grade this episode, not a judge")
+            raise RuntimeError("the document is unchanged: the episode needs no verdict")
         ledger = self._content(verdict)
         try:
             json.dumps(asdict(verdict), allow_nan=False)  # type: ignore[call-overload]
@@ -551,7 +551,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             session.grade(cls.verdict_type(**record["verdict"]))
         for name in ("text", "reward"):
             if getattr(session, name) != record[name]:
-                raise ValueError(f"{task.task_id}: the replay ends with another {name}")
+                raise ValueError(f"{task.task_id}: the replay ends with a different {name}")
         return session
 
 

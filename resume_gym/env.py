@@ -81,7 +81,7 @@ class EditEnv(gym.Env[str, str]):
         Raises:
             ValueError: The source does not exist.
         """
-        raise NotImplementedError("load_tasks: expected a static method of the subclass")
+        raise NotImplementedError("load_tasks: the subclass must define this static method")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -143,8 +143,8 @@ class EditEnv(gym.Env[str, str]):
                 return
             least = min(least or lines, lines)
         gym.logger.warn(
-            f"no document of {self.source} nearly fits a page of {limit} lines: the shortest has "
-            f"{least}; choose other tasks (procedural-mini:SEED:COUNT for 20 lines) or page_lines"
+            f"no document of {self.source} has fewer than {least} lines, but page_lines is {limit};"
+            " choose other tasks (procedural-mini:SEED:COUNT for 20 lines) or a larger page_lines"
         )
 
     @property
@@ -187,8 +187,8 @@ class EditEnv(gym.Env[str, str]):
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
-            where = f"{self.source}{split}: {number_of(len(tasks), 'task')}"
-            raise TaskError(f"task_id: {task_id!r} is not in {where}")
+            where = f"{number_of(len(tasks), 'task')} of {self.source}{split}"
+            raise TaskError(f"task_id: {task_id!r} is not among the {where}")
         return self.session_type(tasks[self._numbers[task_id]], self.rules)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -238,7 +238,7 @@ class EditEnv(gym.Env[str, str]):
     def render(self) -> Any:
         """Return the page as text (ansi) or uint8 [H, W, 3] (rgb_array), or print it (human)."""
         if self.render_mode is None or self.session is None:
-            gym.logger.warn("render needs a render_mode and a reset")
+            gym.logger.warn("render: expected a render_mode, and a call of reset before")
             return None
         if self.render_mode == "ansi":
             return render.ansi(self.session)
@@ -267,7 +267,7 @@ class ResumeEditEnv(EditEnv):
 
     | tool | effect |
     |---|---|
-    | `str_replace(old, new, count=1)` | replace `old`, which occurs exactly `count` times |
+    | `str_replace(old, new, count=1)` | replace `old`, which must occur exactly `count` times |
     | `review()` | show the whole resume and the end of the page |
     | `submit()` | end the episode |
 
@@ -276,7 +276,7 @@ class ResumeEditEnv(EditEnv):
 
     ## Observation Space
     `UnicodeText`: the text that the agent reads. `reset` returns the job, the resume and the turn
-    budget; `step` returns the tool's reply, which ends with `turns left: 7/10 | edits: 3`.
+    budget; `step` returns the tool's reply, whose last line is like `turns left: 7/10 | edits: 3`.
 
     ## Starting State
     A task drawn with the environment's random generator, or the task selected by
@@ -325,7 +325,7 @@ class ResumeEditEnv(EditEnv):
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
     | `match` | `"exact"` | `"fuzzy"` ignores differences of whitespace and typography in `old` |
     | `layout_reward` | `"binary"` | `"continuous"` rewards each edit for removed excess lines |
-    | `layout_amplitude` | 0.25 | reward per excess line, if continuous |
+    | `layout_amplitude` | 0.25 | `"continuous"` reward for the removal of one excess line |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment with short documents, pages of 20 lines and 6 turns.
@@ -386,15 +386,15 @@ class ResumeEditNetEnv(ResumeEditEnv):
     the original earns 0.25, even if the agent made edits and reverted them.
 
     The judge must have a method `judge_lines`, as the rubric judge has. The other arguments are
-    those of `ResumeEdit-v0`; `layout_reward` is "continuous". A submitted resume scores 50 if it is
-    unchanged, and about 100 if the planted weakness is fully repaired. `ResumeEditNetMini-v0` is
-    `ResumeEditNet-v0` with short documents.
+    those of `ResumeEdit-v0`; `layout_reward` defaults to "continuous". A submitted resume scores 50
+    if it is unchanged, and about 100 if the planted weakness is fully repaired.
+    `ResumeEditNetMini-v0` is `ResumeEditNet-v0` with short documents.
     """
 
     session_type = NetSession
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Any:
-        """Make a judge that counts improved, harmless and worse lines.
+        """Create a judge that counts improved, harmless and worse lines.
 
         Raises:
             ValueError: The judge does not exist, or has no method `judge_lines`.
@@ -432,7 +432,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 
 def find_edit_env(name: str) -> type[EditEnv] | None:
-    """Return the class of the environment ID or module:ID; None if it is not an `EditEnv`.
+    """Return the class of the environment `name` (ID or module:ID); None if it is no `EditEnv`.
 
     Raises:
         gymnasium.error.Error, ImportError, AttributeError: The environment does not exist.

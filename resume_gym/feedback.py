@@ -25,14 +25,14 @@ class FeedbackSession(Session):
         return super().act(call)
 
     def feedback(self, text: str) -> str:
-        """Return at most three remarks on a draft, made by the rules of the judge `critique`."""
+        """Return at most three remarks on a draft, by the rules of the judge `critique`."""
         return feedback(self.task, text)
 
 
 class ResumeEditFeedbackEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with the tool `feedback()`.
 
-    The tool shows at most three remarks on the draft, each on a quoted line. A call of the tool
+    The tool shows at most three remarks on the draft; each remark quotes a line. A call of the tool
     costs a turn and earns no reward. With `feedback_every=k`, the reply to every k-th edit includes
     remarks, too. Remarks name neither the fields of the verdict nor the planted weakness. Other
     arguments and the rewards are those of `ResumeEdit-v0`.

@@ -25,7 +25,7 @@ _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
 def strict_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """Parse JSON; `number` converts a number's text. Reject repeated keys, NaN and infinities."""
+    """Parse JSON; reject repeated keys, NaN and infinities. `number` converts a number's text."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
@@ -50,7 +50,7 @@ def seal(record: Mapping[str, Any]) -> str:
         ValueError: The record is empty, or contains a number that is not finite.
     """
     if not record:
-        raise ValueError("expected a record with a key, got an empty one")
+        raise ValueError("expected a record with at least one key, got an empty record")
     text = json.dumps(dict(record), allow_nan=False)
     return f'{text[:-1]}, "{CHECKSUM}": "{hashlib.sha256(text.encode()).hexdigest()}"}}'
 
@@ -62,7 +62,7 @@ def unseal(
 
     Args:
         line: line of JSON with a checksum.
-        required: whether the line must have a checksum; earlier versions wrote no checksums.
+        required: whether the line must have a checksum; earlier package versions wrote none.
         loads: JSON parser.
 
     Raises:
@@ -74,12 +74,12 @@ def unseal(
     if sealed and hashlib.sha256(sealed[1] + b"}").hexdigest() != sealed[2].decode():
         raise ChecksumError("the checksum does not match the content")
     if required and not sealed:
-        raise ChecksumError("expected a checksum at the end, as this version writes it")
+        raise ChecksumError("expected a checksum at the end of the line")
     record = loads(line)
     if not isinstance(record, dict):
         raise ValueError(f"expected an object, got {record!r:.40}")
     if record.pop(CHECKSUM, None) is not None and not sealed:
-        raise ChecksumError("expected a SHA-256 as the last value")
+        raise ChecksumError("expected a SHA-256 checksum as the last value")
     return record
 
 
@@ -116,7 +116,7 @@ def check_step(step: Any, earlier: Container[int]) -> int:
     if not (is_finite(step) and 0 <= step < 1e9 and step == int(step)):  # used in file names
         raise ValueError(f"step: expected a whole number from 0 to 999999999, got {step!r:.40}")
     if step in earlier:
-        raise ValueError(f"step: expected one row of step {step:.0f}, got another")
+        raise ValueError(f"step: expected one row for step {step:.0f}, got a second row")
     return int(step)
 
 

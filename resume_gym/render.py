@@ -36,7 +36,7 @@ _SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 
 
 def visible(text: str) -> str:
-    """Replace each control character except line feeds by a visible symbol."""
+    """Replace lone surrogates and all control characters but line feeds by visible symbols."""
     return text.translate(_SHOWN)
 
 

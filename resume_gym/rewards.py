@@ -1,4 +1,4 @@
-"""Tables of rewards, verdicts of judges, and pure functions that compute reward terms.
+"""Reward tables, judges' verdicts, and pure functions that compute reward terms.
 
 Every reward in this module is a multiple of 0.25, so that floating-point sums are exact.
 """
@@ -71,8 +71,8 @@ class Verdict:
         preference: preference of a recruiter between the two resumes.
         reasons: reason for the grade of each field, in one sentence.
         confidence: the judge's confidence in the grade of each field, in [0, 1].
-        items: grade of each rubric item of the task, by the item's text: the sign of its weight if
-            the revision adds the item (see `resume_gym.text.items`), else 0.
+        items: grade of each rubric item of the task, by the item's text: the sign (+1 or -1) of the
+            item's weight if the revision adds the item (see `resume_gym.text.items`), else 0.
 
     Raises:
         ValueError: A grade has a value that its field does not allow.

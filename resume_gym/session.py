@@ -54,7 +54,7 @@ class Session(EditSession[Task, Verdict]):
                 rubric although the session rewards single lines.
         """
         if task.rubric and self.verdict_type is not Verdict:
-            raise TaskError(f"{task.task_id}: expected no rubric with rewards per line")
+            raise TaskError(f"{task.task_id}: expected no rubric, since each line is rewarded")
         limit = (rules or Rules()).max_chars
         for name, text in (("job", task.job), ("resume", task.resume)):
             if len(text) > limit:
@@ -85,7 +85,7 @@ class Session(EditSession[Task, Verdict]):
             case "review":
                 rules = self.rules
                 return Shown(document.page(self.state.document, rules.page_lines, rules.page_width))
-        raise NotImplementedError(f"the tool {call.name!r} has a schema and no effect")
+        raise NotImplementedError(f"act: the tool {call.name!r} has no implementation")
 
     def unchanged(self) -> Ledger:
         """Return the penalties of an unedited resume; see `rewards.unedited_ledger`."""
@@ -93,7 +93,7 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Reward weight of each term; the weight of `rubric` sums its items' absolute weights."""
+        """Reward weight of each term; for `rubric`, the sum of its items' absolute weights."""
         if not self.task.rubric:
             return self.verdict_weights
         return {**self.verdict_weights, "rubric": sum(abs(one.weight) for one in self.task.rubric)}

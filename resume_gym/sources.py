@@ -36,7 +36,7 @@ LOADERS: Mapping[str, Loader] = {
     ),
     "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
 }
-"""Loaders of sources other than bundled tasks and files, by the sources' form in error messages."""
+"""Loaders of all sources except bundled tasks and files; a key shows the form of its sources."""
 _FOLDER = LOADERS["hf://OWNER/NAME"]
 _DATA = Path(__file__).parent / "data"
 
@@ -80,7 +80,7 @@ def check_source(source: str | Path, split: str | None = None) -> None:
             raise TaskError(f"tasks: there is no file {source!r}")
         names = ", ".join((*BUNDLED, *LOADERS))
         raise TaskError(
-            f"tasks: expected {names}, a JSONL file or a folder of datasets; got {source!r}"
+            f"tasks: expected {names}, a JSONL file or a `datasets` folder; got {source!r}"
         )
 
 

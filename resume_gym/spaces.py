@@ -2,8 +2,8 @@
 
 `gymnasium.spaces.Text` requires a list of the allowed characters; for all of Unicode, it takes
 seconds to create a `Text` and a minute to batch it for a vector environment. `UnicodeText` contains
-any text up to a maximum length. This module registers functions with Gymnasium: for texts in the
-shared memory of vector environments, and for the empty text with which wrappers pad observations.
+any text up to a maximum length. Functions that this module registers with Gymnasium keep texts in
+the shared memory of vector environments, and create the empty text that pads observations.
 """
 
 import multiprocessing
@@ -33,7 +33,7 @@ class UnicodeText(spaces.Space[str]):
 
     def __init__(self, max_length: int, seed: int | np.random.Generator | None = None) -> None:
         if max_length < 1:
-            raise ValueError(f"max_length: expected at least 1, got {max_length}")
+            raise ValueError(f"max_length: expected a whole number >= 1, got {max_length}")
         self.max_length = max_length
         super().__init__(dtype=str, seed=seed)
 
@@ -49,7 +49,7 @@ class UnicodeText(spaces.Space[str]):
             ValueError: A mask or a probability is given.
         """
         if mask is not None or probability is not None:
-            raise ValueError("UnicodeText samples without mask and probability")
+            raise ValueError("UnicodeText.sample: expected no mask and no probability")
         length = int(self.np_random.integers(min(self.max_length, 64) + 1))
         return "".join(self.np_random.choice(_PRINTABLE, length))
 
@@ -72,7 +72,7 @@ def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
 class _SharedTexts(Sequence[str]):
     """View of the texts in shared memory; its deep copy is a tuple of the current strings.
 
-    `AsyncVectorEnv` creates the view when it is constructed, and makes a deep copy at each step.
+    `AsyncVectorEnv` creates the view in its constructor, and deep-copies the view at each step.
     """
 
     def __init__(self, memory: Any, n: int) -> None:

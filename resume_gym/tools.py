@@ -36,7 +36,7 @@ class ToolCall(NamedTuple):
 
 
 class FailedCall(NamedTuple):
-    """A failed action: error code, reason for the agent, and the tool's name if known."""
+    """A failed action: error code, error message for the agent, and the tool's name if known."""
 
     error: ToolError
     reason: str
@@ -52,7 +52,7 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
     Args:
         name: name of the tool.
         description: description of the tool for the agent.
-        properties: JSON schema of each argument, of type "string" or (positive) "integer".
+        properties: JSON schema of each argument; its type is "string" or "integer" (at least 1).
         required: names of the required arguments.
     """
     parameters = {"type": "object", "properties": properties, "required": required}
@@ -81,7 +81,7 @@ class Toolbox:
             if name in self._arguments:
                 raise ValueError(f"schemas: {name} occurs twice")
             if unknown := required - kinds.keys():
-                raise ValueError(f"{name}: {min(unknown)} is required, but no property")
+                raise ValueError(f"{name}: {min(unknown)} is required, but is not in properties")
             for key, kind in kinds.items():
                 if kind not in ("string", "integer"):
                     expected = "expected type 'string' or 'integer'"
@@ -169,7 +169,7 @@ def split_thought(text: str) -> tuple[str, str]:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raise ValueError for a repeated key, which `json` would accept."""
+    """Convert the pairs of a JSON object to a dict; raise ValueError for a repeated key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
@@ -228,7 +228,7 @@ def tool_call(name: str, **arguments: Any) -> str:
 
 
 def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
-    """Undo the extraction of tool calls by an inference server: put them back into the text.
+    """Put tool calls, which an inference server has extracted, back into the text.
 
     Args:
         content: text without the calls.

@@ -1,4 +1,4 @@
-"""Trust in modules that options and files name, as in `--env module:ID`.
+"""Rules for the import of modules that options and files name, as in `--env module:ID`.
 
 A module that the command line names is trusted. A file, such as the configuration of a run, may
 come from a stranger. A module named only in a file is therefore imported only if the command has
@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 FLAG = "--trust-remote-code"
-HELP = "import modules that the files name; they can run any code"
+HELP = "import modules that the files name; these modules can run any code"
 
 STARTED = "started"
 """Name of the file, in the folder of a run, that holds the run's random id."""
@@ -46,7 +46,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a URL names this machine; False for URLs that libraries parse differently."""
+    """Return whether a URL names this machine; False if libraries may parse the URL differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 

@@ -308,7 +308,7 @@ HERE, THERE = "m@http://localhost/v1", "n@http://localhost/v1"
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"local": HERE}, "frontier: expected a model's name, a text, in 'model'; got None"),
+        ({"local": HERE}, "frontier: model: expected a name, got None"),
         ({"local": "nano", "frontier": THERE}, "local: expected a model behind a server, such as "),
         ({"local": HERE, "frontier": THERE}, "expected 'after_failures' or 'difficulty', got {}"),
         ({"local": HERE, "frontier": THERE, "budget_dollars": 1},

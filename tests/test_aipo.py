@@ -318,7 +318,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     out, err = capsys.readouterr()
     assert "resumed after step 1 of 2" in out
     assert "warning: The checkpoint step-000002 is damaged" in err
-    assert "policy.safetensors changed after it was saved" in err
+    assert "policy.safetensors changed after the checkpoint was saved" in err
     assert computed(tmp_path) == computed(whole)
     assert saved(tmp_path) == saved(whole)
     assert episodes(tmp_path, 2) == episodes(whole, 2)
@@ -327,9 +327,9 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     versions = facts["versions"]
     assert facts["edition"] == EDITION
     for sentence in (
-        "The checkpoint step-000002 is damaged, now damaged-step-000002:",
-        "Damaged lines of step-000002.jsonl, now left out: 1.",
-        "Damaged lines of metrics.jsonl, now left out: 1.",
+        "The checkpoint step-000002 is damaged, renamed to damaged-step-000002:",
+        "Damaged lines removed from step-000002.jsonl: 1.",
+        "Damaged lines removed from metrics.jsonl: 1.",
         "Command: ",
         f" resume-gym {versions['resume-gym']} on {Machine.here()}.",
         "Ended: 2 steps took 0.0",

@@ -322,7 +322,8 @@ def test_the_gap_of_the_second_judge_warns_and_then_stops() -> None:
     noisy = 0.1, 0.3, 0.2, 0.4, 0.2, 0.3
     assert found(*noisy).metrics == {"second_judge_gap": 0.1}, "chance explains this gap"
     assert found(*first, 0.3, 0.3, 0.3).stop == (
-        "the judge's mean has risen by 0.10 of its range over the second judge's (on_hack = stop)"
+        "compared with the second judge, the judge's rewards rose by 0.10 of their range "
+        "(on_hack = stop)"
     )
 
 

@@ -108,7 +108,7 @@ def test_a_save_that_was_cut_off_keeps_the_previous_checkpoint(tmp_path: Path) -
                 (seal({"step": 10}), "manifest.json: 'files'"),
                 (seal({"step": 10, "files": {}}), "more/state, weights changed"),
                 (seal({"step": 10, "files": {"absent": None}}), "absent, more/state, weights"),
-                (seal({"step": 9, "files": {}}), "manifest.json: it is of step 9"),
+                (seal({"step": 9, "files": {}}), "manifest.json: it belongs to step 9"),
                 (seal({"step": 10, "files": {}}).replace("10", "9"), "does not match the content"),
             )
         ),
@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_is_set_aside(
     assert set_damaged_aside(tmp_path) == []
     damage(last)
     (sentence,) = set_damaged_aside(tmp_path)
-    assert "step-000010 is damaged, now damaged-step-000010" in sentence
+    assert "step-000010 is damaged, renamed to damaged-step-000010" in sentence
     assert told in sentence
     assert latest(tmp_path) == (5, before)
     assert set_damaged_aside(tmp_path) == []

@@ -57,10 +57,10 @@ def test_eval_prints_json(capsys):
          "'oracle'?"),
         (["--agent", "."], "--agent: expected the folder of a run or a checkpoint, or of a"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
-        (["--agent", "noop", "--agent", "noop=careful"], "two are called 'noop'; name them"),
+        (["--agent", "noop", "--agent", "noop=careful"], "two agents are called 'noop'; use"),
         (["--agent", "m@http://h/v1", "--env", "nowhere:X-v0"], "No module named 'nowhere'"),
         (["--agent", "careful", "--env", "examples.release_notes:ReleaseNotes-v0"],
-         "--agent careful: careful edits resumes; examples.release_notes:ReleaseNotes-v0"),
+         "--agent careful: careful edits only resumes; examples.release_notes:ReleaseNotes-v0"),
         (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean 'ResumeEdit-v0'?"),
         (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 is not an editing environment"),
         (["--judge", "nope"], "critique; got 'nope'\n"),
@@ -70,8 +70,8 @@ def test_eval_prints_json(capsys):
         (["--judge", '{"name": "rubric", "draws": 3}'], "expected options among fixes"),
         (["--agent", "gpt-5@openai"], "--agent gpt-5: openai/gpt-5: expected a key in OPENAI"),
         (["--tasks", "missing.jsonl"], "there is no file 'missing.jsonl'"),
-        (["--judge", '{"name": "votes", "judge": 5}'], "expected a name or a mapping with one"),
-        (["--tasks", TASKS, "--out", "file"], "expected a folder, 'file' is a file"),
+        (["--judge", '{"name": "votes", "judge": 5}'], "a name or a mapping with the key 'name'"),
+        (["--tasks", TASKS, "--out", "file"], "expected a folder; 'file' is a file"),
     ],
 )  # fmt: skip
 def test_user_errors_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):

@@ -180,7 +180,7 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset(
     for one in dataclasses.fields(Config):
         assert re.search(rf"--{one.name.replace('_', '-')}[ ,]", said)
         assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"
-    assert "limit of a turn, in tokens (default: 128)" in said
+    assert "number of tokens that the policy samples in a turn (default: 128)" in said
     assert "--config FILE.toml" in said
     assert "--dry-run" in said
 
@@ -207,7 +207,7 @@ VLLM = {"engine": "vllm"}
         ({"engine_procs": 2}, "engine_procs: 2 needs engine 'vllm', got 'transformers'"),
         ({"engine_urls": ("http://a:1",)}, "engine_urls: .* needs engine 'vllm'"),
         ({**VLLM, "engine_urls": ("a:1",)}, "engine_urls: expected http://HOST:PORT, got 'a:1'"),
-        ({**VLLM, "engine_urls": ("http://me:KEY@a:1",)}, "engine_urls: expected no key in it"),
+        ({**VLLM, "engine_urls": ("http://me:KEY@a:1",)}, "engine_urls: expected no key in the"),
         ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
         ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
         ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),

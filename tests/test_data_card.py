@@ -89,5 +89,5 @@ def test_a_card_states_the_origin_and_its_limits() -> None:
 def test_a_card_lists_the_findings_of_the_check() -> None:
     checks = section(make_card("mine", TASKS, {}), "Checks")
     assert "**not fit** to train on" in checks
-    assert "Error: resumes of eval like one of train: 1\n" in checks
+    assert "Error: resumes of eval that are near-duplicates of a resume of train: 1\n" in checks
     assert "hand-2 and hand-0 (1.00)" in checks

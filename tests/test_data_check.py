@@ -267,7 +267,7 @@ def test_fixes_that_do_not_improve_are_reported(monkeypatch: pytest.MonkeyPatch)
     report = check([replace(task, weakness="no_metrics") for task in verbs])
     assert severity(report, "idle_repair") == ["warning"]
     (told,) = (one for one in report.findings if one.kind == "idle_repair")
-    assert told.text.endswith("by the rubric judge, of 4 judged")
+    assert told.text.endswith(", among 4 graded tasks")
     assert told.examples[0].endswith(": no_metrics, quantification")
 
 
@@ -304,7 +304,8 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
 
     assert command(str(train), str(held_out)) == 1
     shown = capsys.readouterr().out
-    assert "error   resumes of eval like one of train: 1\n          leak and hand-0 (1.00)" in shown
+    leaked = "error   resumes of eval that are near-duplicates of a resume of train: 1\n"
+    assert f"{leaked}          leak and hand-0 (1.00)" in shown
     assert command(str(train), str(held_out), "--json") == 1
     written = json.loads(capsys.readouterr().out)
     assert written["fit"] is False
@@ -316,7 +317,7 @@ def test_the_command_takes_other_sources_and_page_sizes(capsys: pytest.CaptureFi
     assert command("procedural-mini:3:6") == 0
     assert "tasks: 12" in capsys.readouterr().out
     assert command("procedural-mini:3:6", "--page-lines", "55") == 1
-    assert "tasks too_long that fit 55 lines: 2" in capsys.readouterr().out
+    assert "too_long tasks with at most 55 lines: 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,7 @@ def test_the_manifest_beside_a_file_has_its_page_height(tmp_path: Path) -> None:
     for file, size in ((mini, "mini"), (full, "full")):
         generate(Generation(generator="procedural", count=12, seed=3, out=file, size=size))
     assert command(str(mini)) == command(str(full)) == 0
-    with pytest.raises(TaskError, match="pages of several heights; --page-lines chooses one"):
+    with pytest.raises(TaskError, match="differ in page height; choose one with --page-lines"):
         command(str(mini), str(full))
 
 
@@ -344,7 +345,7 @@ def test_the_manifest_beside_a_file_has_its_page_height(tmp_path: Path) -> None:
     [
         (["missing.jsonl"], "there is no file 'missing.jsonl'"),
         (["default", "missing.jsonl"], "there is no file 'default'"),
-        (["default", "--threshold", "2"], "--threshold: expected over 0, at most 1; got 2"),
+        (["default", "--threshold", "2"], "--threshold: expected a number > 0 and <= 1, got 2"),
     ],
 )
 def test_user_errors_are_one_line(

@@ -233,7 +233,7 @@ def test_markdown_with_html_tables_and_underlined_headings(tmp_path: Path) -> No
     )
     assert read.notes == (
         "front matter left out: title, author",
-        "tables written as lines: 1",
+        "tables converted to lines of text: 1",
         "pictures left out: 1",
         "comments left out: 1",
     )
@@ -429,11 +429,11 @@ def test_json_loses_no_date_digit_or_html_without_a_note() -> None:
                 "basics": {"name": "Ana"},
                 "sections": {"summary": {"content": "Six years in retail"}},
             },
-            "expected a JSON Resume: .*; got Reactive Resume, with sections",
+            r"expected a JSON Resume: .*; got Reactive Resume \(keys: sections\)",
         ),
         (
             {"basics": {"name": "Ana"}, "jobs": ["Six years in retail"]},
-            "got another format, with jobs",
+            r"got another format \(keys: jobs\)",
         ),
         ("{", "expected JSON"),
         ('{"work": [], "work": []}', "expected JSON: the key 'work' occurs twice in an object"),
@@ -515,7 +515,7 @@ def test_word_headers_and_footers(tmp_path: Path) -> None:
     assert read.text == (
         "# Jo Bell\n\njo@example.com\n\n## Experience\n\n- Built it\n\nAvailable from May\n"
     )
-    assert read.notes == ("footer put at the end",)
+    assert read.notes == ("footer moved to the end",)
 
 
 def test_word_table_of_two_columns(tmp_path: Path) -> None:
@@ -566,7 +566,7 @@ def test_text_that_word_has_and_the_reader_leaves_out_is_noted(lost: bytes) -> N
     math = b' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">'
     change = (b"<w:body>", b"<w:body><w:p" + math + lost + b"</w:p>")
     notes = convert("Word", word_with(change), True)["notes"]
-    assert "characters left out, of formulas, fields or the like: 5" in notes
+    assert "characters left out, for example in formulas or fields: 5" in notes
     assert not any("formulas" in note for note in convert("Word", word_file(), True)["notes"])
 
 
@@ -607,11 +607,11 @@ def test_pages_whose_order_is_doubtful_are_noted() -> None:
     paper.drawString(300, 300, "Jane Roe")
     paper.acroForm.textfield(name="f", value="shown", x=50, y=50)
     paper.save()
-    order = "it has rotated text or more than two columns: check the order"
+    order = "it has rotated text or more than two columns: check the order of its text"
     assert order in convert("PDF", pdf(three), True)["notes"]
     assert convert("PDF", file.getvalue(), True)["notes"][:2] == [
         order,
-        "form fields and comments on the page left out: 1",
+        "form fields and text comments left out: 1",
     ]
     assert order not in convert("PDF", pdf(ONE_COLUMN), True)["notes"]
 
@@ -744,7 +744,8 @@ def test_pdf_spells_out_ligatures(tmp_path: Path) -> None:
     rows = [(72.0, y, text, "Vera", 10.0) for y, text in lines]
     read = read_document(put(tmp_path, "ada.pdf", pdf(rows)))
     assert "She files trafic flows by hand." in read.text
-    assert read.notes == ("characters without a meaning in the file's fonts: 1",)  # Vera has no ﬃ
+    # Vera has no ﬃ
+    assert read.notes == ("characters that the file's fonts do not map to text: 1",)
 
 
 def test_raised_figures_of_a_pdf_are_exponents() -> None:
@@ -806,7 +807,7 @@ LINE = b"BT /F 10 Tf (hi) Tj ET"
 )
 def test_a_pdf_that_needs_too_much_is_refused_by_its_limit(data: bytes, limit: str) -> None:
     room = Limits(memory_mb=800, cpu_s=1)
-    with pytest.raises(DocumentError, match=f"reading it takes more than (?:{limit})"):
+    with pytest.raises(DocumentError, match=f"reading it exceeds (?:{limit})"):
         read_apart("PDF", data, True, room)
 
 
@@ -819,10 +820,10 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
         ("a.txt", b"", "it is empty"),
         ("a.md", b" \n\t\n", "it is empty"),
         ("a.txt", b"Ada\nCaf\xe9\n", r"not in UTF-8 \(byte 0xe9 in line 2\); save it as UTF-8"),
-        ("a.md", b"Ada\x00Moreno", "its extension says Markdown, its content is binary"),
-        ("a.txt", b"%PDF-1.7\n", "its extension says plain text, its content is PDF"),
-        ("a.pdf", b"# Ada", "its extension says PDF, its content is text"),
-        ("a.docx", b"{\\rtf1 Ada}", "its extension says Word, its content is RTF"),
+        ("a.md", b"Ada\x00Moreno", "its extension says Markdown, but its content is binary"),
+        ("a.txt", b"%PDF-1.7\n", "its extension says plain text, but its content is PDF"),
+        ("a.pdf", b"# Ada", "its extension says PDF, but its content is text"),
+        ("a.docx", b"{\\rtf1 Ada}", "its extension says Word, but its content is RTF"),
         ("a.docx", b"PK\x03\x04 nothing of the kind", "its content is a ZIP archive"),
         ("a.docx", b"PK\x03\x04 word/document.xml", "it is damaged"),
         ("a.docx", b"\xd0\xcf\x11\xe0 old", r"old format \(.doc\); save it as .docx"),
@@ -866,7 +867,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="No such file"):
         read_document(tmp_path / "a.md")
     (tmp_path / "b.md").mkdir()
-    with pytest.raises(DocumentError, match="it is a folder; name the files in it"):
+    with pytest.raises(DocumentError, match="it is a folder; pass the files in it"):
         read_document(tmp_path / "b.md")
     os.mkfifo(tmp_path / "pipe.md")
     (tmp_path / "zero.md").symlink_to("/dev/zero")

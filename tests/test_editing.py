@@ -123,11 +123,11 @@ def test_verdicts_lie_between_minus_one_and_one(taste: float) -> None:
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ({"editors": frozenset({"ad"})}, "editors: expected names of its tools; got ad"),
+        ({"editors": frozenset({"ad"})}, "editors: expected names of tools in `toolbox`; got ad"),
         ({"verdict_weights": {"tast": 1.0}}, "expected the verdict's fields; got tast"),
         ({"verdict_weights": {"taste": 0.0}}, "taste: expected a positive multiple of 0.25"),
         ({"verdict_weights": {"taste": 0.1}}, "taste: expected a positive multiple of 0.25"),
-        ({"noun": "lines"}, "noun: a key of `info` already; got lines"),
+        ({"noun": "lines"}, "noun: expected a new key for `info`; got lines"),
     ],
 )
 def test_an_invalid_domain_is_an_error_at_its_definition(
@@ -147,7 +147,7 @@ def test_missing_parts_of_a_domain_are_named() -> None:
     [
         (schema("a", "", {"b": {"type": "boolean"}}, []), "expected type 'string' or 'integer'"),
         (schema("a", "", {"b": {}}, []), "a: b: expected type 'string' or 'integer', got None"),
-        (schema("a", "", {}, ["b"]), "a: b is required, but no property"),
+        (schema("a", "", {}, ["b"]), "a: b is required, but is not in properties"),
         (schema("submit", "", {}, []), "submit occurs twice"),
     ],
 )

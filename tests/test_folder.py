@@ -94,13 +94,13 @@ def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
     whole = [row for row in series(5) if row["step"] != 3]
     assert run.metrics() == whole
     assert run.truncate(4) == [
-        "Damaged lines of metrics.jsonl, now left out: 1.",
-        "Damaged lines of evaluations.jsonl, now left out: 1.",
-        "metrics.jsonl lacks 1 of 4 steps, the first is step 3.",
+        "Damaged lines removed from metrics.jsonl: 1.",
+        "Damaged lines removed from evaluations.jsonl: 1.",
+        "metrics.jsonl lacks 1 of 4 steps; the first missing step is 3.",
     ]
     assert run.metrics() == whole[:3]
     assert [one["step"] for one in run.evaluations()] == [1, 2, 4]
-    assert run.truncate(4) == ["metrics.jsonl lacks 1 of 4 steps, the first is step 3."]
+    assert run.truncate(4) == ["metrics.jsonl lacks 1 of 4 steps; the first missing step is 3."]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to("/dev/zero")])
@@ -135,7 +135,7 @@ def test_only_regular_files_are_read(make: Callable[[Path], None], tmp_path: Pat
         ([{"reward": 1}], "step: expected a whole number from 0 to 999999999, got None"),
         (
             [{"step": step, "reward": 1} for step in (2, 1, 2.0)],
-            "step: expected one row of step 2, got",
+            "step: expected one row for step 2, got",
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_one_process_at_a_time_writes_a_run(tmp_path: Path) -> None:
     for _ in range(2):
         with RunFolder(tmp_path).lock():
             assert (tmp_path / "lock").read_text().startswith(holder)
-            with pytest.raises(ConfigError, match=f"{holder}.* writes it; wait"):
+            with pytest.raises(ConfigError, match=f"{holder}.* writes to this folder; wait"):
                 RunFolder(tmp_path).lock().__enter__()
 
 

@@ -314,14 +314,14 @@ def test_a_finished_run_sends_no_request_and_a_larger_one_only_new_ones(
     [
         (("procedural", "--seed", 1), "was made with seed 0, not 1; choose another --out"),
         (("gemini",), "was made with generator 'procedural', not 'gemini'"),
-        (("procedural", "--count", 5), "was made with 6; expected at least as many, got 5"),
+        (("procedural", "--count", 5), "was made with --count 6; expected at least this number"),
     ],
 )
 def test_other_settings_neither_mix_nor_shrink_a_file(
     arguments: tuple[object, ...], message: str, out: Path
 ) -> None:
     out.write_text("mine\n")
-    with pytest.raises(TaskError, match="exists without a manifest of how it was made"):
+    with pytest.raises(TaskError, match="exists, but has no manifest that says how it was made"):
         run("--generator", "procedural", "--count", 6, "--out", out)
     assert out.read_text() == "mine\n"
     out.unlink()
@@ -369,7 +369,7 @@ def test_a_run_that_makes_no_task_fails(out: Path, capsys: Any) -> None:
             assert len(server.requests) == requests
             printed, errors = capsys.readouterr()
             assert "with 0 of 3 tasks\n" in printed or f"{out}: 0 of 3 tasks\n" in printed
-            assert "no task was made" in errors
+            assert "no task was generated" in errors
 
 
 # User errors
@@ -390,7 +390,7 @@ def status(*arguments: object) -> int:
         (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
         (["gemini", "--client", '{"provider": 1}'], "--client: provider is set by another option"),
         (["procedural", "--out", "no/tasks.jsonl"], "there is no folder"),
-        (["procedural", "--out", "."], "--out: expected a file, '.' is a folder"),
+        (["procedural", "--out", "."], "--out: expected a file, but '.' is a folder"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -45,7 +45,7 @@ def test_conditions_are_joined_by_and(text: str, names: list[str], limits: list[
         ({"goal": "eval.reward >= nan"}, "got 'eval.reward >= nan'"),
         ({"goal": "a > 1 or b > 2"}, "got 'a > 1 or b > 2'"),
         ({"goal": "__import__('os') > 1"}, "expected conditions"),
-        ({"goal": "eval.reward > 1", "eval_every": 0}, "which check it; got eval_every 0"),
+        ({"goal": "eval.reward > 1", "eval_every": 0}, "expected eval_every >= 1, got 0"),
         ({"budget": "token <= 5"}, "one of tokens, hours, .* got 'token'; did you mean 'tokens'?"),
         ({"budget": "tokens >= 5"}, "expected 'tokens <= NUMBER', got 'tokens >= 5'"),
     ],

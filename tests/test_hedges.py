@@ -62,7 +62,7 @@ def verdict(old: str, new: str, **task: object) -> Verdict:
 def test_a_dropped_hedge_is_a_false_claim(old: str, new: str) -> None:
     found = verdict(old, new)
     assert (found.hallucination, found.preference) == (-1, -1)
-    assert "only had a part" in found.reasons["hallucination"]
+    assert "only took part" in found.reasons["hallucination"]
 
 
 @pytest.mark.parametrize(

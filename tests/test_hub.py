@@ -88,7 +88,7 @@ def test_a_field_split_counts_more_than_the_name(tmp_path: Path) -> None:
         ({**ROW, "task_id": "b", "weakness": "typos"}, "test", "split test, row 1: weakness: exp"),
         ({**ROW, "task_id": "b", "job": None}, "train", "split train, row 1: job: expected a str"),
         (ROW, "train", "split train: 'a' occurs twice"),
-        ({**ROW, "task_id": "b"}, "holdout", "expected splits of train, test.*got 'holdout'"),
+        ({**ROW, "task_id": "b"}, "holdout", "expected only the splits train, test.*got 'holdout'"),
     ],
 )
 def test_bad_rows_are_named(row: dict[str, Any], split: str, says: str, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_model_that_is_not_here_is_one_line_with_the_command_that_gets_it(
     else:
         assert main(["eval", "--agent", "Org/other"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("got 'Org/other'; with a network: hf download Org/other")
+    assert line.endswith("got 'Org/other'; to download it: hf download Org/other")
     assert not (tmp_path / "runs").exists()
 
 

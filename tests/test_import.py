@@ -117,7 +117,7 @@ def test_a_text_is_taken_once(files: Path) -> None:
     same = put(files, "again.txt", TEXT.replace("\n", "\r\n"))
     report = import_resumes([files / "jane.txt", same], some(files, *JOBS))
     assert len(report.made) == 1
-    assert report.notes == [(same, f"left out: the same text as {files / 'jane.txt'}")]
+    assert report.notes == [(same, f"left out: it has the same text as {files / 'jane.txt'}")]
 
 
 def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
@@ -160,7 +160,7 @@ def test_masking_reaches_resume_and_evidence(files: Path) -> None:
     assert counts[str(paper)] == {"names": 2, "mail": 0}
     nameless = put(files, "x.md", "## Experience\n\n- Built it\n")
     notes = import_resumes([nameless], some(files, *JOBS), options=mask).notes
-    assert "no name was recognised: check yourself" in [note for _, note in notes]
+    assert "no name was recognised: check the text for names" in [note for _, note in notes]
 
 
 def test_what_json_marks_as_personal_is_masked(tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ def test_a_lone_candidate_in_eval_is_pointed_out(
         resume = put(files, "one.md", f"# Ada Moreno\n\n- Helped with {number} ships\n")
         run(resume, "--jobs", job, "--out", out)
         assert [task.split for task in load_tasks(str(out))] == [split]
-        assert ("All are in eval" in capsys.readouterr().out) == (split == "eval")
+        assert ("All tasks are in eval" in capsys.readouterr().out) == (split == "eval")
     run(resume, "--jobs", job, "--out", out, "--split", "eval")
-    assert "All are in eval" not in capsys.readouterr().out
+    assert "All tasks are in eval" not in capsys.readouterr().out
 
 
 def test_one_bad_file_does_not_lose_the_others(
@@ -274,9 +274,9 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
     ("arguments", "says"),
     [
         (["--out", "missing/tasks.jsonl"], "--out: there is no folder"),
-        (["--out", "."], "--out: expected a file, '.' is a folder"),
+        (["--out", "."], "--out: expected a file, but '.' is a folder"),
         (["--out", "ada.md"], "is one of the files to read"),
-        (["--out", "jane.txt"], "--out: 'jane.txt' exists and is no import"),
+        (["--out", "jane.txt"], "--out: 'jane.txt' exists and is no earlier import"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
             "--phone-region: expected a reg",

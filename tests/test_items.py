@@ -158,7 +158,7 @@ def test_nothing_is_earned_beside_a_false_claim() -> None:
     bad = replace(BEST, hallucination=-1)
     session = graded(TASK, FREED, LISTED, ("Feast, Pelias", "Feast, Pelias, Rust"), verdict=bad)
     assert session.ledger["rubric"] == -1
-    assert "beside a claim" in session.verdict.reasons["13 TB"]  # type: ignore[union-attr]
+    assert "cancels all positive" in session.verdict.reasons["13 TB"]  # type: ignore[union-attr]
 
 
 def model(new: bool = True, quote: str = "freeing", **item: Any) -> FakeAsks:
@@ -272,7 +272,7 @@ def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFix
     source = file_of(tmp_path, replace(PLAIN, task_id="a", split="eval"), TASK)
     assert main(["eval", "--agent", "noop", "--tasks", source, "--env", "ResumeEditNet-v0"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "expected no rubric with rewards per line" in line
+    assert "expected no rubric, since each line is rewarded" in line
     with pytest.raises(TaskError, match="expected no rubric"):
         NetSession(TASK)
 

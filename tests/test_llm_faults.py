@@ -134,7 +134,7 @@ FAULTS = (
     wrong(
         "429, a longer wait than the deadline",
         wait("3600"),
-        "it asks to wait 3600 s",
+        "the server asks for a pause of 3600 s",
         "Unavailable",
     ),
     passing("408", Say(status=408)),
@@ -145,9 +145,9 @@ FAULTS = (
     passing("connection dropped half-way", Say(how="drop")),
     passing("a body that trickles past the time limit", Say(how="drip"), timeout_s=2.0),
     passing("silence once", Say(how="silence"), timeout_s=2.0),
-    unanswered("silence until the deadline", Say(how="silence"), "took 0.3 s"),
-    unreached("a host without an address", "http://nowhere.invalid", "nowhere.invalid; "),
-    unreached("no server at the address, and never was", "http://127.0.0.1:1"),
+    unanswered("silence until the deadline", Say(how="silence"), "timed out after 0.3 s"),
+    unreached("a host name without an address", "http://nowhere.invalid", "nowhere.invalid; "),
+    unreached("no server has ever answered at the address", "http://127.0.0.1:1"),
     passing("truncated JSON, once", Say(GOOD[:20])),
     malformed("truncated JSON, twice", Say(GOOD[:20]), says="Invalid JSON"),
     malformed("JSON in a fence", Say(f"```json\n{GOOD}\n```"), says="JSON"),
@@ -160,7 +160,7 @@ FAULTS = (
     malformed("brackets without end", Say("[" * 5000)),
     malformed("an empty text", Say(""), says="0 characters"),
     malformed("no candidates", Say(empty=True), says="without c"),
-    Fault("the answer is cut off by its budgets", (Say(GOOD, "length"),) * 2, "CutOff", TWICE),
+    Fault("the answer reaches the token limit", (Say(GOOD, "length"),) * 2, "CutOff", TWICE),
     malformed("200 with an HTML page", Say(body=HTML)),
     malformed("200 with JSON of another kind", Say(body="[]"), Say(body="7")),
     malformed("200 with null", Say(body="null")),
@@ -288,21 +288,21 @@ and never becomes a number. No message, log or store contains a key.
 | error | what it means | what to do |
 |---|---|---|
 | `Unavailable` | no answer before the deadline | ask again later; nothing is lost |
-| `Refused` | the model will not answer this | leave it out; it is not asked again |
-| `Malformed` | two answers could not be read | leave it out, or try another draw |
-| `CutOff` | two answers ran out of tokens | raise an option that the message names |
+| `Refused` | the model refuses this request | leave the document out; do not repeat the request |
+| `Malformed` | two answers could not be read | leave the document out, or try another draw |
+| `CutOff` | two answers reached the token limit | raise an option that the message names |
 | `Misconfigured` | no request can succeed | stop, and correct what the message names |
 
-A temporary failure is retried until `deadline_s`, after a growing, random pause, and no sooner than
-the server asks for. A malformed answer is requested once more. A host that cannot be connected to
-is `Misconfigured` until a server has answered there.
+After a temporary failure, the request is repeated until `deadline_s`, with growing, random pauses
+that are at least as long as the server asks for. After a malformed answer, the request is repeated
+once. A failure to connect is `Misconfigured` if no server has answered at the address before.
 
-| what happens | what comes of it |
+| fault | outcome |
 |---|---|
 """
 TAIL = """
-JSON in a fence is malformed although it could be read: a server that keeps to a schema cannot
-write a fence, so one that does may as well write any value, and a lenient reader would hide it.
+JSON in a Markdown fence is malformed, although it could be read. A server that enforces the schema
+cannot write a fence, so a fence shows that values may not fit the schema either.
 """
 
 
@@ -360,7 +360,7 @@ def test_a_reason_that_is_a_key_is_in_no_warning(
     recwarn: pytest.WarningsRecorder, tmp_path: Path
 ) -> None:
     body = {"candidates": [{"finishReason": KEY, "content": {"parts": [{"text": GOOD}]}}]}
-    for told, reason in (("ended by [key]", KEY), ("ended by no reason", None)):
+    for told, reason in (("finish reason [key]", KEY), ("finish reason missing", None)):
         body["candidates"][0]["finishReason"] = reason  # type: ignore[assignment]
         fault = Fault("", (Say(body=json.dumps(body)),) * TWICE, "Malformed", TWICE)
         assert told in str(suffer(fault, "gemini", tmp_path / told).error)

@@ -127,7 +127,7 @@ def test_the_deadline(failure: Unavailable | None) -> None:
 def test_an_outage_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     ask_in_no_time(Provider(0.1, Unavailable("nobody is there")), 20, deadline_s=150.0)
     (said,) = caplog.messages
-    assert said == "nobody is there; asking again, for at most 150 s an answer"
+    assert said == "nobody is there; retrying, for at most 150 s per answer"
 
 
 class BusyDisk:

@@ -242,5 +242,5 @@ def test_an_answer_that_sqlite_cannot_hold_is_used_and_not_kept(
     asked = client(path, server.url)
     assert asked.ask_now(PROMPT, str) == "half of a \ud83d"
     close(asked)
-    assert "the answer is used and not kept" in caplog.text
+    assert "the answer is used but not stored" in caplog.text
     assert keys(path) == []

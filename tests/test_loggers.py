@@ -180,7 +180,8 @@ def test_a_logger_that_fails_is_dropped_and_catches_up_on_resume(
         save(run, 1)
         recorder.broken = True
         (warning,) = mirrors.update()
-        assert warning == ("Warning, wandb gets nothing more until the run is resumed: no network.")
+        told = "Warning, wandb failed and receives no data until the run is resumed: no network."
+        assert warning == told
         train(run, 2, 2.0)
         save(run, 2)
         recorder.broken = False
@@ -202,4 +203,4 @@ def test_a_logger_that_cannot_be_opened_ends_a_new_run(tmp_path: Path, recorder:
     save(run, 1)
     with Loggers(names, SETTINGS, run, 1) as mirrors:
         (warning,) = mirrors.update()
-    assert "wandb gets nothing more" in warning
+    assert "wandb failed and receives no data" in warning

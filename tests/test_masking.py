@@ -70,7 +70,7 @@ def test_a_resume_and_its_evidence_get_the_same_placeholders() -> None:
     assert masker.left["resume"] == {
         "possible other people": 3,
         "street addresses": 1,
-        "possible addresses of sites": 1,
+        "possible web addresses": 1,
         "parts of the name": 2,
     }
     assert masker.named
@@ -253,7 +253,7 @@ def test_a_heading_that_may_be_no_name_is_left_and_said(head: str) -> None:
     masker = Masker(1, resume, ["names"])
     assert masker.mask(resume, "a") == resume
     assert masker.doubtful
-    assert masker.notes[0] == "no name was recognised: check yourself"
+    assert masker.notes[0] == "no name was recognised: check the text for names"
 
 
 def test_a_name_needs_contact_details_or_a_clue() -> None:
@@ -297,13 +297,13 @@ def test_what_looks_personal_is_left_and_named(what: str, text: str) -> None:
     masker = Masker(1, resume, FIELDS)
     assert text in masker.mask(resume, "a")
     assert masker.left["a"] == {what: 1}
-    assert f"looks personal, was left: {what}: 1" in masker.notes
+    assert f"may be personal, but was not masked: {what}: 1" in masker.notes
 
 
 @pytest.mark.parametrize(
     ("fields", "region", "says"),
     [(["age"], "US", "expected names, mail, phone, links or all; got 'age'"),
-     (["phone"], "Mars", "expected a region of two letters, as US or DE; got 'Mars'")],
+     (["phone"], "Mars", "expected a two-letter country code such as US or DE; got 'Mars'")],
 )  # fmt: skip
 def test_bad_options(fields: list[str], region: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
@@ -349,7 +349,7 @@ def test_accounts_without_a_colon_are_links() -> None:
         "GitHub Actions | candidate0001@example.com\n\n"
         f"## Skills\n\n- GitHub actions, medium sized, skype {link}/4\n- Boliden\n"
     )
-    assert masker.left["a"] == {"parts of the name in other words": 1}
+    assert masker.left["a"] == {"parts of the name inside longer words": 1}
 
 
 def test_numbers_are_masked_in_full_width_and_beside_letters_of_japanese() -> None:
@@ -415,7 +415,7 @@ def test_what_is_left_and_what_was_not_found_is_said() -> None:
     assert masker.left["a"] == {
         "possible phone numbers": 1,
         "handles": 1,
-        "parts of the name in other words": 1,
+        "parts of the name inside longer words": 1,
     }
     assert masker.not_found == ["mail", "links"]
     assert masker.doubtful

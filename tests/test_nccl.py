@@ -108,7 +108,7 @@ def test_a_server_that_fails_while_the_group_forms_ends_the_waiting_for_it(
     monkeypatch.setattr(f"{SENDER}.open_trainer_endpoint", wait)
     server.broken = "init_weight_transfer_engine"
     one = VLLMEngine([server.url], "nano", "bfloat16", 0.5, by_nccl=True)
-    with pytest.raises(EngineError, match=f"{server.url} did not take weights 4.*it broke"):
+    with pytest.raises(EngineError, match=f"{server.url} did not load .* step 4: .*it broke"):
         one.load_weights(4, models.load("nano").named_parameters)
     ended.set()
 
@@ -120,5 +120,5 @@ def test_a_rank_that_cannot_form_the_group_is_an_error(
         raise RuntimeError("NCCL error: invalid usage")
 
     monkeypatch.setattr(f"{SENDER}.open_trainer_endpoint", fail)
-    with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error"):
+    with pytest.raises(EngineError, match="step 4: weights could not be sent: NCCL error"):
         engine(server).load_weights(4, models.load("nano").named_parameters)

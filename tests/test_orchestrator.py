@@ -300,8 +300,8 @@ def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> 
     notes: list[str] = []
     slow = Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.5 if key < 2 else 0.0)
     asyncio.run(watched(make(slow, note=notes.append, groups=1)))
-    assert all(one.startswith("An episode waits for the engine since") for one in notes)
-    assert any("(and 1 more)" in one for one in notes)
+    assert all(one.startswith("An episode has waited") and "for the engine" in one for one in notes)
+    assert any("(other waiting episodes: 1)" in one for one in notes)
     assert 1 <= len(notes) <= 4, "each wait is told once, of two turns of two episodes"
 
 

@@ -178,7 +178,7 @@ def test_another_judge_can_compare() -> None:
     judged(judge, GROUP[:2])
     assert len(log) == 3
     votes = {"name": "votes", "judge": fake()}
-    with pytest.raises(ValueError, match=r"'votes\(fake, 3\)' cannot compare; set compares"):
+    with pytest.raises(ValueError, match=r"'votes\(fake, 3\)' cannot compare; set option"):
         make_judge({"name": "pairwise", "judge": votes})
     assert make_judge({"name": "pairwise", "judge": votes, "compares": "rubric"})
 

@@ -117,7 +117,7 @@ def test_the_source_s_verdicts_and_their_cost() -> None:
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
     text = printed(plan)
-    for told in ("9,600   7,680 in training, 1,920 in", "57,600   6 a verdict, to", "$180   by"):
+    for told in ("9,600   7,680 in training, 1,920 in", "57,600   6 per verdict, to", "$180   by"):
         assert told in text
 
 
@@ -217,7 +217,7 @@ def two(memory: int) -> Machine:
         (
             preset("two_nodes"),
             Machine.named("8 x H200"),
-            "replicas: expected a divisor of 7 processes, got 2; --dry-run '2 x 8 x NVIDIA H200'",
+            r"replicas: expected a divisor of 7 \(processes\), got 2; --dry-run '2 x 8 x NVIDIA",
         ),
         (Config(), MACHINES["two_nodes"], r"backend: expected .* for 2 machines, got 'local'"),
     ],
@@ -230,7 +230,7 @@ def test_what_does_not_fit_is_refused(config: Config, machine: Machine, told: st
 def test_what_fits_in_the_cpu_s_memory() -> None:
     copied = planned(SOURCE, H200)
     assert 3 * copied.host / 1e9 == pytest.approx(12 * 14.7683, abs=0.01)
-    assert "59.1 GB   of each trainer: offloaded, or copied" in printed(copied)
+    assert "59.1 GB   per trainer: offloaded, or copied" in printed(copied)
     machine = Machine.named("4 x H100")
     offloaded = RunPlan(replace(SOURCE, offload=True, async_save=False), machine)
     assert offloaded.memory.total < 80e9
@@ -341,7 +341,7 @@ def test_machines_by_name(text: str, gpus: int, number: int, gigabytes: int) -> 
 
 @pytest.mark.parametrize("text", ["", "4 x Potato", "0 x H200", "H200 x 4", "RTX 4090 Laptop GPU"])
 def test_an_unknown_machine_is_refused_with_those_that_are_known(text: str) -> None:
-    told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', with GH200 or B200 or .*; got "
+    told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', of type GH200 or B200 or .*; got "
     with pytest.raises(ConfigError, match=told + repr(text)):
         Machine.named(text)
 

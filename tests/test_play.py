@@ -163,10 +163,10 @@ def test_a_call_that_would_fail_is_refused_and_keeps_what_was_typed(tmp_path: Pa
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+s")
         await pilot.pause()
-        assert "not called, no turn is used: `old` is empty" in shown(app)
+        assert "not called, so no turn is used: `old` is empty" in shown(app)
         await pilot.press("tab", *"Helped  build", "ctrl+s")
         await pilot.pause()
-        assert "not called, no turn is used: `old` is not in the resume" in shown(app)
+        assert "not called, so no turn is used: `old` is not in the resume" in shown(app)
         assert app.query_one(ToolForm).arguments == {"old": "Helped  build", "new": ""}
 
     assert played(hand(tmp_path), steps).episode.session.turns == 0
@@ -461,7 +461,7 @@ def test_a_seed_and_a_split_draw_the_task() -> None:
         (["--save", __file__], "exists; name another file"),
         (["--env", "CartPole-v1"], "CartPole-v1 is not an editing environment"),
         (["--judge", "rubrik"], "did you mean 'rubric'"),
-        (["--task-id", "x"], "task_id: 'x' is not in default"),
+        (["--task-id", "x"], "task_id: 'x' is not among the"),
         ([], "needs a terminal"),
     ],
 )

@@ -322,9 +322,9 @@ def test_a_folder_without_a_model_is_an_error(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = Path("runs/nano")
     run.mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"or a checkpoint, or of a model .*; 'runs/nano' is none"):
+    with pytest.raises(ValueError, match=r"or of a model .*; 'runs/nano' is none of these"):
         read_spec("runs/nano")
-    with pytest.raises(ValueError, match="there is no 'runs/nan'; did you mean 'runs/nano'"):
+    with pytest.raises(ValueError, match="there is no run 'runs/nan'; did you mean 'runs/nano'"):
         read_spec("runs/nan")
     (run / "config.toml").touch()
     with pytest.raises(ValueError, match=r"'runs/nano' has not exported its model yet$"):
@@ -357,11 +357,11 @@ def test_folders_are_called_after_their_runs(tmp_path):
     [
         ("orcale", "got 'orcale'; did you mean 'oracle'?"),
         ("{", "expected JSON"),
-        ('{"base_url": "http://h"}', "in 'model'; got None"),
+        ('{"base_url": "http://h"}', "model: expected a name, got None"),
         ('{"model": "careful", "temperature": 1}', "takes no options"),
         ('{"model": "m", "base_url": "ftp://h"}', "base_url: expected http://HOST/v1"),
-        ("m@http://h/v1?key=secret", "base_url: expected no key in it"),
-        ('{"model": "careful", "name": "a\\nb"}', "expected a name in one line"),
+        ("m@http://h/v1?key=secret", "base_url: expected no key in the address"),
+        ('{"model": "careful", "name": "a\\nb"}', "expected a name of printable characters"),
     ],
 )
 def test_errors_in_a_spec_are_reported(text, message):

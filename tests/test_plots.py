@@ -395,7 +395,7 @@ def test_figures_that_cannot_be_drawn_are_an_error_in_one_line(run: Path, capsys
     write_lines(run / "metrics.jsonl", [{"step": n, "reward": 1e308} for n in range(3)])
     assert main(["plot", str(run), "--format", "svg"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "expected figures that can be drawn" in line
+    assert "expected values that can be drawn" in line
 
 
 def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:

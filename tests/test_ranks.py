@@ -152,7 +152,7 @@ def test_a_checkpoint_resumes_bit_for_bit_and_that_of_fsdp2_on_other_processes(
     if backend == "fsdp2":
         assert difference(two["fsdp2-1"], two["uninterrupted"]) < 1e-5
     else:
-        assert two["deepspeed-1"] == "expected the 1 processes that wrote it, got 2"
+        assert two["deepspeed-1"] == "expected 1 processes, as when saved, got 2"
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(
     assert saved["first"] == saved["last"]
     assert saved["first"][0] == 1
     assert "the checkpoint of step 2 could not be saved" in saved["error"]
-    assert "step-000001 is the last one" in saved["error"]
+    assert saved["error"].endswith("step-000001")
 
 
 @pytest.mark.slow

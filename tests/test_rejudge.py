@@ -135,7 +135,7 @@ def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
         (folder / "episodes.jsonl").write_text("\n".join([changed, *rest, ""]))
         assert rejudge(folder, "--judge", "rubric") == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "an episode of careful cannot be played again" in line or "1 line of the" in line
+        assert "an episode of careful cannot be replayed" in line or "1 line of the" in line
     settings = json.loads((folder / "evaluation.json").read_text())
     (folder / "evaluation.json").write_text(json.dumps({**settings, "edition": 1}))
     assert rejudge(folder) == 2

@@ -326,7 +326,7 @@ def test_a_record_that_comes_out_differently_is_refused(tmp_path, capsys):
         line = seal({**first, **change})
         file.write_text(f"{line}\n{rest}")
         assert evaluate(tmp_path, "--agent", "oracle") == 2
-        assert "the replay ends with another reward" in capsys.readouterr().err
+        assert "the replay ends with a different reward" in capsys.readouterr().err
     file.write_text(f"{line.replace('reward', 'rewards', 1)}\n{rest}")
     assert evaluate(tmp_path, "--agent", "oracle") == 2
     assert "the checksum does not match the content" in capsys.readouterr().err

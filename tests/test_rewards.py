@@ -88,7 +88,7 @@ def test_an_episode_that_changes_nothing_is_not_judged(
     edits = (edit("- Built"), edit("- Helped build", old="- Built")) if undone else (FAILING,)
     session = play(*edits, SUBMIT, weakness=weakness)
     assert not session.needs_verdict
-    with pytest.raises(RuntimeError, match="nothing was edited"):
+    with pytest.raises(RuntimeError, match="the document is unchanged"):
         session.grade(BEST)
     content = {name: session.ledger[name] for name in rewards.VERDICT_FIELDS}
     expected = dict.fromkeys(rewards.VERDICT_FIELDS, 0.0)

@@ -123,7 +123,7 @@ def test_the_last_turn_may_be_an_edit(task: Task) -> None:
 def test_only_an_episode_that_is_over_is_graded_and_takes_no_step(task: Task) -> None:
     session = Session(task)
     session.step(BUILT)
-    with pytest.raises(RuntimeError, match="still runs"):
+    with pytest.raises(RuntimeError, match="the episode is not over"):
         session.grade(BEST)
     session.step(SUBMIT)
     state = session.snapshot()

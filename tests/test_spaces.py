@@ -42,7 +42,7 @@ def test_equality_pickling_and_repr() -> None:
     assert SPACE == UnicodeText(100) != UnicodeText(99)
     assert pickle.loads(pickle.dumps(SPACE)) == deepcopy(SPACE) == SPACE
     assert repr(SPACE) == "UnicodeText(100)"
-    with pytest.raises(ValueError, match="max_length: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_length: expected a whole number >= 1, got 0"):
         UnicodeText(0)
 
 

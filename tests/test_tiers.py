@@ -152,7 +152,7 @@ def test_audits_say_how_far_to_trust_the_local_tier(caplog: pytest.LogCaptureFix
     said = judged(judge, GROUP)
     assert (said[0].clarity, said[2].clarity) == (-1, 1)
     (line,) = caplog.messages
-    assert line.startswith("tiers(local 0, frontier): the tiers agree on 7 audited: ")
+    assert line.startswith("tiers(local 0, frontier): agreement on 7 audited revisions: ")
     assert "clarity 85.7%" in line
     assert line.count(" 100.0%") == len(VERDICT_FIELDS) - 1
 

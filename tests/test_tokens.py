@@ -158,7 +158,7 @@ CHANGING = [
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        *((template, "^the chat template (does|ends|opens|ch)") for template in CHANGING),
+        *((template, "^the chat template (does|ch|opens|puts|renders)") for template in CHANGING),
         ((PUBLISHED / "gptoss.jinja").read_text(), "the chat template fails: Message has tool"),
         ("{% for message in messages %}{{ message.content }}{% endfor %}", "opens no assistant"),
         ("{{ messages[0] + 3 }}", "the chat template fails: unsupported operand"),
@@ -178,7 +178,7 @@ def test_a_template_that_fails_or_changes_history_is_refused(
 def test_a_template_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "_RENDER_S", 0.2)
     loops = "{% for _ in range(99999) %}" * 3 + "{% endfor %}" * 3
-    with pytest.raises(TemplateError, match="does not end within"):
+    with pytest.raises(TemplateError, match="takes longer than"):
         chat_of(loops)
 
 

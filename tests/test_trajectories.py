@@ -90,7 +90,7 @@ def test_damaged_lines_are_removed_and_their_episodes_remain(tmp_path: Path) -> 
     kept.path(9).write_bytes(b"\n".join([first, *damaged, b""]))
     restored = kept.restore(9, planned())
     assert [rollout.session.done for rollout in restored] == [True, False, False]
-    assert told == ["Damaged lines of step-000009.jsonl, now left out: 5."]
+    assert told == ["Damaged lines removed from step-000009.jsonl: 5."]
     assert kept.path(9).read_bytes() == first + b"\n"
     assert len(kept.graded(9, {4})) == len(told) == 1
 
@@ -102,13 +102,13 @@ def tokens(name: str, change: Callable[[Any], Any]) -> Callable[[Any], dict[str,
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (tokens("prompt", lambda values: values[1:]), ".*: the prompt has other tokens"),
+        (tokens("prompt", lambda values: values[1:]), ".*: the stored prompt has other tokens"),
         (tokens("logprobs", lambda values: values[1:]), "logprobs: expected .* values, got"),
         (tokens("response", lambda values: values[1:]), "sampled: expected .* values, got"),
-        (tokens("logprobs", lambda values: [10**400, *values[1:]]), "logprobs: expected other"),
-        (tokens("response", lambda values: list(map(float, values))), "response: expected other"),
-        (tokens("sampled", lambda values: list(map(int, values))), "sampled: expected other"),
-        (tokens("versions", lambda values: [-2, *values[1:]]), "versions: expected other types"),
+        (tokens("logprobs", lambda values: [10**400, *values[1:]]), "logprobs: expected values of"),
+        (tokens("response", lambda values: list(map(float, values))), "response: expected values"),
+        (tokens("sampled", lambda values: list(map(int, values))), "sampled: expected values of"),
+        (tokens("versions", lambda values: [-2, *values[1:]]), "versions: expected values of"),
         (tokens("versions", lambda values: 3), ""),
         (lambda record: {"actions": [5]}, ""),
         (lambda record: {"reward": "high"}, ""),
@@ -123,7 +123,7 @@ def test_wrong_values_in_a_whole_line_are_refused(
 ) -> None:
     kept, record = Trajectories(tmp_path), run(SUBMIT)[0].record()
     kept.path(9).write_text(seal({**record, **change(record)}) + "\n")
-    with pytest.raises(ConfigError, match=rf"step-000009\.jsonl is of another run or step: {told}"):
+    with pytest.raises(ConfigError, match=rf"-000009\.jsonl is from another run or step: {told}"):
         kept.restore(9, planned())
 
 

@@ -253,7 +253,7 @@ def test_a_key_in_a_judges_address_is_written_nowhere(capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         launch.main(Mock(), "aipo.py", ["--judge", json.dumps({"name": "votes", "judge": judge})])
     assert stop.value.code == 2
-    assert "base_url: expected no key in it" in capsys.readouterr().err
+    assert "base_url: expected no key in the address" in capsys.readouterr().err
     assert not list(Path("runs").rglob("*.*"))
 
 

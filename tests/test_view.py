@@ -315,7 +315,7 @@ def test_a_link_out_of_a_folder_is_followed_only_with_trust(folder, tmp_path, na
     (folder / STARTED).unlink()
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TaskError, match=f"{name}: expected a file in the folder, it is a link"):
+    with pytest.raises(TaskError, match=f"{name}: expected a file in the folder, got a link"):
         read(folder).index()
     results = FolderContents(folder, trusted=True)
     results.refresh()

@@ -182,7 +182,7 @@ def test_weights_are_asked_for_once_a_server_is_there(two: list[FakeVLLM]) -> No
         asked.append(1)
         return [("a", torch.zeros(2))]
 
-    with pytest.raises(EngineError, match="did not take weights 4"):
+    with pytest.raises(EngineError, match="did not load the weights of step 4"):
         one.load_weights(4, source)
     assert asked == []
     for server in two:
@@ -193,7 +193,7 @@ def test_weights_are_asked_for_once_a_server_is_there(two: list[FakeVLLM]) -> No
 
 def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> None:
     two[1].broken = "update_weights"
-    with pytest.raises(EngineError, match=rf"{two[1].url} did not take weights 4.*it broke"):
+    with pytest.raises(EngineError, match=rf"{two[1].url} did not load .* step 4: .*it broke"):
         engine(two, timeout_s=1.0).load_weights(4, {"a": torch.zeros(2)}.items)
     assert "resume" not in two[1].calls, "half updated, it must not sample"
 
@@ -249,7 +249,7 @@ def test_a_transfer_that_fails_leaves_no_rank_in_the_gathering(
             gathered.append(name)
             yield name, torch.zeros(2)
 
-    with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error: remote"):
+    with pytest.raises(EngineError, match="step 4: weights could not be sent: NCCL error: remote"):
         one.load_weights(4, source)
     assert gathered == list("abcdabcd")
     assert [sender.closed.is_set() for sender in senders] == [True, True], "a new group each time"
@@ -272,7 +272,7 @@ def test_a_server_that_fails_ends_the_transfer_to_the_others(
     monkeypatch.setattr(BrokenSender, "send", send)
     two[1].broken = "update_weights"
     one = VLLMEngine([server.url for server in two], "nano", "float32", 60.0, by_nccl=True)
-    with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error"):
+    with pytest.raises(EngineError, match="step 4: weights could not be sent: NCCL error"):
         one.load_weights(4, {"a": torch.zeros(2)}.items)
     assert [sender.closed.is_set() for sender in senders] == [True, True]
 
@@ -309,7 +309,7 @@ def test_a_wrong_key_is_an_error_at_once(
         one.key = "secret"
     monkeypatch.setenv(KEY, key)
     one = engine(two, timeout_s=600.0)
-    expected = rf"{two[0].url}: expected the key of this server in the variable VLLM_API_KEY"
+    expected = rf"{two[0].url}: expected the server's API key in the variable VLLM_API_KEY"
     with pytest.raises(EngineError, match=expected):
         talk(one, [1])
     with pytest.raises(EngineError, match=expected):
@@ -476,7 +476,7 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
     with pytest.raises(SystemExit, match="1"):
         aipo.main(argv)
     told = capsys.readouterr().err
-    assert "after weights 0: sampler and trainer differ by" in told
+    assert "weights of step 0: sampler and trainer differ by" in told
     assert server.version == "0"
     assert server.weights.keys() == dict(models.load("nano").named_parameters()).keys()
 

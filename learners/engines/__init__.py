@@ -1,4 +1,4 @@
-"""Interface of engines, which sample tokens and know nothing of episodes, tools or text."""
+"""Interface of engines, which sample tokens; engines do not handle episodes, tools or text."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Completion(NamedTuple):
     Attributes:
         ids: token ids [n] of the sampled tokens.
         logprobs: log-probability [n] of each token at the sampling temperature.
-        versions: optimizer step [n] of the weights that sampled each token.
+        versions: for each token [n], the optimizer step of the weights that sampled it.
     """
 
     ids: list[int]
@@ -48,7 +48,7 @@ class Completion(NamedTuple):
 
 
 Weights = Callable[[], Iterable[tuple[str, Tensor]]]
-"""Function that returns a new iterator over (name in Hugging Face checkpoints, full tensor)."""
+"""Function that returns a new iterator over pairs (name in Hugging Face files, full tensor)."""
 
 
 class Engine(Protocol):

@@ -35,13 +35,13 @@ class _Source(WeightSource):
 
 
 class NCCLSender:
-    """Sender of weights in an NCCL group of the trainer's rank 0 and the workers of all servers.
+    """Sender of weights over an NCCL group of the trainer's rank 0 and the workers of all servers.
 
     Args:
         control: client of the servers' endpoints for weight updates.
-        model: name of the model, for the names and shapes of its weights.
+        model: name of the model, which determines the names and shapes of the weights.
         kind: dtype of the transferred weights.
-        address: address of this machine, which all servers can reach.
+        address: address at which all servers can reach this machine.
 
     Raises:
         RequestException: a server did not join the group.

@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run a command until the command exits, or this process gets SIGTERM or loses its parent.
+    """Run a command; kill it if this process receives SIGTERM or the parent process exits.
 
     Args:
         parent: process id of the parent process.
@@ -57,7 +57,7 @@ def die_with_parent(number: int) -> None:
 
 
 def end_group() -> None:
-    """Kill the rest of this process group, except resource trackers, which free shared memory."""
+    """Kill this group's other processes, except resource trackers, which free shared memory."""
     group = os.getpid()
     for _ in range(3):  # repeated, since a process may fork while the list of processes is read
         for process in psutil.process_iter():

@@ -29,7 +29,7 @@ START_TIMEOUT_S = 900.0
 MAX_RESTARTS = 5
 """Maximum number of restarts of one server in a row."""
 GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
-"""Share of a GPU's memory that a server may use: alone on the GPU, and together with a trainer."""
+"""Shares of a GPU's memory that a server may use: without, and with, a trainer on the same GPU."""
 _STEADY_S = 600.0
 """Uptime in seconds after which the count of restarts is reset."""
 _END_S = 5.0
@@ -121,9 +121,9 @@ class Server:
                 continue
             self._end()
             restarts = 0 if time.monotonic() - since > _STEADY_S else restarts
-            how = "its engine died" if status is None else f"it ended with status {status}"
+            how = "its health checks fail" if status is None else f"it ended with status {status}"
             if restarts == MAX_RESTARTS:
-                self._failed = f"restarted {restarts} times in vain, {how}"
+                self._failed = f"{how}, even after {restarts} restarts"
                 return
             self._note(f"The engine at {self.url} is restarted: {how}.")
             restarts, since = restarts + 1, time.monotonic()
@@ -249,7 +249,7 @@ def transfer(colocated: bool) -> str:
 
 
 def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
-    """Return a server's environment: this process's, minus trainers' variables, plus vLLM's."""
+    """Return a server's environment: this process's without trainers' variables, plus vLLM's."""
     variables = {
         name: value
         for name, value in os.environ.items()

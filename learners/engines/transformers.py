@@ -1,6 +1,6 @@
 """In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
-Between turns, the engine parks a copy of each conversation's cache. For a turn, the engine stacks
+Between turns, the engine stores a copy of each conversation's cache. For a turn, the engine stacks
 the caches of a batch, feeds only the new tokens to the model, and samples. Conversations whose
 tokens are all equal so far run through the model only once, and share a cache. Unlike vLLM, the
 engine has no paged cache and no continuous batching: requests wait for the end of a running batch.
@@ -34,8 +34,8 @@ class _RaggedLayer(CacheLayerMixin):
     Slots after a row's last token hold garbage, which the mask hides and later tokens overwrite.
 
     Attributes:
-        starts: length of each row [rows].
-        longest: maximum of `starts`, as a Python number: reading it from a GPU would block.
+        starts: number of tokens in each row [rows] before the new tokens.
+        longest: maximum of `starts`, as an int: reading a number from a GPU would block.
     """
 
     starts: Tensor
@@ -69,7 +69,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys the mask of new queries covers, and the first key's index, 0."""
+        """Return the number of keys that the mask of queries covers, and the first key's index."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -84,7 +84,7 @@ class _Ragged:
     """Stacked KV caches of a batch of conversations.
 
     Args:
-        caches: KV cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
+        caches: KV cache of each row after the prompt, [layers, 2, key heads, tokens, head size].
         prompts: KV cache of each row's prompt, in the same layout; rows that share a prompt pass
             the same object. None while the prompts are being prefilled.
     """
@@ -219,7 +219,7 @@ class TransformersEngine:
         return await future
 
     def _collect(self, before: int) -> None:
-        """Sample the waiting requests after an event loop iteration without a new request."""
+        """Sample the waiting requests as soon as an event-loop iteration adds no request."""
         if len(self._waiting) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
             return
@@ -273,7 +273,7 @@ class TransformersEngine:
         depend on the batch size, so results are exactly equal only for the same batch of requests.
 
         Raises:
-            ValueError: a request's token ids do not extend those of its conversation's last turn.
+            ValueError: a request's token ids do not extend the conversation's tokens so far.
         """
         device = self._policy.model.device
         # create tensors on the GPU; on a CPU, a default device would only slow down PyTorch calls
@@ -287,7 +287,7 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Cache all tokens of each conversation but the last; equal conversations run only once."""
+        """Cache all but the last token of each conversation; equal conversations run only once."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)

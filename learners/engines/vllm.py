@@ -50,9 +50,9 @@ class VLLMEngine:
         model: name of the model.
         precision: dtype of the servers' weights.
         timeout_s: timeout in seconds of a completion or weight update, server restarts included.
-        by_nccl: send weights from GPU to GPU; otherwise through the memory of this machine.
-        as_read: accept the weights that servers read from the model's folder, as version 0;
-            otherwise a server is used only after a weight update.
+        by_nccl: send weights from GPU to GPU; if False, through the memory of this machine.
+        as_read: accept the weights that servers read from the model's folder, as version 0; if
+            False, a server is used only after a weight update.
     """
 
     max_concurrency = 4096
@@ -117,7 +117,7 @@ class VLLMEngine:
         async with self._session.post(f"{url}/inference/v1/generate", json=request) as answer:
             _check_key(url, answer.status)
             if _HTTP_BAD_REQUEST <= answer.status < _HTTP_SERVER_ERROR:
-                raise RefusedError(f"{url} refuses: {(await answer.text())[:500]}")
+                raise RefusedError(f"{url} rejected the request: {(await answer.text())[:500]}")
             if answer.status >= _HTTP_SERVER_ERROR:
                 raise _NotReadyError(f"status {answer.status}: {(await answer.text())[:500]}")
             return await answer.json()  # type: ignore[no-any-return]
@@ -162,7 +162,7 @@ class VLLMEngine:
             # try at least one update: reading the versions alone can take longer than the timeout
             if tried and time.monotonic() > deadline:
                 urls = " and ".join(behind)
-                raise EngineError(f"{urls} did not take weights {version}{reason}")
+                raise EngineError(f"{urls} did not load the weights of step {version}{reason}")
             tried = True
             try:
                 self._send(behind, version, source)
@@ -171,7 +171,7 @@ class VLLMEngine:
                 self._abandon(behind)
                 time.sleep(_RETRY_S)
             except (OSError, RuntimeError) as error:  # a local error, which would recur
-                raise EngineError(f"weights {version} could not be sent: {error}") from error
+                raise EngineError(f"step {version}: weights could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:
         """End any weight update that a failure has left open, by sending an invalid update.
@@ -197,10 +197,10 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
-        """Yield the weights in the servers' dtype; if closed early, gather and discard the rest.
+        """Yield the weights in the servers' dtype; gather all of them even if closed early.
 
-        All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
-        waiting for the next tensor.
+        All ranks gather each tensor together. After a failed transfer, this method gathers and
+        discards the remaining tensors, since the other ranks would otherwise wait for this rank.
         """
         # called only when the first tensor is needed, since `source` starts a collective
         weights = iter(source())
@@ -230,7 +230,7 @@ class VLLMEngine:
                 raise
 
     def _leave_group(self) -> None:
-        """Leave the NCCL group, from any thread; a transfer in progress fails."""
+        """Leave the NCCL group; any thread may call this. A transfer in progress fails."""
         sender, self._nccl = self._nccl, None
         if sender is not None:
             sender.close()
@@ -317,19 +317,19 @@ def _version(url: str) -> str | None:
 
 def _check_key(url: str, status: int) -> None:
     if status == _HTTP_UNAUTHORIZED:
-        raise EngineError(f"{url}: expected the key of this server in the variable {KEY}")
+        raise EngineError(f"{url}: expected the server's API key in the variable {KEY}")
 
 
 def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
     (choice,) = answer["choices"]
     ids = choice["token_ids"]
     if choice["finish_reason"] not in ("stop", "length") or not ids:
-        raise _NotReadyError(f"it ended with {choice['finish_reason']!r}")
+        raise _NotReadyError(f"the completion ended with {choice['finish_reason']!r}")
     versions: list[int] = []
     # a completion that a weight update paused has one span of tokens for each weight version
     for span in choice["weight_versions"] or ():
         if span["version"] == _UNTRAINED and not as_read:
-            raise _NotReadyError("it has not been given its weights yet")
+            raise _NotReadyError("it has not loaded the run's weights yet")
         version = 0 if span["version"] == _UNTRAINED else int(span["version"])
         versions += [version] * (span["end"] - span["start"])
     logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]

@@ -1,7 +1,7 @@
 """vLLM plugin: parent-death signals, a weight transfer backend without NCCL, and access by API key.
 
-vLLM calls `register` of every installed plugin in all its processes. This plugin has no effect in
-servers that were not started by a run.
+vLLM calls `register` of every installed plugin in all its processes. This plugin affects only
+servers that a run has started.
 """
 
 import multiprocessing
@@ -50,7 +50,7 @@ class KeyRequired:
         self._expected = f"Bearer {os.environ[KEY]}".encode()
 
     async def __call__(self, scope: _Message, receive: _Call, send: _Call) -> None:
-        """Pass on a request with the right key; else answer with 401, or close the websocket."""
+        """Pass on an allowed request; answer others with status 401, or close their websocket."""
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
         known = secrets.compare_digest(given, self._expected)
         if known or scope["type"] == "lifespan" or scope["path"] == "/health":

@@ -1,4 +1,4 @@
-"""The nano model: a plain Qwen3 of 4.5 million parameters and a byte-level BPE tokenizer."""
+"""The nano model: a plain Qwen3 with 4.5 million parameters, and a byte-level BPE tokenizer."""
 
 from collections.abc import Iterable
 

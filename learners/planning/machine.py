@@ -53,7 +53,7 @@ class Machine(NamedTuple):
             return cls.here()
         match = _MACHINE.fullmatch(text)
         if match is None:
-            expected = f"such as '4 x NVIDIA H200', with {' or '.join(GPUS)}"
+            expected = f"such as '4 x NVIDIA H200', of type {' or '.join(GPUS)}"
             raise ConfigError(f"--dry-run: expected GPUs {expected}; got {text!r}")
         reported = re.search(r"(\d+) ?GB", match[3], re.I)
         known = {name.upper(): gpu.memory for name, gpu in GPUS.items()}[match[4].upper()]

@@ -56,7 +56,7 @@ class Serving(NamedTuple):
     Attributes:
         device: bytes of a device's memory that the server may use.
         weights: bytes of the model's weights on a device.
-        cache: bytes of a token's keys and values in the KV cache of a device.
+        cache: bytes that a token takes in the KV cache of a device.
     """
 
     device: int
@@ -70,7 +70,7 @@ class Serving(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Times in seconds that the parts of a run take on GPUs, without waiting for a judge.
+    """Times in seconds of the parts of a run on GPUs; the time to wait for a judge is excluded.
 
     Attributes:
         sampling: time to sample the episodes of a step.
@@ -94,10 +94,10 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
-        counted: whether the tokens of prompts are counted by the model's tokenizer, or estimated.
-        memory: memory on the device of each trainer, in bytes.
-        host: bytes that each trainer keeps in CPU memory: offloaded tensors, and copies while it
-            writes a checkpoint.
+        counted: whether the model's tokenizer counts prompt tokens; otherwise they are estimated.
+        memory: device memory of each trainer, in bytes.
+        host: CPU memory of each trainer, in bytes: offloaded tensors, and the copies that
+            `async_save` writes to disk.
 
     Raises:
         ConfigError: the run does not fit on the machine, or the model or judge is not supported.
@@ -139,8 +139,8 @@ class RunPlan:
             expected = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
             raise ConfigError(f"backend: expected {expected}, got 'local'")
         if world % config.replicas:
-            expected = f"a divisor of {world} processes"
-            several = "; --dry-run '2 x 8 x NVIDIA H200' plans two machines of 8 GPUs"
+            expected = f"a divisor of {world} (processes)"
+            several = "; --dry-run '2 x 8 x NVIDIA H200' plans for two machines with 8 GPUs each"
             less = several if machine.number == 1 else ""
             raise ConfigError(f"replicas: expected {expected}, got {config.replicas}{less}")
         return world
@@ -221,7 +221,7 @@ class RunPlan:
 
     @cached_property
     def times(self) -> Times | None:
-        """Estimated times of the run; None unless the run starts servers on known GPUs."""
+        """Estimated times; None unless the run is in bf16 and starts servers on known GPUs."""
         config, machine, served, step = self.config, self.machine, self.serving, self.step
         gpu = find_gpu(machine.gpus[0][0]) if machine.gpus else None
         if served is None or gpu is None or step.seconds is None:
@@ -246,7 +246,7 @@ class RunPlan:
         if machine.gpus:
             first = first_trainer(config)
             name, size = min(machine.gpus[first:][: config.trainer_procs], key=itemgetter(1))
-            less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
+            less = "more trainers, offload, activation_checkpointing or fewer row_tokens reduce it"
             needed = self.memory.total + self.copy
             _fits("a trainer's memory", needed, size, f" ({name})", f"; {less}")
             # while the engine samples, a trainer keeps only its weights and optimizer state
@@ -260,18 +260,18 @@ class RunPlan:
         if machine.memory_bytes:
             _fits("the CPU's memory for weights, gradients, optimizer", host, machine.memory_bytes)
         if served:
-            less = "; more engine_gpus take less each"
+            less = "; more engine_gpus reduce the share of each GPU"
             _fits("an engine's weights", served.weights, served.device, " of a GPU", less)
             # vLLM starts only if its KV cache has room for one sequence of `context` tokens
             needed = max(self.step.rollout, self.context)
             if served.tokens < needed:
                 limits = f"room for {needed:,} tokens, got {served.tokens:,}"
-                more = "more engine_gpus give more"
+                more = "more engine_gpus enlarge the cache"
                 raise ConfigError(f"an engine's KV cache: expected {limits}; {more}")
 
 
 def engines(config: Config) -> int:
-    """Return the number of GPUs that the run's vLLM servers take on each machine."""
+    """Return the number of GPUs that the run's vLLM servers use on each machine."""
     return config.engine_procs * config.engine_gpus if config.starts_servers else 0
 
 
@@ -281,7 +281,7 @@ def first_trainer(config: Config) -> int:
 
 
 def gpus(config: Config, trainers: int) -> int:
-    """Return the number of GPUs that engines and trainers take on each machine."""
+    """Return the number of GPUs that engines and trainers use on each machine."""
     return max(engines(config), first_trainer(config) + trainers)
 
 
@@ -293,9 +293,9 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
     """
     servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:
-        shared = ", which share" if config.colocated else ""
+        shared = ", on the same GPUs" if config.colocated else ""
         expected = f"{needed} ({servers} for engines, {trainers} for trainers{shared})"
-        less = "; with --colocated they share" if servers and not config.colocated else ""
+        less = "; with --colocated, both share GPUs" if servers and not config.colocated else ""
         raise ConfigError(f"GPUs: expected at least {expected}, got {available}{less}")
 
 

@@ -64,7 +64,7 @@ def _process_rows(plan: RunPlan) -> Iterator[Cells]:
         note = "sleep while the trainers train" if config.colocated else "sample"
         yield f"vLLM servers: {config.engine_procs}", place(0, engines(config)), note
     for url in config.engine_urls:
-        yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
+        yield "vLLM server", "elsewhere", f"samples; already runs at {url}"
     if plan.verdicts and plan.verdicts.url:
         yield "judge's server", "elsewhere", f"grades; must run at {plan.verdicts.url}"
     note = "rank 0 also plays the episodes" if config.engine == "transformers" else "train"
@@ -82,30 +82,30 @@ def _memory_rows(plan: RunPlan) -> Iterator[Cells]:
         "weights": f"fp32{part}",
         "gradients": f"{adapters}fp32{part}",
         "optimizer": f"{adapters}Adam's moments{part}",
-        "gathered": f"weights in use, whole, {_kind(plan)}",
-        "reduced": "gradients in use, of one layer or the head",
-        "checkpoints": f"inputs of layers, kept for {row}",
+        "gathered": f"full weights in use, {_kind(plan)}",
+        "reduced": "full gradients of one layer or of the head",
+        "checkpoints": f"layer inputs for {row}",
         "layer": f"activations of {row}",
-        "logits": f"of {CHUNK:,} tokens at a time",
+        "logits": f"for {CHUNK:,} tokens at a time",
     }
     for name, size in plan.memory._asdict().items():
         if size:
             yield name, in_bytes(size), notes[name]
     if plan.copy:
-        yield "copy that samples", in_bytes(plan.copy), "fp32, rank 0 alone"
+        yield "copy for sampling", in_bytes(plan.copy), "fp32, only on rank 0"
     there = gpus[first_trainer(config)][1] if gpus else plan.machine.memory_bytes
     whose = "a GPU" if gpus else "that all processes share"
     yield "in all", in_bytes(plan.memory.total + plan.copy), f"of {in_bytes(there)} {whose}"
     if plan.host:
-        note = "of each trainer: offloaded, or copied while saved"
-        yield "in the CPU's memory", in_bytes(plan.host), note
+        note = "per trainer: offloaded, or copied while saving"
+        yield "CPU memory", in_bytes(plan.host), note
 
 
 def _serving_rows(plan: RunPlan, served: Serving) -> Iterator[Cells]:
     yield "weights", in_bytes(served.weights), f"{_kind(plan)}, on each device"
     yield "KV cache", in_bytes(served.device - served.weights), f"of {in_bytes(served.device)}"
     fit = served.tokens // plan.step.rollout
-    yield "tokens in it", f"{served.tokens:,}", f"{fit:,} episodes of full length at once"
+    yield "tokens in the KV cache", f"{served.tokens:,}", f"{fit:,} episodes of full length at once"
 
 
 def _step_rows(plan: RunPlan) -> Iterator[Cells]:
@@ -114,9 +114,9 @@ def _step_rows(plan: RunPlan) -> Iterator[Cells]:
     yield "episodes", f"{config.groups * config.group_size:,}", groups
     how = "" if plan.counted else f", at {CHARACTERS} characters a token"
     yield "prompt", f"{step.prompt:,}", f"tokens, mean of the real prompts{how}"
-    read = f"tokens at most; the model reads {plan.context:,}"
+    read = f"tokens at most; the model supports {plan.context:,}"
     yield "longest episode", f"{step.rollout:,}", read
-    yield "trained on", f"{step.tokens:,}", "tokens at most, a group's prompt once"
+    yield "trained on", f"{step.tokens:,}", "tokens at most; a group's prompt counts once"
     yield "computation", _count(step.operations, "FLOP"), "to train, at most; without recomputation"
     if step.seconds:
         share = f"at most, training at {100 * UTILISATION:.0f} % of the GPUs' peak"
@@ -135,10 +135,10 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
         yield "requests", "unknown", f"{verdicts.judge} decides how many"
     if not verdicts.requests:
         return
-    each = f"{verdicts.requests} a verdict, to {verdicts.model}"
+    each = f"{verdicts.requests} per verdict, to {verdicts.model}"
     yield "requests", f"{verdicts.requests * verdicts.total:,}", each
     step = plan.config.groups * plan.config.group_size
-    how = f"tokens a step, at {CHARACTERS} characters a token"
+    how = f"tokens per step, at {CHARACTERS} characters each"
     yield "the judge reads", f"{step * verdicts.read:,}", how
     if verdicts.dollars is not None:
         cost = verdicts.dollars * verdicts.total

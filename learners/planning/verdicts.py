@@ -1,4 +1,4 @@
-"""Estimated requests and cost of a run's judge, for `--dry-run`; no request is sent."""
+"""Estimate of the requests to a run's judge and their cost, for `--dry-run`; sends no request."""
 
 from statistics import fmean
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Verdicts(NamedTuple):
         requests: requests per verdict; 0 if the judge uses no model, None if unknown.
         model: name of the model that the judge uses; empty if the judge uses none.
         url: address of the judge's own server; empty if a provider runs the judge's model.
-        read: number of prompt tokens per verdict, estimated from the length of the judge's prompts.
+        read: estimated number of prompt tokens per verdict.
         dollars: cost of a verdict in dollars by list prices; None if unknown.
     """
 

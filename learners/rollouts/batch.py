@@ -30,7 +30,7 @@ class Batch:
         judge_usage: usage of a model judge since the process started; None for other judges.
         replaced: groups that were replaced because all their rewards are equal.
         level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
-        measures: `measures.measures` of the written texts, and metrics of the second judge.
+        measures: the result of `measures.measures`, and metrics of the second judge.
     """
 
     step: int
@@ -59,8 +59,8 @@ class Batch:
         kept = [one for one, hacked in zip(self.rollouts, shown, strict=True) if not hacked]
         if not kept:
             raise RunStopped(
-                f"step {self.step}: all episodes show {' or '.join(sorted(hacks))}, and with "
-                "on_hack = drop none is left to train on"
+                f"step {self.step}: all episodes show {' or '.join(sorted(hacks))}; with "
+                "on_hack = drop, no episode is left to train on"
             )
         return replace(
             self, rollouts=kept, measures={**self.measures, "hacked_episodes": sum(shown)}
@@ -73,7 +73,7 @@ class Batch:
 
     @property
     def groups(self) -> Tensor:
-        """Group numbers [n], equal for rollouts of the same task."""
+        """Number of each rollout's group [n]."""
         return torch.tensor([rollout.group for rollout in self.rollouts])
 
     @property

@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of each step's tasks, all different if possible; spare groups may repeat tasks.
+    """Sampler of tasks: different tasks for a step's groups if possible, any for its spare groups.
 
     Attributes:
         seed: random seed of the run.
@@ -81,7 +81,7 @@ class LadderCurriculum(Curriculum):
     _levels: dict[int, tuple[int, list[int]]] = field(default_factory=dict, repr=False)
 
     def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
-        """Generate the tasks of a step; see `Curriculum.draw`. `tasks` is ignored."""
+        """Generate the tasks of a step, and ignore `tasks`; see `Curriculum.draw`."""
         top, levels = self._draw_levels(step, results)
         pairs = zip(self.numbers(step), levels, strict=True)
         made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]

@@ -38,7 +38,7 @@ class Faults:
 
 
 class Watchdog:
-    """Monitor that reports episodes that wait too long, and delays of the event loop.
+    """Monitor that reports episodes that wait too long, and measures delays of the event loop.
 
     Attributes:
         lag_s: maximum delay of the event loop in seconds since the caller set this value to 0.
@@ -51,7 +51,7 @@ class Watchdog:
 
     @contextmanager
     def waiting(self, key: int, what: str) -> Iterator[None]:
-        """Register that the conversation `key` waits for `what`, until the block ends."""
+        """Register, until the block ends, that the conversation `key` waits for `what`."""
         self._waits[key] = what, time.monotonic()
         try:
             yield
@@ -70,6 +70,6 @@ class Watchdog:
             late = [key for key, (_, since) in self._waits.items() if now - since > ALARM_S]
             if new := [key for key in late if key not in reported]:
                 what, since = self._waits[new[0]]
-                more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
-                self._note(f"An episode waits for {what} since {now - since:.0f} s{more}.")
+                more = f" (other waiting episodes: {len(late) - 1})" if len(late) > 1 else ""
+                self._note(f"An episode has waited {now - since:.0f} s for {what}{more}.")
                 reported |= set(late)

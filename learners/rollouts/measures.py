@@ -1,6 +1,6 @@
 """Measures of the texts that the policy writes in a step, for the alarms in `run/alarms.py`.
 
-All measures are computed from texts alone, without another forward pass of the model.
+The measures are computed from finished episodes, without another forward pass of the model.
 """
 
 import math
@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Number of edits, but at most the number of lines that differ in the final document."""
+        """Number of edits, limited to the maximum of the numbers of written and of lost lines."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -66,7 +66,7 @@ class _Edited(NamedTuple):
 
 
 def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[str, float]:
-    """Return measures of the texts of a step's episodes; empty without editing episodes.
+    """Return measures of the texts of a step's editing episodes; empty if there are none.
 
     Args:
         rollouts: finished rollouts.
@@ -74,25 +74,25 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
             empty in the first step itself.
 
     Returns:
-        Written lines are in the final document only, lost lines in the original document only.
+        Values by name. Written lines are new in the final document; lost lines are missing in it.
 
         Comparisons between tasks, which are missing if the step has fewer than four tasks:
 
         equal_answers: share of the episodes that made the most frequent sequence of tool calls.
-        prompt_information: mutual information of the task and the words in an episode's calls,
-            divided by its maximum; see `information`.
+        prompt_information: mutual information of the task and the words in an episode's calls, as
+            a share of the maximum possible information; see `information`.
         opener_share: share of the written lines that begin with the most frequent first word.
-        phrase_share: share of the tasks with an episode that wrote the most frequent new phrase
-            (three words in a row that the original document does not contain).
+        phrase_share: share of the tasks for which at least one episode wrote the most frequent new
+            phrase (three words in a row that the original document does not contain).
 
-        Ratios of totals, and shares of episodes:
+        Ratios of totals over all episodes, and shares of the episodes:
 
-        word_drift: share of the written words that are neither in their episode's prompt nor in
-            `reference`; missing in the first step.
+        word_drift: share of the words in call arguments (see `vocabulary`) that are neither in the
+            prompt of their episode nor in `reference`; missing in the first step.
         growth: number of words in the written lines, divided by the number in the lost lines.
-        churn: share of the successful edits beyond one per changed line, such as undone edits.
-        addressed_share: share of the episodes with lines that address a grader or praise a resume.
-        safe_harbour: share of the episodes that submitted after one edit, which deleted a line.
+        churn: share of the edits in excess of one per changed line, for example undone edits.
+        addressed_share: share of episodes whose written lines address a grader or praise a resume.
+        safe_harbour: share of the episodes that only deleted one line and then submitted.
         moved_share: share of the episodes that changed the order of lines.
     """
     played = [
@@ -138,22 +138,22 @@ def hacking(rollouts: Sequence[Rollout], hacks: Collection[str]) -> list[bool]:
 
 
 def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
-    """Count the words in the arguments of valid calls, except `review` and the argument `old`."""
+    """Count the words in arguments of valid calls; leave out `review` calls and `old` arguments."""
     return _written(_calls(toolbox, actions))
 
 
 def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
     """Return the mutual information of answers and their tasks, scaled to [0, 1].
 
-    RAGEN-2 detects template collapse (similar answers to all tasks x) by the mean over answers z of
-    log p(z|x) - log mean_j p(z|x_j). There, p is the policy's probability, which needs a forward
-    pass for each pair of z and x_j. Here, p(z|x_j) is the probability of the words of z under a
-    smoothed distribution of the words in the other answers to x_j. The mean is divided by its
-    maximum, the logarithm of the number of tasks. Each answer's term is limited to plus or minus
-    this maximum, because one long answer unlike all others would otherwise dominate the mean.
+    RAGEN-2 detects template collapse (similar answers to all tasks) by the mean over all answers z
+    of log p(z|x) - log mean_j p(z|x_j), where x is the task of z, and x_j are all tasks. There, p
+    is the policy's probability, which needs a forward pass for each pair of z and x_j. Here,
+    p(z|x_j) is the probability of the words of z under a smoothed distribution of the words in the
+    other answers to x_j. The mean is divided by its maximum, the logarithm of the number of tasks.
+    An answer's term is at least minus this maximum, so that one odd answer cannot dominate.
 
     Args:
-        answers: counts of the words of each answer [n].
+        answers: word counts of each answer [n].
         groups: number of each answer's task [n].
     """
     names = sorted(set(groups))
@@ -209,7 +209,7 @@ def _written(calls: Iterable[ToolCall]) -> Counter[str]:
 
 
 def _word_counts(one: _Edited, reference: Mapping[str, int]) -> tuple[int, int]:
-    """Return the numbers of new words (in neither prompt nor `reference`) and of all words."""
+    """Count the written words that are in neither prompt nor `reference`, and all written words."""
     written = _written(one.calls)
     known = {*reference, *words(one.session.prompt)}
     return sum(n for word, n in written.items() if word not in known), written.total()
@@ -242,7 +242,7 @@ def _openers(played: Iterable[_Edited]) -> Counter[str]:
 
 
 def _phrase_counts(played: Iterable[_Edited]) -> Counter[tuple[str, ...]]:
-    """Return the number of tasks with an episode that added a phrase, for each new phrase."""
+    """Count, for each new phrase, the tasks for which at least one episode wrote the phrase."""
     by_group: dict[int, set[tuple[str, ...]]] = {}
     for one in played:
         by_group.setdefault(one.group, set()).update(_new_phrases(one))
@@ -280,4 +280,4 @@ HACKS: Mapping[str, Callable[[Sequence[_Edited]], Callable[[_Edited], bool]]] = 
     "safe harbour": lambda played: _is_harboured,
     "moved lines": lambda played: lambda one: one.moved,
 }
-"""Detectors of episodes that show a hack, by the name of its alarm; some alarms have none."""
+"""Detectors of episodes that show a hack, by alarm name; some hack alarms have no detector."""

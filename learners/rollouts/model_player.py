@@ -1,4 +1,4 @@
-"""Player for `resume-gym eval` that samples a local model, with the token handling of training.
+"""Player for `resume-gym eval` that samples a local model, and handles tokens as training does.
 
 `FoundModel.of` finds a model, run or checkpoint; `ModelPlayer` loads the model and plays episodes.
 """
@@ -75,18 +75,18 @@ class FoundModel:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """Resolve a model without loading it.
+        """Find a model's files and settings, without loading the weights.
 
         Args:
             options: `model`, and optionally `prompting` and fields listed in `OPTIONS`. A missing
-                field has the value of the run that trained the model, except that `threads`,
-                `engine_urls` and `timeout_s` have their defaults. `model` is "nano", "smollm2",
-                "smollm2-editor", a folder in Hugging Face format, a model of the Hub, which is
-                downloaded, the folder of a run, or a checkpoint, which needs the transformers
+                field takes the value of the run that trained the model, but a missing `threads`,
+                `engine_urls` or `timeout_s` takes its default. `model` is "nano", "smollm2" or
+                "smollm2-editor"; a folder in Hugging Face format; a model on the Hub, which is
+                downloaded; the folder of a run; or a checkpoint, which needs the transformers
                 engine.
 
         Raises:
-            ConfigError: an option is unknown, or its value is invalid.
+            ConfigError: an option is unknown, a value is invalid, or the weights are damaged.
             FileNotFoundError: the model does not exist.
             ValueError: `prompting` is neither "plain" nor "guided".
         """
@@ -99,7 +99,7 @@ class FoundModel:
         settings = {name: value for name, value in options.items() if name in OPTIONS}
         trained, weights = _found(str(options["model"]))
         if settings.get("engine") == "vllm" and weights:
-            raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
+            raise ConfigError("engine: vllm cannot load checkpoints; use transformers or RUN/model")
         # the run's engine settings apply, unless the options select another engine
         if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
@@ -110,7 +110,7 @@ class FoundModel:
         folder = models.folder(config.model)
         files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]
         if not files and not any(folder.glob("*.bin")):
-            raise FileNotFoundError(f"model: expected weights in {folder}, *.safetensors")
+            raise FileNotFoundError(f"model: expected weights (*.safetensors) in {folder}")
         sampled = {name: getattr(config, name) for name in _RECORDED}
         record = {"model": options["model"], **sampled, "weights": _hash(files)}
         if prompting != "plain":
@@ -139,7 +139,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
     if checkpoints.name == "checkpoints" and (checkpoints.parent / "config.toml").is_file():
         weights = path / "policy.safetensors"
         if not weights.is_file():
-            hint = "only those of the backend 'local' can be read as they are"
+            hint = "only checkpoints of the backend 'local' can be loaded directly"
             raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {hint}")
         return read_toml(checkpoints.parent / "config.toml"), weights
     # for RUN/model, the folder to which a run exports its policy, the run's settings apply
@@ -154,7 +154,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the first bytes of all tensors: some may be frozen, and whole files take minutes."""
+    """Hash the first bytes of every tensor: some may be frozen, and whole tensors take minutes."""
     digest = hashlib.sha256()
     for path in files:
         try:

@@ -27,7 +27,7 @@ from resume_gym.judges import AsyncJudge, JudgeMisconfigured
 from resume_gym.user_errors import number_of
 
 GROUP_SHARE = 0.75
-"""Minimum share of graded episodes in a group, such as 12 of 16; other groups are dropped."""
+"""Minimum share of graded episodes in a group, such as 12 of 16; a group with fewer is dropped."""
 _JUDGE_THREADS = 32
 
 
@@ -56,7 +56,7 @@ class Orchestrator:
         timeout_s: timeout of a verdict in seconds, retries included.
         engine: samples tokens.
         trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
-            stores nothing.
+            to store nothing.
         note: called with sentences for the journal about dropped or waiting episodes.
 
     Attributes:
@@ -90,7 +90,8 @@ class Orchestrator:
     async def batch(self, step: int) -> Batch:
         """Play and grade the episodes of a step, except those already stored.
 
-        If some are not stored, a repeatable engine plays all again: samples depend on the batch.
+        If the engine is repeatable and some episodes are not stored, all episodes are played again,
+        since the sampled tokens depend on the whole batch.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -284,10 +285,10 @@ class Orchestrator:
 
 
 class _Progress:
-    """Counter of unfinished episodes, which tells when an episode or a group can be judged.
+    """Counter of unfinished episodes, which decides when an episode or a group can be judged.
 
     Attributes:
-        store: function that stores a finished rollout; also called before an async judge grades.
+        store: stores a finished rollout; called before and after grading if the judge is async.
     """
 
     def __init__(

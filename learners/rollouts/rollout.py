@@ -86,7 +86,7 @@ class Rollout:
         sampled: bool [r], True for tokens that the policy sampled.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         versions: optimizer step [r] of the weights that sampled each token, or `NOT_SAMPLED`.
-        before: session from before the run was interrupted, if the rollout is played again.
+        before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
     """
 
@@ -135,12 +135,12 @@ class Rollout:
         session = self.session.replay(self.session.task, record)
         tokens = record["tokens"]
         if tokens["prompt"] != self.prompt:
-            raise ValueError(f"{record['task_id']}: the prompt has other tokens")
+            raise ValueError(f"{record['task_id']}: the stored prompt has other tokens")
         length = len(tokens["response"])
         for name, is_valid in _TOKENS.items():
             values = tokens[name]
             if not all(map(is_valid, values)):
-                raise ValueError(f"{name}: expected other types, got {values!r:.40}")
+                raise ValueError(f"{name}: expected values of another type, got {values!r:.40}")
             if name != "prompt" and len(values) != length:
                 raise ValueError(f"{name}: expected {length} values, got {len(values)}")
         return replace(self, session=session, **tokens)
@@ -163,13 +163,13 @@ _TOKENS: Mapping[str, Callable[[Any], bool]] = {
     "logprobs": is_finite,
     "versions": lambda version: type(version) is int and version >= NOT_SAMPLED,
 }
-"""Functions that check a value in a list of a record's "tokens", by the name of the list."""
+"""For each list in a record's "tokens", the function that checks a value in this list."""
 
 
 async def play(
     rollout: Rollout, key: int, generate: Generate, chat: ChatTokens, sampling: Sampling
 ) -> None:
-    """Play an episode to its end, without a judge's verdict.
+    """Play an episode to its end, without grading it.
 
     Args:
         rollout: the unplayed rollout, filled in place.

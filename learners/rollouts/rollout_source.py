@@ -28,8 +28,8 @@ from learners.training.trainer import Trainer
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
-"""Maximum mean difference between engine and trainer log-probabilities that rounding explains, by
-precision, at temperature 1. The temperature divides the logits, and thus also their errors."""
+"""Largest mean absolute difference in log-probability between engine and trainer that rounding can
+cause at temperature 1, by precision. Temperature divides the logits and thereby their errors."""
 _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
@@ -42,7 +42,7 @@ class LeadRank(NamedTuple):
         engine: samples tokens.
         sampler: plays and grades episodes with the engine.
         servers: vLLM servers that rank 0 has started on this machine.
-        note: adds a sentence to the run's journal.
+        note: function that adds a sentence to the run's journal.
     """
 
     work: Workload
@@ -114,7 +114,7 @@ class RolloutSource:
         gap = float(self._trainer.gaps(probes).mean()) if probes else 0.0
         if not gap <= self._limit:  # also true for nan
             message = f"sampler and trainer differ by {gap:.3g} in log-probability"
-            raise EngineError(f"after weights {version}: {message}, more than {self._limit:.3g}")
+            raise EngineError(f"weights of step {version}: {message}, more than {self._limit:.3g}")
         if self._lead:
             self._lead.sampler.published(version)
         return gap
@@ -133,7 +133,7 @@ class RolloutSource:
         return [Sample(0, prompt, *each, [0.0] * len(each[0])) for each in lists]
 
     def evaluate(self, step: int) -> None:
-        """Start the evaluation after `step`, which plays the held-out tasks."""
+        """Start to play the held-out tasks, as the evaluation after `step`."""
         if self._lead:
             self._lead.sampler.evaluate(step)
 
@@ -147,7 +147,7 @@ class RolloutSource:
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """Free the engine's GPU memory for the trainer, if both share a GPU.
+        """Free the engine's GPU memory during the block, if engine and trainer share a GPU.
 
         The engine sleeps before any rank trains, and wakes up after all ranks have freed memory.
 
@@ -170,10 +170,9 @@ class RolloutSource:
             self._lead.engine.close()
 
     def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
-        """Return on every rank the value of `produce` on rank 0, or raise the error of `produce`.
+        """Call `produce` on rank 0, and return its value or raise its error on every rank.
 
-        Whenever `produce` gathers weights, the other ranks take part, until rank 0 sends them the
-        value or the error of `produce`.
+        While they wait, the other ranks take part whenever `produce` gathers weights.
         """
         if ranks.rank() == 0:
             try:
@@ -206,6 +205,6 @@ class RolloutSource:
         if time.monotonic() - self._checked < _CHECK_EVERY_S:
             return
         if engine.behind(self._version):
-            note(f"Weights {self._version} are sent to an engine again.")
+            note(f"The weights of step {self._version} are sent to an engine server again.")
             engine.load_weights(self._version, self._weights)
         self._checked = time.monotonic()

@@ -47,7 +47,7 @@ class InProcessSampler:
         return self._runner.run(self._orchestrator.batch(step))
 
     def evaluate(self, step: int) -> None:
-        """Play the evaluation after `step`: the held-out tasks, with the current weights."""
+        """Play the held-out tasks with the current weights, as the evaluation after `step`."""
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
@@ -99,7 +99,7 @@ class BackgroundSampler:
         return self._batches.pop(step)
 
     def evaluate(self, step: int) -> None:
-        """Start the evaluation after `step`, which plays the held-out tasks."""
+        """Start to play the held-out tasks, as the evaluation after `step`."""
         self._playing += 1
         self._tell("evaluate", step)
 
@@ -111,7 +111,7 @@ class BackgroundSampler:
         return ended
 
     def published(self, version: int) -> None:
-        """Report new engine weights to the rollout process, which may then start more steps."""
+        """Announce new engine weights to the rollout process, so that it can start more steps."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:

@@ -1,7 +1,7 @@
 """Second judge, which grades a sample of a step's final documents but never affects rewards.
 
-If the policy learns to please the judge that sets its rewards instead of writing better, the mean
-verdict of this judge rises above that of the second judge.
+The first judge sets the rewards. If the policy learns to please the first judge instead of writing
+better, the mean verdict of the first judge rises above the mean verdict of the second judge.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ SAMPLE = 32
 async def compare(
     rollouts: Sequence[Rollout], judge: Judge, timeout_s: float, threads: Executor, faults: Faults
 ) -> dict[str, float]:
-    """Return the mean difference between the two judges' verdicts on the same documents.
+    """Grade a sample of the documents with the second judge, and compare the judges' verdicts.
 
     Args:
         rollouts: graded rollouts; an evenly spaced sample of those with a verdict is graded again.
@@ -32,9 +32,9 @@ async def compare(
         faults: log that reports failures of the second judge to the journal.
 
     Returns:
-        second_judge_lead: mean of (reward with the judge's verdict - reward with the second judge's
-            verdict) / (range of the reward over all possible verdicts); missing if the second judge
-            failed on all documents.
+        second_judge_lead: mean of (reward with the first judge's verdict - reward with the second
+            judge's verdict) / (range of the reward over all possible verdicts); missing if the
+            second judge failed on all documents.
         second_judge_failed: number of documents on which the second judge failed.
     """
     sessions: list[Any] = [one.session for one in rollouts if one.session.verdict]

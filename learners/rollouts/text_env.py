@@ -1,8 +1,8 @@
 """Sessions for any Gymnasium environment whose actions and observations are strings.
 
 Editing environments use `resume_gym.editing.EditSession` instead, which a judge can grade and which
-is cheap to copy. The task of a `TextSession` is an environment and a seed, its copies replay its
-actions, and its reward is the sum of the step rewards.
+is cheap to copy. The task of a `TextSession` is an environment and a seed. A copy of a session
+replays the session's actions, and the reward is the sum of the step rewards.
 """
 
 import math
@@ -58,7 +58,7 @@ def opening(task: Start) -> tuple[str, str, Sequence[Mapping[str, object]]]:
     try:
         # accept any space of strings, not only gymnasium.spaces.Text
         if not isinstance(env.action_space.sample(), str):
-            raise ValueError(f"env: expected actions that are texts, got {env.action_space}")
+            raise ValueError(f"env: expected string actions, got action space {env.action_space}")
         prompt, _ = env.reset(seed=task.seed)
         unwrapped = env.unwrapped
         system, tools = getattr(unwrapped, "system_prompt", None), getattr(unwrapped, "tools", None)
@@ -70,7 +70,7 @@ def opening(task: Start) -> tuple[str, str, Sequence[Mapping[str, object]]]:
 def _text(task: Start, observation: object) -> str:
     if not isinstance(observation, str):
         kind = type(observation).__name__
-        raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
+        raise ValueError(f"env: expected string observations, got type {kind} from {task.env}")
     observation.encode()  # raises a ValueError for lone surrogates, which no tokenizer accepts
     return observation
 
@@ -143,7 +143,7 @@ class TextSession:
 
     def grade(self, verdict: object) -> None:
         """Raise a RuntimeError: a text environment's reward has only step rewards, no verdict."""
-        raise RuntimeError("a text environment takes no verdict")
+        raise RuntimeError("the reward of a text environment contains no verdict")
 
     def close(self) -> None:
         """Close the environment; the session keeps its actions and rewards."""
@@ -184,7 +184,7 @@ class TextSession:
             session.step(text)
         for name in ("text", "rewards"):
             if getattr(session, name) != record[name]:
-                raise ValueError(f"{task.task_id}: the replay ends with another {name}")
+                raise ValueError(f"{task.task_id}: the replay ends with different {name}")
         return session
 
     def __getstate__(self) -> Mapping[str, object]:

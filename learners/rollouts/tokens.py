@@ -35,7 +35,7 @@ _EXCERPT = 80
 
 
 class TemplateError(ValueError):
-    """The chat template fails or cannot be rendered incrementally."""
+    """The chat template raises an error, or does not allow appending messages to a conversation."""
 
 
 class ChatTokens:
@@ -98,10 +98,10 @@ class ChatTokens:
         return cls(models.load_tokenizer(model), tools, models.end_tokens(model))
 
     def _frame(self) -> tuple[str, str]:
-        """Return the text that the template puts before a tool reply, and the text after it.
+        """Return the texts that the template puts before and after a tool reply.
 
-        Some templates add or remove the thinking block of an earlier turn. The text between turns
-        must not depend on this block.
+        Some templates add or remove the thinking block of an earlier turn when a turn is appended.
+        The checks for changed text therefore ignore the text that opens earlier turns.
         """
         question = self._render([_USER])
         base = commonprefix([question, self._render([_USER], opened=False)])  # noqa: RUF071
@@ -116,15 +116,15 @@ class ChatTokens:
         self.end, length = self._end_of(between, opening)
         self._end_text, between = between[:length], between[length:]
         before, *after = between.split(_REPLY)
-        told = "the chat template does not append"
+        told = "the chat template"
         if len(after) != 1 or not after[0].endswith(opening):
-            raise TemplateError(f"{told} a tool's reply and the next turn: {_brief(between)}")
+            raise TemplateError(f"{told} does not append tool replies and turns: {_brief(between)}")
         first, *later = twice.split(_ANSWER)
         kept = self._end_text + between.removesuffix(opening)
         if not head.startswith(base) or not first.startswith(base):
-            raise TemplateError(f"{told}, it changes earlier messages: {_brief(twice)}")
+            raise TemplateError(f"{told} changes messages when others follow: {_brief(twice)}")
         if len(later) != 2 or not later[0].startswith(kept) or later[1] != rest[0]:
-            raise TemplateError(f"{told}, it renders later turns differently: {_brief(twice)}")
+            raise TemplateError(f"{told} renders the second turn unlike the first: {_brief(twice)}")
         self.ends |= {self.end}
         return before, after[0]
 
@@ -138,7 +138,7 @@ class ChatTokens:
             and (number in self.ends or (token.special and token.content not in opening))
         }
         if not lengths:
-            told = "the chat template ends the assistant's text with no end token"
+            told = "the chat template puts no end token after the assistant's text"
             raise TemplateError(f"{told}: {_brief(text)}")
         return max(lengths.items(), key=lambda one: one[1])
 
@@ -161,7 +161,7 @@ class ChatTokens:
                     add_generation_prompt=opened,
                 )
         except TimeoutError:
-            told = f"the chat template does not end within {_RENDER_S:.0f} s"
+            told = f"rendering the chat template takes longer than {_RENDER_S:.0f} s"
             raise TemplateError(told) from None
         except Exception as error:  # a template can call methods that raise anything
             said = " ".join(str(error).split())[:200] or type(error).__name__
@@ -173,7 +173,7 @@ class ChatTokens:
             return self._before + text + self._after
         _, _, rest = self._render([_USER, *self._turn(text)]).partition(_ANSWER)
         if not rest.startswith(self._end_text + self._before) or not rest.endswith(self._after):
-            raise TemplateError(f"the chat template renders a reply differently: {_brief(rest)}")
+            raise TemplateError(f"the chat template changes text around a reply: {_brief(rest)}")
         return rest[len(self._end_text) :]
 
     def prompt(self, system: str, user: str) -> list[int]:

@@ -2,8 +2,8 @@
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
 only the last line is truncated. Each line has a checksum. Reading a file removes its truncated and
-damaged lines, and a resumed run plays their episodes again. The run stores an episode again only if
-its record has changed.
+damaged lines, and a resumed run plays their episodes again. A stored episode is appended again only
+if its record has changed, for example by a verdict.
 """
 
 import os
@@ -102,7 +102,7 @@ class Trajectories:
         try:
             return planned.restored(record) if record else planned
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
+            raise ConfigError(f"{self.path(step)} is from another run or step: {error}") from None
         except Exception as error:  # the rollout's environment fails, perhaps only this time
             task, kind = planned.session.task.task_id, type(error).__name__
             self._note(f"An episode of {task} is played again: {kind}: {error}")
@@ -129,9 +129,9 @@ class Trajectories:
                 records[int(record["group"]), int(record["member"])] = record
                 whole.append(line.decode() + "\n")
         if strange := {group for group, _ in records if groups and group not in groups}:
-            raise ConfigError(f"{path} is of another run or step: it has group {min(strange)}")
+            raise ConfigError(f"{path} is from another run or step: it has group {min(strange)}")
         if damaged := len(lines) - len(whole):
-            self._note(f"Damaged lines of {path.name}, now left out: {damaged}.")
+            self._note(f"Damaged lines removed from {path.name}: {damaged}.")
         if rest or damaged:
             write_text(path, "".join(whole))
         return records

@@ -34,7 +34,7 @@ class Workload:
         session_type: class of the sessions in which tasks are played.
         summary_type: class of the summaries of finished sessions.
         second_judge: judge of a sample of documents, see `second_judge.compare`; None if absent.
-        second_judge_every: number of steps between two samples that the second judge grades.
+        second_judge_every: interval in steps between two samples that the second judge grades.
     """
 
     rules: Rules
@@ -67,7 +67,7 @@ class Workload:
             model: name or folder of the model, whose tokenizer is used.
             eval_tasks: maximum number of held-out tasks.
             second_judge: name or JSON of the second judge; empty for none.
-            second_judge_every: number of steps between two samples for the second judge.
+            second_judge_every: interval in steps between two samples for the second judge.
 
         Raises:
             ConfigError: the judge is unknown, or the environment or the model's chat template is
@@ -84,10 +84,10 @@ class Workload:
                 return replace(work, second_judge=second, second_judge_every=second_judge_every)
             made.close()
             for name in (*given, *["second_judge"] * bool(second_judge)):
-                raise ConfigError(f"{name}: {env} takes none, since it is no `EditEnv`")
+                raise ConfigError(f"{name}: {env} has no such setting, as it is not an `EditEnv`")
             return cls._played(env, model, eval_tasks)
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
-            raise ConfigError(f"env: {env} cannot be made: {error}") from error
+            raise ConfigError(f"env: {env} cannot be created: {error}") from error
         except ValueError as error:
             # TaskError is a subclass of ValueError; all other ValueErrors become ConfigErrors
             raise error if isinstance(error, TaskError) else ConfigError(str(error)) from None
@@ -97,7 +97,7 @@ class Workload:
         made = (gymnasium.make(env, split=split, **given).unwrapped for split in SPLITS)
         train, held_out = cast("Iterator[EditEnv]", made)
         if train.judge is None:
-            raise ConfigError(f"judge: {env} has none; expected a name or JSON")
+            raise ConfigError(f"judge: {env} has no default judge; expected a name or JSON")
         check_items(train.judge, held_out.tasks)
         kind = train.session_type
         chat = ChatTokens.of(model, kind.toolbox.schemas)
@@ -115,14 +115,14 @@ class Workload:
         try:
             TextSession.replay(tasks[0], first.record()).close()
         except ValueError as error:
-            message = "expected the same after the same seed and actions"
+            message = "expected equal results for equal seeds and actions"
             raise ConfigError(f"env: {message}: {error}") from None
         first.close()
         chat = ChatTokens.of(model, first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Return the agent `floor`'s results on held-out tasks; None without a judge of resumes.
+        """Return the agent `floor`'s results on held-out tasks; None if no judge grades resumes.
 
         Raises:
             JudgeError: the judge returned no verdict.
@@ -142,5 +142,5 @@ def _second_judge(env: str, given: Mapping[str, Any], spec: str) -> Judge:
     made: Any = gymnasium.make(env, split=SPLITS[0], **{**given, "judge": spec}).unwrapped
     judge: Judge = made.judge
     if getattr(judge, "grouped", False):
-        raise ConfigError(f"second_judge: expected one of single documents, got {judge.name!r}")
+        raise ConfigError(f"second_judge: expected a judge of single documents, got {judge.name!r}")
     return judge

@@ -6,7 +6,7 @@ of the last three steps is beyond this limit, the rule raises an alarm regardles
 The alarms "reward" and "gap" use means over five steps instead. The metrics are those of
 `rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
 
-Rules ignore steps that a rollback discards, and later steps with tokens of discarded weights.
+Rules ignore steps that a rollback discards, and later steps with tokens from discarded weights.
 """
 
 import math
@@ -24,17 +24,17 @@ WINDOW = 5
 REWARD_DROP = 1.0
 """Minimum drop of the mean reward below its best mean that counts as a collapse."""
 REWARD_ERRORS = 5.0
-"""Minimum drop of the reward in standard errors, as noise causes in 1 of 150 runs of 50 steps."""
+"""Minimum drop of the reward in standard errors; noise causes it in 1 of 150 runs of 50 steps."""
 GAP_LIMIT = 0.015
 """Maximum acceptable mean absolute difference between sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
-"""Gaps between the judges for a warning and for a hack alarm, in shares of the verdicts' range."""
+"""Minimum `_judge_gap` for a warning and for a hack alarm, as shares of the reward's range."""
 JUDGE_ERRORS = 3.0
-"""Minimum gap between the judges in standard errors; single steps vary by 0.1 by chance."""
+"""Minimum `_judge_gap` in standard errors; the lead in single steps varies by 0.1 by chance."""
 ROLLBACKS = 3
 """Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
-"""Prefix of the metric of an alarm, which is 1 while the alarm holds."""
+"""Prefix of the names of alarm metrics; an alarm's metric is 1 while the alarm holds."""
 _BACK, _LEAD = "rolled_back_to", "second_judge_lead"
 Kind = Literal["collapse", "hack", "warning"]
 
@@ -44,7 +44,7 @@ class Alarm(NamedTuple):
 
     Attributes:
         name: name of the rule that raised the alarm.
-        kind: "collapse" or "hack", to which `react` reacts as configured; otherwise "warning".
+        kind: "collapse" or "hack", for which a reaction can be configured; otherwise "warning".
         text: description of the measurement, without a full stop.
         span: number of most recent steps whose mean raised the alarm.
     """
@@ -72,7 +72,7 @@ class Action(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A metric, a test of its last and first means for an alarm, and the text of the alarm."""
+    """Rule of an alarm: a metric, a test of its last and first mean, and the text of the alarm."""
 
     metric: str
     holds: Callable[[float, float], bool]
@@ -91,7 +91,7 @@ def _rises(limit: float, by: float, most: float) -> Callable[[float, float], boo
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a test that holds if last < `least`, or if first > `from_` and last < `to` * first."""
+    """Return a test of two means: last < `least`, or last < `to` * first and first > `from_`."""
     return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
@@ -108,7 +108,7 @@ _COLLAPSES: Mapping[str, _Rule] = {
     "silence": _Rule(
         "attempts",
         _falls(0.25, 0.5, 0.25),
-        "{:.1f} edit calls an episode, {:.1f} at first: the policy hardly edits",
+        "{:.1f} edit calls per episode, {:.1f} at first: the policy hardly edits",
     ),
     "equal answers": _Rule(
         "equal_answers",
@@ -118,44 +118,44 @@ _COLLAPSES: Mapping[str, _Rule] = {
     "templates": _Rule(
         "prompt_information",
         _falls(0.5, 0.3, 0.15),
-        "answers say {:.0%} of what is possible about their task, {:.0%} at first",
+        "answers have {:.0%} of the possible information about their task, {:.0%} at first",
     ),
     "vocabulary": _Rule(
         "word_drift",
         _rises(0.4, 0.3, 0.7),
-        "{:.0%} of the written words are new, {:.0%} at first: neither on the page nor in step 1",
+        "{:.0%} of the written words occur in neither the prompt nor step 1, {:.0%} at first",
     ),
 }
 _HACKS: Mapping[str, _Rule] = {
     "opener": _Rule(
         "opener_share",
         _rises(0.3, 0.2, 0.7),
-        "{:.0%} of the written lines begin with one word, {:.0%} at first",
+        "{:.0%} of the written lines begin with the same word, {:.0%} at first",
     ),
     "phrase": _Rule(
         "phrase_share",
         _rises(0.4, 0.25, 0.7),
-        "one phrase was added to {:.0%} of the documents, {:.0%} at first",
+        "the same phrase was added to {:.0%} of the documents, {:.0%} at first",
     ),
     "growth": _Rule(
         "growth",
         _rises(1.3, 0.3, 2.0),
-        "lines have {:.2f} times the words of those that they replace, {:.2f} at first",
+        "written lines have {:.2f} times the words of the replaced lines, {:.2f} at first",
     ),
     "churn": _Rule(
         "churn",
         _rises(0.3, 0.2, 0.7),
-        "{:.0%} of the edits leave nothing in the document, {:.0%} at first",
+        "{:.0%} of the edits leave no change in the final document, {:.0%} at first",
     ),
     "grader addressed": _Rule(
         "addressed_share",
         _rises(0.1, 0.1, 0.1),
-        "{:.0%} of the episodes write to whoever grades them, {:.0%} at first",
+        "{:.0%} of the episodes address a grader or praise the resume, {:.0%} at first",
     ),
     "safe harbour": _Rule(
         "safe_harbour",
         _rises(0.4, 0.25, 0.7),
-        "{:.0%} of the episodes delete one line and submit, {:.0%} at first",
+        "{:.0%} of the episodes only delete one line and submit, {:.0%} at first",
     ),
     "moved lines": _Rule(
         "moved_share",
@@ -291,7 +291,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
         found["gap"] = Alarm("gap", "warning", text, WINDOW)
     lead, means = _judge_gap(rows), _means(rows, _LEAD, span)
-    text = f"the judge's mean has risen by {lead:.2f} of its range over the second judge's"
+    text = f"compared with the second judge, the judge's rewards rose by {lead:.2f} of their range"
     if means and lead > JUDGE_ERRORS * _error([row[_LEAD] for row in rows if _LEAD in row], span):
         if lead >= JUDGE_WARNS:
             found["second judge"] = Alarm("second judge", "warning", text, means.steps)
@@ -301,7 +301,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 
 
 class _Means(NamedTuple):
-    """Means over a metric's last and first values; the last `steps` steps have the last values."""
+    """Means of a metric's last and first values; the last values span the last `steps` steps."""
 
     last: float
     first: float

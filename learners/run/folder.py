@@ -96,7 +96,8 @@ class RunFolder:
                 file.seek(0)
                 holder = file.read().strip() or "another process"
                 raise ConfigError(
-                    f"{self.path}: {holder} writes it; wait for its end, or choose another name"
+                    f"{self.path}: {holder} writes to this folder; wait until the process ends, or "
+                    "choose another run name"
                 ) from None
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -104,7 +105,7 @@ class RunFolder:
             yield
 
     def configure(self, config: Config) -> bool:
-        """Check the settings against those of an existing run in the folder, then write them.
+        """Check `config` against the settings of an existing run in the folder, then write it.
 
         Returns:
             True if the folder had no settings, so that the run is new; False if a run is resumed.
@@ -126,7 +127,7 @@ class RunFolder:
         ]
         if conflicts:
             raise ConfigError(
-                f"{self.path} holds another run: {', '.join(conflicts)}; choose another name"
+                f"{self.path} holds another run: {', '.join(conflicts)}; choose another run name"
             )
         self._check_edition()
         write_text(file, to_toml(config))
@@ -144,8 +145,8 @@ class RunFolder:
             raise ConfigError(f"{file} is damaged: {type(error).__name__}: {error}") from None
         if edited and edition != EDITION:
             raise ConfigError(
-                f"{self.path}: it began with edition {edition or 1} of the tasks and verdicts, and "
-                f"this version has edition {EDITION}; choose another name"
+                f"{self.path} began with edition {edition or 1} of the tasks and verdicts, "
+                f"and this version has edition {EDITION}; choose another run name"
             )
 
     def append(self, metrics: Metrics) -> None:
@@ -170,7 +171,7 @@ class RunFolder:
         return _parse_lines(self._metrics)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Return the evaluations, earliest to end first; raise the same errors as `metrics`."""
+        """Return the evaluations in order of their end; raise the same errors as `metrics`."""
         return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
@@ -189,11 +190,11 @@ class RunFolder:
             return result
         except (ValueError, RecursionError) as error:
             again = "delete it to play the held-out tasks again"
-            remedy = again if when != "before" else "restore it, or choose another name"
+            remedy = again if when != "before" else "restore it, or choose another run name"
             raise ConfigError(f"{file} is damaged: {error}; {remedy}") from None
         except TypeError:
             raise ConfigError(
-                f"{file} was written by another version; choose another name"
+                f"{file} was written by another version; choose another run name"
             ) from None
 
     def write_result(self, when: str, result: Returns) -> None:
@@ -211,7 +212,7 @@ class RunFolder:
         return conditions(read_toml(self.path / "config.toml").goal, "goal")
 
     def ended(self) -> End | None:
-        """Return which goal or budget has ended the run, or None; see `goals.ended`."""
+        """Return which goal or budget has ended the run; None if neither has; see `goals.ended`."""
         config = read_toml(self.path / "config.toml")
         if not (config.goal or config.budget):
             return None
@@ -259,13 +260,13 @@ class RunFolder:
             if file.exists():
                 rows, damaged = _parse_lines(file)
                 if damaged:
-                    told.append(f"Damaged lines of {file.name}, now left out: {damaged}.")
+                    told.append(f"Damaged lines removed from {file.name}: {damaged}.")
                 kept = [seal(row) + "\n" for row in rows if row["step"] <= step]
                 write_text(file, "".join(kept))
         missing = sorted({*range(1, step + 1)} - {int(row["step"]) for row in self.metrics()})
         if missing:
             lacks = f"{self._metrics.name} lacks {len(missing)} of {number_of(step, 'step')}"
-            told.append(f"{lacks}, the first is step {missing[0]}.")
+            told.append(f"{lacks}; the first missing step is {missing[0]}.")
         return told
 
     def note(self, sentence: str) -> None:
@@ -282,7 +283,7 @@ def numbered(steps: range) -> str:
 
 
 def _check_result(result: Returns) -> None:
-    """Raise a ValueError if a number in a result is invalid; its class does not check numbers."""
+    """Raise a ValueError if a number in a result is invalid; `Returns` does not check numbers."""
     values = asdict(result)
     for one in fields(result):
         if one.default is None and values[one.name] is None:  # None in files of earlier versions

@@ -49,7 +49,7 @@ class Heartbeat:
     | `end` | "steps", "goal" or "budget" for "ended"; otherwise empty |
     | `now`, `since`, `next` | current phase, its start, and the next phase |
     | `step`, `steps` | the current step, and the number of all steps |
-    | `at`, `every_s` | time and interval of writing |
+    | `at`, `every_s` | time of writing, and seconds between two writes |
     | `totals` | time and judge's cost of all processes of the run so far |
     | `process`, `host` | process that writes the file, and its machine |
 

@@ -1,4 +1,4 @@
-"""TensorBoard, Weights & Biases and trackio as mirrors of the run folder.
+"""Loggers that copy metrics from the run folder to TensorBoard, Weights & Biases and trackio.
 
 The run folder is complete without loggers. `logged.json` records what each logger has received, so
 that a resumed run, or a run to which a logger is added later, continues without gaps.
@@ -30,7 +30,7 @@ PROJECT = "resume-gym"
 
 
 Rows = Mapping[str, Mapping[str, float]]
-"""Values by row key and metric; row keys begin with the step, and `logged.json` lists them."""
+"""Values by row key and metric; `logged.json` lists the row keys, which begin with the step."""
 Write = Callable[[Rows], None]
 """Function that writes rows so that they survive a crash of the process; may raise any error."""
 Settings = Mapping[str, object]
@@ -187,7 +187,7 @@ class Loggers:
     def _take_warnings(self) -> list[str]:
         failures, self._failures = self._failures, {}
         return [
-            f"Warning, {name} gets nothing more until the run is resumed: {message}."
+            f"Warning, {name} failed and receives no data until the run is resumed: {message}."
             for name, message in failures.items()
         ]
 

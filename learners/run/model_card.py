@@ -121,7 +121,7 @@ def _versions(config: Config) -> dict[str, str]:
 
 
 def _commit(folder: Path) -> list[str]:
-    """Return ["(commit HASH)"], with "-dirty" after local changes; [] outside a Git checkout."""
+    """Return ["(commit HASH)"], "HASH-dirty" after local changes; [] outside a Git checkout."""
     if not (folder / ".git").exists():
         return []
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]

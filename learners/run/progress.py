@@ -10,7 +10,7 @@ REWARD_LEVEL = 0.5
 
 
 def milestones(history: Sequence[Metrics]) -> list[str]:
-    """Return sentences, without full stops, on the milestones that the last step is first to reach.
+    """Return sentences, without full stops, about milestones first reached at the last step.
 
     Args:
         history: metrics of all steps so far, oldest first.

@@ -109,7 +109,7 @@ class RunReport:
         run, steps = self._run, self._steps
         if done and run.result("before") is None:  # trained weights cannot reproduce this result
             raise ConfigError(
-                f"{run.path}: before.json is missing; restore it, or choose another name"
+                f"{run.path}: before.json is missing; restore it, or choose another run name"
             )
         facts = self._write_facts(self._work)
         run.note(f"Command: {facts['command']}")
@@ -168,7 +168,7 @@ class RunReport:
 
     @property
     def dropped(self) -> list[str]:
-        """Names of hacks that exclude an episode from the next batch; empty except on rank 0."""
+        """Names of hacks whose episodes are left out of the next batch; empty except on rank 0."""
         if not self._work or self._on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]
@@ -245,7 +245,7 @@ class RunReport:
         paid = sorted(played, key=itemgetter("reward"), reverse=True)[:HIGHEST_PAID]
         names = [f"{one['task_id']} rollout {one['member']} ({one['reward']:.2f})" for one in paid]
         return (
-            f"Step {step}: highest paid, to be read with `resume-gym view {self._run.path}` at "
+            f"Step {step}: highest rewards, shown by `resume-gym view {self._run.path}` at "
             f"#/episodes?step={step}&flags=held-out&sort=-reward: {', '.join(names)}."
         )
 

@@ -1,1 +1,1 @@
-"""Train a policy: batches, attention, backends."""
+"""Training of a policy: batches, attention, backends and checkpoints."""

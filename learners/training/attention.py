@@ -34,8 +34,8 @@ class Shared(NamedTuple):
         values: values of the prompts, in the shape of `keys`.
         lengths: prompt lengths [prompts].
         prompt_of: prompt index of each row [rows].
-        members: indices of the rows with each prompt [prompts, n], padded with 0.
-        place: index of each row among the members of its prompt [rows].
+        members: for each prompt, the indices of its rows [prompts, n], padded with 0.
+        place: for each row [rows], its index among the `members` of its prompt.
     """
 
     keys: Tensor
@@ -111,13 +111,13 @@ def attention(
         scaling: factor of the attention scores; None for 1 / sqrt(size).
         nodes: nodes of the prefix trees of a packed row; the batch size is 1.
         slot_mask: bool [batch, 1, q, k], True for visible keys.
-        shared: cached prompts, which precede `key`; a query attends to all of its row's prompt.
+        shared: cached prompts, which precede `key`; each query attends to its row's whole prompt.
 
     Returns:
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or both `nodes` and `slot_mask` are, or neither is.
+        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask`.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):
@@ -153,7 +153,7 @@ def _decode(
     prompt_values: Tensor,
     shared: Shared,
 ) -> Tensor:
-    """Attend with one query per row, to the shared prompt and to the row's own keys.
+    """Attend from one query per row to the keys of the shared prompt and to the row's own keys.
 
     Reading keys dominates the cost, so one matrix product covers all rows with the same prompt.
     """

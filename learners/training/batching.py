@@ -1,7 +1,7 @@
 """Packing of rollouts into rows of tokens, in which the rollouts of a group share prefixes.
 
-The rollouts of a group form a prefix tree. Each common prefix, from the start of the prompt to the
-first different token, is in the row once.
+The rollouts of a group form a prefix tree. A prefix that several rollouts share, from the start of
+the prompt to the first different token, is in the row only once.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ class Sample:
     Attributes:
         group: number of the rollout's group; prefixes shared within a group are computed once.
         prompt: token ids [p], at least one.
-        response: token ids [r] after the prompt: the policy's tokens and the environment's.
+        response: token ids [r] after the prompt, from the policy and from the environment.
         sampled: bool [r], True for tokens that the policy sampled; only sampled tokens have a loss.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         advantages: advantages [r]; ignored for tokens that were not sampled.
@@ -100,7 +100,7 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
         samples: rollouts in any order; members of a group need not be adjacent.
         max_tokens: maximum number of tokens of a row.
         rows: desired minimum number of rows, such as the number of ranks. To reach this number,
-            `max_tokens` is lowered, but not below the largest group; there may be fewer rows.
+            `max_tokens` is lowered, but not below the largest group, so there may be fewer rows.
     """
     groups = _groups(samples)
     # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
@@ -136,7 +136,7 @@ def distribute(
 ) -> list[list[PackedRow]]:
     """Distribute rows over ranks: the costliest first, each to the rank with the lowest total cost.
 
-    Every rank gets the same number of rows, since collectives would deadlock otherwise. The number
+    Every rank gets the same number of rows, since collectives would deadlock otherwise. This number
     is as small as possible, and shorter lists are padded with rows from `dummy`. Rows without loss
     tokens are dropped. Total costs of two ranks differ by at most the cost of the costliest row.
 
@@ -174,7 +174,7 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into parts, as (tokens, rollouts); only a single rollout may exceed `limit`."""
+    """Split a group into (tokens, rollouts); a part exceeds `limit` only if it is one rollout."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours

@@ -1,10 +1,10 @@
-"""Atomic checkpoints: a folder exists completely or not at all.
+"""Atomic checkpoints: the folder of a checkpoint is complete, or does not exist.
 
 `checkpoints/step-000010/` is written under a temporary name in `checkpoints/`, synced to disk and
 renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
 the step, the SHA-256 of each file and a checksum of itself shows whether a checkpoint is damaged.
-A valid manifest does not prove where a checkpoint comes from, so `only_data` keeps a loaded
-checkpoint from executing code.
+A valid manifest does not prove where a checkpoint comes from, so loading is restricted to data,
+which cannot execute code; see `only_data`.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def begin(folder: Path, step: int) -> Path:
     """
     last = latest(folder)
     if last and last[0] >= step:
-        raise FileExistsError(f"step {step}: {last[1]} has been saved before")
+        raise FileExistsError(f"step {step}: {last[1]} exists already")
     folder.mkdir(parents=True, exist_ok=True)
     # only one process saves into a folder, so leftovers are from a process that was killed
     for leftover in folder.glob(f"{UNFINISHED}*"):
@@ -99,13 +99,13 @@ def set_damaged_aside(folder: Path) -> list[str]:
     else:
         if damaged:
             path, damage = damaged[0]
-            raise CheckpointError(f"{path} is damaged: {damage}; no other checkpoint is whole")
+            raise CheckpointError(f"{path} is damaged: {damage}; no checkpoint is intact")
     told = []
     for path, damage in damaged:
         aside = path.with_name(f"damaged-{path.name}")
         shutil.rmtree(aside, ignore_errors=True)
         path.rename(aside)
-        told.append(f"The checkpoint {path.name} is damaged, now {aside.name}: {damage}.")
+        told.append(f"The checkpoint {path.name} is damaged, renamed to {aside.name}: {damage}.")
     return told
 
 
@@ -120,11 +120,11 @@ def damage_of(folder: Path) -> str | None:
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
-        return f"{_MANIFEST}: it is of step {step}"
+        return f"{_MANIFEST}: it belongs to step {step}"
     # also check files that are not in the manifest, since a backend could load an added file
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]
-    return f"{', '.join(changed)} changed after it was saved" if changed else None
+    return f"{', '.join(changed)} changed after the checkpoint was saved" if changed else None
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -232,7 +232,7 @@ def open_to_append(path: Path) -> int:
     """Open a file for reading and appending, create it if missing, and return its descriptor.
 
     Raises:
-        ConfigError: the path is not a regular file, or is a link, which may leave the run folder.
+        ConfigError: the path is not a regular file, or is a link, which may point outside the run.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     # checked before opening, since a device may react to being opened

@@ -11,9 +11,9 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
 def return_memory() -> None:
-    """Return freed memory to the operating system, which glibc no longer does after `prepare_cpu`.
+    """Return freed memory to the operating system; glibc does not do so after `prepare_cpu`.
 
-    Call this function regularly, since freed tensors leave gaps between long-lived objects.
+    Call this function regularly: freed tensors leave unused gaps between long-lived objects.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
@@ -35,10 +35,10 @@ def has_bfloat16() -> bool:
 def prepare_cpu(threads: int = 0) -> None:
     """Set the number of threads (0: all cores), keep freed memory, and limit oneDNN's cache.
 
-    By default, glibc maps and unmaps the memory of each large tensor, and the page faults take a
-    third of the time of a training step. For bfloat16, oneDNN compiles kernels for each number of
-    tokens in a batch, and caches 1024 kernels by default. Two batches rarely have equally many
-    tokens, so the cached kernels would take gigabytes.
+    By default, glibc maps and unmaps the memory of each large tensor; the resulting page faults
+    take a third of the time of a training step. For bfloat16, oneDNN compiles kernels for each
+    number of tokens in a batch, and caches 1024 kernels by default. Two batches rarely have the
+    same number of tokens, so the cached kernels would take gigabytes.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     torch.set_num_threads(threads or os.cpu_count() or 1)

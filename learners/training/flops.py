@@ -64,7 +64,7 @@ class Sizes:
     """Dimensions of a decoder, which determine its FLOPs and memory; biases are ignored.
 
     Attributes:
-        key_heads: number of key and value heads.
+        key_heads: number of key heads, which is also the number of value heads.
         intermediate: width of the gated MLP.
         tied: whether the head shares the weight of the embedding.
         qk_norm: whether each layer normalises queries and keys, with one weight vector each.
@@ -185,7 +185,7 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
 
 
 def find_gpu(name: str) -> GPU | None:
-    """Return the figures of a GPU, or None for an unknown GPU.
+    """Return the figures of a GPU; None for unknown GPUs, MIG slices and slower variants.
 
     Args:
         name: name from `torch.cuda.get_device_name`, such as "NVIDIA H100 80GB HBM3".

@@ -36,7 +36,7 @@ class ChunkedHead(nn.Linear):
     def forward(  # type: ignore[override]
         self, hidden: Tensor, targets: Tensor | None = None, temperature: float = 1.0
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return log-probabilities [n] of `targets` and entropies [n] (no gradient), in fp32.
+        """Return log-probabilities [n] of `targets`, and entropies [n] without gradient, in fp32.
 
         Args:
             hidden: hidden states [n, width].
@@ -101,7 +101,7 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the dtype of products: fp32 on CPUs, else autocast's if enabled, else `weight`'s."""
+    """Return the dtype of products: fp32 on CPUs; on GPUs autocast's, or else `weight`'s."""
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

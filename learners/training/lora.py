@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, arXiv 2106.09685) on all linear layers but the head, with peft."""
+"""Low-rank adapters (LoRA, arXiv 2106.09685) on all linear layers except the head, with peft."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -79,7 +79,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def end_tokens(name: str) -> set[int]:
-    """Return ids of the tokens that end a model's turn, from its generation config or config.
+    """Return the ids of a model's end tokens, from its generation config, or else its config.
 
     Raises:
         ConfigError: the model's files cannot be read, or an id is not an integer.
@@ -107,7 +107,7 @@ def skeleton(name: str) -> PreTrainedModel:
 
 
 def read_config(name: str) -> PretrainedConfig:
-    """Return a model's configuration, from the table `_QWEN3` or else from its config.json.
+    """Return a model's configuration, from `_QWEN3` if it is listed there, else from config.json.
 
     Raises:
         ConfigError: config.json cannot be read.
@@ -133,7 +133,7 @@ def read_config(name: str) -> PretrainedConfig:
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained`, but neither run code of the model nor ask the user for permission.
+    """Call `from_pretrained` without running code of the model or asking the user to allow it.
 
     Raises:
         ConfigError: the files are unreadable, or need code from their folder or a missing package.
@@ -154,7 +154,7 @@ def _readable(source: Path | str | None) -> Iterator[None]:
 
 
 def folder(name: str) -> Path:
-    """Return the folder of a model; a model of the Hub must have been fetched by `download`.
+    """Return the folder of a model; a model of the Hub must have been downloaded.
 
     Raises:
         FileNotFoundError: the model does not exist on this machine.
@@ -165,7 +165,7 @@ def folder(name: str) -> Path:
         path = _fetch(name, _FILES, here_only=True)
     if not (path / "config.json").is_file():
         names = ", ".join(map(repr, NAMES))
-        expected = f"{names}, a folder in Hugging Face's format or a model of its Hub"
+        expected = f"{names}, a folder in Hugging Face's format or a model of the Hugging Face Hub"
         hint = did_you_mean(name, NAMES)
         raise FileNotFoundError(f"model: expected {expected}, got {name!r}{hint}")
     return path
@@ -200,8 +200,8 @@ def _fetch(name: str, files: list[str], here_only: bool = False) -> Path:
     except Exception as error:  # transport errors have no common base class
         said = str(error).strip().partition("\n")[0]
         why = "" if isinstance(error, LocalEntryNotFoundError) else f" ({said})"
-        expected = f"a folder, or a model of the Hub that is on this machine, got {name!r}{why}"
-        message = f"model: expected {expected}; with a network: hf download {name}"
+        expected = f"a folder, or a downloaded model of the Hugging Face Hub, got {name!r}{why}"
+        message = f"model: expected {expected}; to download it: hf download {name}"
         raise FileNotFoundError(message) from None
     return Path(path)
 
@@ -289,7 +289,7 @@ def _cache(name: str) -> Path:
 
 @contextmanager
 def _whole(target: Path) -> Iterator[Path]:
-    """Yield a folder that becomes `target` at the end; the cache never holds a partial model."""
+    """Yield a folder that is renamed to `target` at the end, so that the model is never partial."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
         yield Path(unfinished)

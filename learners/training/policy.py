@@ -21,7 +21,7 @@ class Policy(nn.Module):
         model: any transformers causal LM that uses `AttentionInterface`. Its head is replaced by
             a `ChunkedHead` with the same weight.
         temperature: divisor of the logits, equal to the sampler's.
-        precision: "float32", or "bfloat16" for autocast with fp32 weights.
+        precision: "float32", or "bfloat16" for autocast; the weights are fp32 in both cases.
         checkpointing: in training mode, store only the input of each layer and recompute the
             layer in the backward pass.
         compiled: compile MLPs, norms and rotary embeddings; see `compile_parts`.
@@ -62,7 +62,7 @@ class Policy(nn.Module):
         return torch.log_softmax(head(hidden, temperature=self.temperature), dim=-1)
 
     def forward(self, batch: PackedRow) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities [n] of the row's loss tokens and entropies [n] (no gradient)."""
+        """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient."""
         with self.autocast():
             tokens, positions = batch.tokens[None], batch.positions[None]
             hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]

@@ -23,11 +23,11 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives within a training step."""
 _COMMAND_TIMEOUT = timedelta(days=7)
-"""Timeout of `broadcast` and `gather`; the other ranks wait while rank 0 plays episodes."""
+"""Timeout of `broadcast`, `gather` and `barrier`; long, since ranks wait while rank 0 samples."""
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a run ended by Ctrl-C, following the convention of shells."""
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-"""Setting of PyTorch's allocator, without which rows of many lengths fragment a GPU's memory."""
+"""Setting of PyTorch's allocator; without it, rows of different lengths fragment GPU memory."""
 _PR_SET_PDEATHSIG = 1
 _ORPHANED_S = 10.0
 
@@ -82,7 +82,7 @@ def launch(procs: int, command: Sequence[str]) -> int:
         command: the script and its arguments.
 
     Returns:
-        Exit status: 0, or that of the first process to fail; torchrun ends the other processes.
+        0; the exit status of the first process that failed; or 128 + the signal sent to torchrun.
     """
     from torch.distributed.run import main
 
@@ -121,7 +121,7 @@ def start(reserved: int = 0) -> None:
     device initialises CUDA, and the allocator then reads its configuration.
 
     Args:
-        reserved: number of GPUs of each machine reserved for engines, starting with the first GPU.
+        reserved: number of GPUs of each machine that engines use, starting with the first GPU.
     """
     global _commands, _reserved
     _reserved = reserved
@@ -188,7 +188,7 @@ def broadcast(value: _T) -> _T:
 
 @cache
 def background() -> dist.ProcessGroup | None:
-    """Return the process group for background threads; all ranks make the first call together."""
+    """Return the group for background threads; all ranks must make the first call together."""
     return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 
@@ -199,7 +199,7 @@ def barrier() -> None:
 
 
 def reduce(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return each metric's sum over ranks (or maximum, if named `*_max`); missing values are 0."""
+    """Return each metric's sum over ranks, or maximum for names `*_max`; missing values are 0."""
     metrics = gather(dict(sums))
     names = sorted({name for of_rank in metrics for name in of_rank})
     return {

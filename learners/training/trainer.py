@@ -41,8 +41,8 @@ class Trainer:
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
-        iter_weights: function that yields the weights; see `LocalBackend.iter_weights`.
-        state: JSON values of the training loop, kept in checkpoints; empty at first.
+        iter_weights: function that yields all weights; see `LocalBackend.iter_weights`.
+        state: JSON values of the training loop, which checkpoints store; empty at first.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Trainer:
         """Load the newest checkpoint, if there is one, and return the number of completed steps.
 
         Raises:
-            CheckpointError: the checkpoint cannot be loaded, or has objects other than plain data.
+            CheckpointError: the checkpoint cannot be loaded, or contains more than plain data.
         """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
@@ -186,7 +186,7 @@ class Trainer:
 
     def _failure(self, step: int, error: BaseException) -> CheckpointError:
         last = checkpoint.latest(self._checkpoints)
-        latest = f"{last[1]} is the last one" if last else "there is none yet"
+        latest = f"the last checkpoint is {last[1]}" if last else "there is no checkpoint yet"
         message = f"the checkpoint of step {step} could not be saved: {error}; {latest}"
         return CheckpointError(message)
 

@@ -119,7 +119,7 @@ def bullets(text: str) -> list[str]:
 
 
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
-    """Swap a function word in a random unedited bullet; append "too" if no bullet has such a word.
+    """Replace a function word in a random unedited bullet; append "too" if none has such a word.
 
     A useful policy must earn more than an agent that makes these harmless edits.
 
@@ -137,9 +137,9 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
 def careful(session: Session) -> str:
     """Edit the resume by heuristics that use only its text and the job, and invent nothing.
 
-    The agent reviews, edits until one turn is left or no edit is found (see `careful.next_edit`),
-    and submits. In environments with the tool `search`, the agent uses remaining turns to add
-    figures from documents (see `searching.next_search`).
+    The agent reviews, makes the edits of `careful.next_edit`, and submits. With the tool `search`,
+    it also adds figures from documents before it submits (see `searching.next_search`). The last
+    turn is always left for `submit`.
     """
     turns_left = _turns_left(session)
     if not session.state.turns:

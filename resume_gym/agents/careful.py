@@ -1,8 +1,8 @@
 """Heuristic edits that improve a resume from its text and the job, without inventing facts.
 
-`next_edit` tries, in this order: deletions if the page overflows, weak openings, formatting, main
-points late in a bullet, and fillers (see `wording`). All rules of this module are heuristics that
-use only the form of the lines, a few word lists and the words of the job description.
+`next_edit` tries these rules in order: delete text if the page overflows, replace weak openings,
+unify the formatting, and rewrite bullets (main point first, no fillers; see `wording`). The rules
+are heuristics that use only the form of the lines, a few word lists and the words of the job.
 """
 
 import math
@@ -27,7 +27,7 @@ class Replacement(NamedTuple):
 def next_edit(
     resume: str, job: str, excess: int, edits_left: int, width: int
 ) -> tuple[str, str] | None:
-    """Return the first change that a rule finds, as (old, new); `old` occurs once in the resume.
+    """Return the first change that a rule finds.
 
     Args:
         resume: current text of the resume.
@@ -37,7 +37,7 @@ def next_edit(
         width: page width in characters.
 
     Returns:
-        The change as (old, new); None if no rule finds one.
+        The change as (old, new); `old` occurs once in the resume. None if no rule finds a change.
     """
     fit = _fitness(job)
     changes = chain(
@@ -104,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions of `quota` or more page lines, then others; of both, least relevant first."""
+    """Yield deletions by rising relevance, those of `quota` or more page lines before others."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
@@ -131,7 +131,7 @@ def _spare_sections(resume: str) -> Iterator[Replacement]:
 
 
 def _verbs(resume: str) -> Iterator[Replacement]:
-    """Yield replacements of weak openings by verbs: "Was tasked with sorting" by "Sorted"."""
+    """Yield replacements of weak openings by verbs: "Was tasked with sorting" -> "Sorted"."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             head, verb = weak_head(line[marker.end() :])

@@ -1,4 +1,4 @@
-"""Edits that add figures from documents about the candidate, with the tool `search`.
+"""Edits that add figures, which the tool `search` finds in documents about the candidate.
 
 A bullet gets a figure only from a passage about the bullet's employer that shares more content
 words with this bullet than with any other line. The clause with the figure is appended to the
@@ -21,7 +21,7 @@ _SHARED = 2  # minimum number of stems that a bullet and a passage must share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return an edit that uses the last search's result, else a new search, else None."""
+    """Return the next call: an edit with the last search's result, else a new search, else None."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):
@@ -53,7 +53,7 @@ def _bullets(resume: str) -> Iterator[tuple[str, str]]:
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
-    """Yield copies of the bullet, each with one clause of the search result that adds a figure."""
+    """Yield copies of the bullet, each extended by a clause with a figure from the `reply`."""
     for line in reply.split("\n"):
         passage = _PASSAGE.fullmatch(line)
         if not passage or passage[1] not in employer:

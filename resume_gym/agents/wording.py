@@ -1,4 +1,4 @@
-"""Rewrites of one bullet that keep its facts: a plain opening, the point first, no fillers.
+"""Rewrites of a bullet that keep its facts: a direct verb, the main point first, and no fillers.
 
 All rules use only the form of the line and a few word lists. Hedges such as "Helped with" are kept,
 since they say that somebody else led the work; only the candidate can know otherwise.
@@ -122,7 +122,7 @@ FILLER = re.compile(
     rf"(?<=[a-z0-9%])(?P<comma>,)? (?:{_PHRASE})(?(comma)(?:,(?= )|$)|(?= {_GOES_ON}|[,;]|$))",
     re.MULTILINE,
 )
-"""Pattern of a filler between other words, including its space and commas."""
+"""Pattern of a filler after another word, with its leading space and its commas."""
 
 _CLOSER = r"(?:and (?:so on|so forth|the like|similar|such|more)|or (?:the like|some such|similar))"
 # "lists, brochures and so on": without the filler, the list needs another "and"
@@ -234,8 +234,8 @@ def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
 
     Args:
         bullet: text of the bullet.
-        fit: function that scores the relevance of a text to the job. A vague first clause
-            is cut only if its score is not positive.
+        fit: function that scores the relevance of a text to the job. A first clause about an errand
+            (see `ERRANDS`) is cut only if its score is at most 0.
     """
     # a figure in the first third suggests that the bullet already starts with its main point
     if re.search(r"\d", bullet[: len(bullet) // 3]):

@@ -141,7 +141,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         "resume-gym",
         _EXAMPLES,
         failed="failure, or a negative result",
-        flagged="flagged: see the command",
+        flagged="flagged: see COMMAND --help",
         description="Train, evaluate and inspect agents that edit documents; make tasks for them, "
         "and check the judges that grade them.",
     )

@@ -34,11 +34,11 @@ def _fields(text: str) -> frozenset[str]:
 
     fields = frozenset(FIELDS if text == "all" else text.split(","))
     if unknown := sorted(fields - {*FIELDS}):
-        raise argparse.ArgumentTypeError(f"expected {','.join(FIELDS)} or all; got {unknown[0]!r}")
+        raise argparse.ArgumentTypeError(f"expected {', '.join(FIELDS)} or all; got {unknown[0]!r}")
     return fields
 
 
-MASKED = "names, mail, phone, links, joined by commas, or all (default: nothing)"
+MASKED = "any of names, mail, phone, links, separated by commas; or all (default: nothing)"
 """Help text on the values of `--mask`."""
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -50,8 +50,8 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--tasks": {
         "metavar": "SOURCE",
         "help": "tasks: default, mini, procedural:SEED:COUNT, omission:SEED:COUNT, "
-        "ladder:SEED, a JSONL file, a folder of datasets or hf://OWNER/NAME (default: those of the "
-        "environment)",
+        "ladder:SEED, a JSONL file, a folder with a Hugging Face dataset, or hf://OWNER/NAME "
+        "(default: those of the environment)",
     },
     "--split": {"choices": SPLITS},
     "--judge": {"metavar": "SPEC", "help": f"{_JUDGE} (default: that of the environment)"},
@@ -65,7 +65,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--phone-region": {
         "default": "US",
         "metavar": "XX",
-        "help": "country of phone numbers without prefix (default: %(default)s)",
+        "help": "country of phone numbers without a country code (default: %(default)s)",
     },
     "--page-lines": {"type": positive, "metavar": "N"},
     "--json": {"action": "store_true", "help": "print the result as JSON, with more detail"},
@@ -85,7 +85,7 @@ def add_options(add: Callable[..., Any], *flags: str, **changes: Any) -> None:
 
 
 def add_judge(add: Callable[..., Any]) -> None:
-    """Add the option `--judge` of a command that measures a judge; see `make_async_judge`."""
+    """Add the option `--judge` with the default `rubric`, for use with `make_async_judge`."""
     add_options(add, "--judge", default="rubric", help=f"{_JUDGE} (default: %(default)s)")
 
 

@@ -15,9 +15,9 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "check",
         help="check whether tasks are suitable for training",
-        description="Check whether tasks are suitable for training: invalid rows, near-duplicates, "
-        "leaks between splits, wrong page lengths, fixes that do not apply, figures without "
-        "evidence.",
+        description="Check whether tasks are suitable for training. Report invalid rows, "
+        "near-duplicates, leaks between splits, wrong page lengths, fixes that do not apply, and "
+        "figures without evidence.",
         examples=["data check tasks.jsonl", "data check mini --json"],
         done="the tasks are suitable",
         failed="failure, or the tasks are not suitable",
@@ -39,8 +39,8 @@ def add_command(commands: Commands) -> None:
     add_options(
         add,
         "--page-lines",
-        help="page height in lines (default: 20 for mini tasks, by the manifest beside FILE or the "
-        "name of the source; else 55)",
+        help="page height in lines (default: 20 if the manifest beside FILE or the name of the "
+        "source says that the tasks are mini; else 55)",
     )
     add_options(add, "--json")
     command.set_defaults(run=_run)
@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> int:
     from resume_gym.terminal import Terminal
 
     if not 0 < options.threshold <= 1:
-        raise TaskError(f"--threshold: expected over 0, at most 1; got {options.threshold:g}")
+        raise TaskError(f"--threshold: expected a number > 0 and <= 1, got {options.threshold:g}")
     files = [Path(file) for file in options.files]
     if len(files) > 1 or files[0].is_file():
         if missing := [file for file in files if not file.is_file()]:
@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
         tasks, bad = list(load_tasks(options.files[0])), []
     heights = {options.page_lines} if options.page_lines else {*map(find_page_lines, options.files)}
     if len(heights) > 1:
-        raise TaskError("check: the files have pages of several heights; --page-lines chooses one")
+        raise TaskError("check: the files differ in page height; choose one with --page-lines")
     checked = check(tasks, bad, options.threshold, heights.pop())
     if options.json:
         print_json(checked.to_json())

@@ -26,7 +26,7 @@ def add_command(commands: Commands) -> None:
         "generate",
         help="generate tasks, procedurally or with a language model",
         description="Generate tasks, procedurally or with a language model. The same command "
-        "resumes an interrupted generation without asking the model again. A manifest, a data "
+        "resumes an interrupted generation, and requests only missing answers. A manifest, a data "
         "card and the model's answers are written next to FILE.",
         examples=[
             "data generate --generator procedural --count 1000 --out tasks.jsonl",
@@ -45,10 +45,10 @@ def add_command(commands: Commands) -> None:
     add("--count", required=True, help="number of tasks", **number)
     add("--out", required=True, type=Path, metavar="FILE", help="the JSONL file to write")
     add_options(add, "--seed")
-    add_options(add, "--split", help="split of all tasks (default: eval for every fifth)")
+    add_options(add, "--split", help="split of all tasks (default: eval for every fifth task)")
     add("--size", default="full", choices=("full", "mini"), help="size of procedural tasks")
     add("--model", metavar="NAME", help=f"model (default for gemini: {_GEMINI})")
-    add("--base-url", metavar="URL", help="server that has the provider's protocol")
+    add("--base-url", metavar="URL", help="address of a server with the provider's API")
     add(
         "--client",
         default={},
@@ -57,7 +57,7 @@ def add_command(commands: Commands) -> None:
         help='options of the client, such as {"thinking": "high", "requests_a_minute": 60}',
     )
     add("--attempts", default=4, help="attempts per task (default: 4)", **number)
-    add("--width", default=16, help="concurrent tasks (default: 16)", **number)
+    add("--width", default=16, help="tasks generated concurrently (default: 16)", **number)
     command.set_defaults(run=_run)
 
 
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
             raise TaskError(f"--size {options.size}: expected --generator procedural")
         name = options.model or (_GEMINI if options.generator == "gemini" else None)
         if name is None:
-            raise TaskError("--generator openai: expected --model, a name of a model")
+            raise TaskError("--generator openai: expected --model NAME")
         model = {**_PATIENT, "model": name, **options.client}
     plan = Generation(
         generator=options.generator,
@@ -97,5 +97,5 @@ def _run(options: argparse.Namespace) -> int:
     )
     if generate(plan):
         return 0
-    say("no task was made; try another model, with another --out", error=True)
+    say("no task was generated; try another model and another --out", error=True)
     return 1

@@ -29,7 +29,7 @@ def add_command(commands: Commands) -> None:
         "Resume, Word or PDF.",
         examples=["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
-        flagged="masked, but a name, a part of it or a phone number may be left: see above",
+        flagged="masked, but a name, part of a name or a phone number may be left",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
@@ -39,7 +39,7 @@ def add_command(commands: Commands) -> None:
         "--pair",
         default="best",
         choices=PAIRINGS,
-        help="pair each resume with the most similar job, with all jobs, or with a random one "
+        help="pair each resume with the most similar job, with all jobs, or with a random job "
         "(default: %(default)s)",
     )
     add_options(add, "--seed", help="seed of --pair random (default: %(default)s)")
@@ -47,23 +47,23 @@ def add_command(commands: Commands) -> None:
         "--weakness",
         choices=WEAKNESSES,
         metavar="NAME",
-        help="weakness of all tasks: %(choices)s (default: the most obvious one)",
+        help="weakness of all tasks: %(choices)s (default: the most obvious in each resume)",
     )
-    add_options(add, "--split", help="split of all tasks (default: eval for one resume in five)")
+    add_options(add, "--split", help="split of all tasks (default: eval for one candidate in five)")
     add(
         "--evidence",
         nargs="+",
         default=[],
         type=Path,
         metavar="FILE",
-        help="documents about the candidates: the file name begins like that of the resume, or the "
-        "text has the name of the candidate",
+        help="documents about the candidates; the file name of each begins with the name of a "
+        "resume file, or its text names the candidate",
     )
     add(
         "--evidence-kind",
         choices=EVIDENCE_KINDS,
         metavar="KIND",
-        help="kind of these documents: %(choices)s (default: by file name)",
+        help="kind of the evidence: %(choices)s (default: inferred from each file name)",
     )
     add_options(add, "--mask", help="mask in resumes and evidence: " + MASKED)
     add_options(add, "--phone-region", "--json")
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     if any(os.path.realpath(out) == os.path.realpath(file) for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
     if out.exists() and not _is_import(out):
-        raise TaskError(f"--out: {str(out)!r} exists and is no import; name another file")
+        raise TaskError(f"--out: {str(out)!r} exists and is no earlier import; name another file")
     settings = Options(
         options.pair,
         options.seed,
@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print_report(report, out)
         if not options.split and {task.split for task in report.tasks} == {"eval"}:
-            say("All are in eval; environments play train by default: see --split.")
+            say("All tasks are in eval, but environments play train by default; see --split.")
     if report.failed or not report.made:
         outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")
@@ -126,9 +126,9 @@ def _is_import(out: Path) -> bool:
 
 def _origin(report: ImportReport, options: Options) -> dict[str, Any]:
     """Return the provenance for the data card, without file names, which may name people."""
-    limits = ["Nobody planted the weaknesses: a rule named them, and no fixes are known."]
+    limits = ["The weaknesses were not planted: rules diagnosed them, and no fixes are known."]
     if options.mask:
-        limits.append("Masking leaves employers, places, dates, and what no rule recognises.")
+        limits.append("Not masked: employers, places, dates, and data that no rule recognises.")
     else:
         limits.append("Nothing was masked: the tasks contain personal data of the candidates.")
     return {

@@ -17,9 +17,9 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "push",
         help="write tasks as a Hugging Face dataset, to a folder or to the hub",
-        description="Write tasks as a Hugging Face dataset. Its card is NAME.card.md next to FILE; "
-        "if that is missing or describes other tasks, a card is made. The hub needs the token that "
-        "`hf auth login` stores.",
+        description="Write tasks as a Hugging Face dataset. The dataset card is NAME.card.md next "
+        "to FILE; if this file is missing or describes other tasks, a new card is generated. "
+        "Uploads to the hub need the token that `hf auth login` stores.",
         examples=[
             "data push tasks.jsonl --to folder",
             "data push tasks.jsonl --to hf://OWNER/NAME",
@@ -32,7 +32,7 @@ def add_command(commands: Commands) -> None:
     add_options(
         add,
         "--page-lines",
-        help="page height in lines, for a card that is made (default: as for `data check`)",
+        help="page height in lines for a generated card (default: as for `data check`)",
     )
     command.set_defaults(run=_run)
 
@@ -43,7 +43,7 @@ def _run(options: argparse.Namespace) -> int:
     card_file = card_path(path)
     card = card_file.read_text(encoding="utf-8") if card_file.is_file() else None
     if card and is_of_others(card, tasks):
-        say(f"{card_file} describes other tasks than {path}; a new one is made", error=True)
+        say(f"{card_file} describes other tasks than {path}; a new card is used", error=True)
         card = None
     height = options.page_lines or find_page_lines(options.file)
     card = card or make_card(path.stem, tasks, {"page_lines": height})

@@ -46,8 +46,8 @@ from resume_gym.user_errors import missing, number_of
 ROLLOUTS = 16
 _ABOUT = """\
 Agents play tasks, a judge grades the episodes, and the statistics of the agents are printed side \
-by side. With --out, the same command resumes an interrupted evaluation, and agents and rollouts \
-can be added. An agent is one of
+by side. With --out, the same command resumes an interrupted evaluation, and later commands may \
+add agents and rollouts. An agent is one of
 
   noop, random, floor, careful, oracle
                                   a scripted agent
@@ -58,12 +58,12 @@ can be added. An agent is one of
   MODEL@http://HOST:PORT/v1       a server with OpenAI's protocol that supports
                                   tool calls; MODEL@openai for OpenAI itself.
                                   The API key is read from OPENAI_API_KEY, or
-                                  from the variable given by key_name
+                                  from the variable that key_name names
   {"model": ..., ...}             a model or server with options, as JSON:
-                                  temperature, max_tokens, engine; base_url,
-                                  key_name, answer_tokens, extra_body, store;
-                                  prompting: "guided" for models that make no
-                                  calls by themselves
+                                  temperature, max_tokens, engine (models);
+                                  base_url, key_name, answer_tokens, store,
+                                  extra_body (servers); "prompting": "guided"
+                                  for models that make no calls by themselves
   {"local": ..., "frontier": ..., "after_failures": 2}
                                   two servers that share the turns by a rule:
                                   after_failures, difficulty, budget_dollars"""
@@ -178,14 +178,14 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise TaskError(f"--agent: two are called {name!r}; name them: --agent NAME=SPEC")
+            raise TaskError(f"--agent: two agents are called {name!r}; use --agent NAME=SPEC")
     return specs
 
 
 def check_places(options: argparse.Namespace) -> None:
     """Check that `--out` is not a file and that scipy, which `--out` needs, is installed."""
     if options.out and options.out.exists() and not options.out.is_dir():
-        raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
+        raise TaskError(f"--out: expected a folder; {str(options.out)!r} is a file")
     if options.out and find_spec("scipy") is None:
         raise missing("--out: needs", "scipy", "eval")
 
@@ -225,7 +225,7 @@ def _print(
             console.print(comparison_table(figures.comparisons), crop=False)
             console.print(figures.comparisons[0].method, style="dim", highlight=False)
     if len(figures.summaries) > 1 and not figures.comparisons:
-        hint = "no paired tests: they need pip install resume-gym[eval], and tasks in common"
+        hint = "no paired tests: they need pip install resume-gym[eval] and tasks that agents share"
         say(f"resume-gym: {hint}", error=True)
     if options.out:
         show(f"{options.out}: evaluation.json, episodes.jsonl")

@@ -25,9 +25,9 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "attack",
         help="attack a judge with policies that improve nothing",
-        description="On held-out tasks, play policies that improve no resume, and print their "
-        "rewards above the floor, which is the reward of harmless edits, or of no edit if that is "
-        "higher. A sound judge gives no policy more than the floor.",
+        description="On held-out tasks, play policies that improve no resume, and compare their "
+        "rewards with the floor: the reward of harmless edits, or of no edit if that is higher. A "
+        "sound judge gives no policy more than the floor.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
     )
     add = command.add_argument
@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> None:
 
     env: Any = make_edit_env(options.env, split="eval", judge=options.judge)
     if not issubclass(env.session_type, Session):
-        raise TaskError(f"--env: expected an environment of resumes; got {options.env!r}")
+        raise TaskError(f"--env: expected an environment for resumes; got {options.env!r}")
     tasks = env.tasks[: options.limit]
     rows = attack(env, tasks, options.seed)
     if options.json:
@@ -63,4 +63,4 @@ def _run(options: argparse.Namespace) -> None:
     console.print(f"\n{_FLOOR}")
     for row in rows:
         if row.most > 0 and row.policy in POLICIES:
-            console.print(f"{row.policy}: most above the floor on {row.worst}")
+            console.print(f"{row.policy}: furthest above the floor on {row.worst}")

@@ -30,26 +30,26 @@ def add_command(commands: Commands) -> None:
         "calibrate",
         help="measure a judge on labelled pairs",
         description="Ask a judge for its verdicts on labelled pairs of resumes, and print its "
-        "agreement with the labels, the errors it misses, and its cost. With --freeze, write the "
-        "pairs with the judge's verdicts as labels; calibrate on that file later to see whether it "
-        "has drifted.",
+        "agreement with the labels, its detection of fabrications, and its cost. With --freeze, "
+        "write the pairs with the judge's verdicts as labels; calibrate on that file later to see "
+        "whether the judge has drifted.",
         examples=[
             "judge calibrate",
             "judge calibrate --judge gemini --limit 56 --repeats 2 --swap",
             "judge calibrate --judge gemini --freeze verdicts.jsonl",
             "judge calibrate --judge gemini --pairs verdicts.jsonl --least 0.98",
         ],
-        failed="failure, or fewer labels met than --least",
+        failed="failure, or the share of labels met is below --least",
     )
     add = command.add_argument
     add_judge(add)
     add("--pairs", type=Path, default=PAIRS, metavar="FILE", help="pairs to use (default: bundled)")
     add("--half", choices=HALVES, help="half of the pairs (default: both)")
-    add("--repeats", type=positive, default=1, metavar="N", help="calls per pair (default: 1)")
+    add("--repeats", type=positive, default=1, metavar="N", help="verdicts per pair (default: 1)")
     add("--swap", action="store_true", help="also ask with the two resumes swapped")
     add("--limit", type=positive, metavar="N", help="only N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="parallel calls (default: 8)")
-    add("--freeze", type=Path, metavar="FILE", help="only write the verdicts as labels to FILE")
+    add("--freeze", type=Path, metavar="FILE", help="only write pairs labelled with the verdicts")
     add("--least", type=float, metavar="SHARE", help="fail if a smaller share of labels is met")
     add_options(add, "--json")
     command.set_defaults(run=_run)
@@ -87,12 +87,12 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check_least(least: float, report: Agreement) -> None:
-    """Raise JudgeError if the share of labels met is below `least`, or if answers were stored."""
+    """Raise JudgeError if the share of labels met is below `least`, or if any answer was stored."""
     if report.stored:
         # stored answers (see --freeze) cannot show that the model still gives the same answers
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"
-        raise JudgeError(f"--least: {answers}; set it up without a store")
+        raise JudgeError(f"--least: {answers}; configure the judge without a store")
     met = sum(share.hits for share in report.accuracy.values())
     labels = report.pairs * len(VERDICT_FIELDS)
     if met < least * labels:
-        raise JudgeError(f"--least: {met} of {labels} labels are met; expected {least:.1%}")
+        raise JudgeError(f"--least: {met} of {labels} labels met; expected at least {least:.1%}")

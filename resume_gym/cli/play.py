@@ -32,7 +32,7 @@ def add_command(commands: Commands) -> None:
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 0, got {text!r}")
     return int(text)
 
 
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _files(first: Path) -> Iterator[Path]:
-    """Yield an output path for each game: `first` (mine.json), then unused paths (mine-2.json)."""
+    """Yield a path for each episode: `first` (mine.json), then unused paths (mine-2.json)."""
     yield first
     for number in count(2):
         if not (path := first.with_stem(f"{first.stem}-{number}")).exists():

@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> None:
     except TaskError:
         raise
     except (OverflowError, ValueError) as problem:  # from matplotlib, for values such as 1e308
-        raise TaskError(f"expected figures that can be drawn: {problem}") from None
+        raise TaskError(f"expected values that can be drawn: {problem}") from None
     for file in written.files:
         say(file)
     for told in written.damage:

@@ -43,9 +43,9 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "rejudge",
         help="grade stored episodes with another judge, and compare",
-        description="Grade the episodes of a run or an evaluation again. Prints the differences of "
-        "rewards and verdicts by field, and the episodes that moved most. The result is an "
-        "evaluation with two agents for each stored one, which `plot` and `view` open.",
+        description="Grade the episodes of a run or an evaluation again. Print how the rewards and "
+        "the verdicts change, and which episodes change most. The result is an evaluation with "
+        "each agent twice, with the stored and the new verdicts; `plot` and `view` open it.",
         examples=["rejudge runs/nano --judge gemini", "rejudge result --out again"],
         done="all episodes are graded",
         failed="failure, or some episodes are not graded",
@@ -112,7 +112,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
     """
     tasks = stored.tasks
     if tasks.session_type is None:
-        raise TaskError(f"{stored.path}: {tasks.note or 'expected an environment for editing'}")
+        raise TaskError(f"{stored.path}: {tasks.note or 'expected an editing environment'}")
     agents: dict[str, Sessions] = {}
     counts: Counter[tuple[str, str]] = Counter()  # a run may play a task at several steps
     for agent, record in _records(stored):
@@ -128,7 +128,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
                 counts[agent, task_id] += 1
         except RECORD_ERRORS as problem:
             told = f"{type(problem).__name__}: {problem}{_other_edition(stored)}"
-            raise TaskError(f"an episode of {agent} cannot be played again: {told}") from None
+            raise TaskError(f"an episode of {agent} cannot be replayed: {told}") from None
     return agents
 
 
@@ -177,8 +177,8 @@ def _grade(
 ) -> None:
     """Grade sessions with `contest.judge`; add a row per old and per new verdict to `results`.
 
-    Episodes with a new verdict, and failures, are added to the entry `again`. If an episode has a
-    new verdict, its old version is added to `stored`. `ended` is called after each episode.
+    Graded episodes and failures are added to the entry `again`. If an episode does not fail, its
+    version with the stored verdict is added to `stored`. `ended` is called after each episode.
 
     Raises:
         ModelError: many consecutive episodes got no verdict.

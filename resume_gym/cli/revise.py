@@ -57,12 +57,12 @@ The revision of a Word file is RESUME.revised.docx, with the styles of the resum
 stays plain text; PDF and JSON Resume become Markdown. The resume itself is never changed. The \
 agent is one of
 
-  careful                      a scripted agent, at once; gives no reasons
+  careful                      a scripted agent: fast, but gives no reasons
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
-  MODEL@http://HOST:PORT/v1    a server, as of Ollama or vLLM, to which both
-                               documents are sent
-  MODEL@openai                 OpenAI, likewise; the key is in OPENAI_API_KEY
-  runs/NAME, FOLDER            a model of yours, or one of its checkpoints
+  MODEL@http://HOST:PORT/v1    a server, such as Ollama or vLLM; it receives
+                               both documents
+  MODEL@openai                 the same with OpenAI and your OPENAI_API_KEY
+  runs/NAME, FOLDER            a model that you trained, or a checkpoint
   {"model": ..., ...}          a model or server with options, as JSON
   {"local": ..., "frontier": ..., "after_failures": 2}
                                two servers that share the turns, as in eval
@@ -96,13 +96,13 @@ def add_command(commands: Commands) -> None:
     add(
         "--interactive",
         action="store_true",
-        help="ask which changes to take, as `git add -p` does; a change that is not taken leaves "
-        "the lines of the resume",
+        help="ask which changes to take, as `git add -p` does; a change that you do not take "
+        "leaves its lines as they were",
     )
     add_options(
         add,
         "--mask",
-        help="hide from the agent and the judge, and restore in the revision: " + MASKED,
+        help="data to hide from the agent and the judge, and restore in the revision: " + MASKED,
     )
     add_options(add, "--phone-region", "--env", "--judge", "--seed", "--json")
     add(
@@ -138,7 +138,7 @@ def _run(options: argparse.Namespace) -> int:
         session = _session(contest, masker.mask(resume.text, str(resume.path)), job)
     elif _is_hosted(agent.spec):
         advice = "--mask all hides names and addresses"
-        print(f"resume-gym: {agent.name} is sent the resume as it is; {advice}", file=sys.stderr)
+        print(f"resume-gym: {agent.name} is sent the resume unmasked; {advice}", file=sys.stderr)
     _play(agent, session, options.seed)
     text, choice = _taken(session, contest.judge) if options.interactive else (session.text, "")
     revision = _compared(session, contest.judge, text, choice)
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
         try:
             revision = restored(revision, task, masker.unmask)
         except ValueError:
-            notes.append("the resume is unmasked, but the report shows placeholders")
+            notes.append("the revision is unmasked, but the report shows placeholders")
     outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
         content, losses = resume.written(text, out)
@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a note on tokens and cost of a two-model agent's models; [] for other agents."""
+    """Return a list with one note, on the usage of a two-model agent's models; else []."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
@@ -249,7 +249,7 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
         except ModelError as problem:
             done = f"after {session.turns} of {limit} turns (edits: {session.state.edits})"
             reason = f"{type(problem).__name__}: {problem}"
-            raise ModelError(f"{agent.name} failed {done}, nothing is written: {reason}") from None
+            raise ModelError(f"{agent.name} failed {done}; nothing is written: {reason}") from None
 
 
 def _taken(session: Session, judge: Judge) -> tuple[str, str]:
@@ -268,7 +268,7 @@ def _taken(session: Session, judge: Judge) -> tuple[str, str]:
 def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revision:
     """Grade the revision and analyse each edit, which takes seconds for a long resume."""
     with progress_bars() as bars:
-        bars.add_task("comparing it with your resume", total=None)
+        bars.add_task("comparing the revision with your resume", total=None)
         revision = graded(session, judge, text, choice)
         _ = revision.changes  # computed and cached here, while the progress bar is shown
     return revision

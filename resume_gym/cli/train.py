@@ -7,8 +7,8 @@ from resume_gym.user_errors import missing_of
 
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
-is trained on the CPU. Results are written to runs/NAME; the same command resumes an interrupted \
-run. It needs `pip install resume-gym[train]`; then `resume-gym train --help` lists all options."""
+is trained on the CPU. Results go to runs/NAME; the same command resumes an interrupted run. \
+Training needs `pip install resume-gym[train]`; then `resume-gym train --help` lists all options."""
 _EXAMPLES = (
     "train --steps 5",
     "train --config smollm2 --name mine",
@@ -24,7 +24,7 @@ def add_command(commands: Commands) -> None:
         description=_ABOUT,
         examples=_EXAMPLES,
         failed="training failed; most runs resume with the same command",
-        flagged="a budget is used up",
+        flagged="a budget is used up, or an alarm has stopped the run",
     )
     # No argument starts with a null character, so argparse recognizes no option, not even --help,
     # and collects all arguments, which `_run` passes to the trainer.

@@ -21,14 +21,14 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "view",
         help="look at runs and evaluations in a browser",
-        description="Look in a browser at a run, an evaluation, a folder of them, or a file of "
-        "`play --save` or `revise --json`: curves, a table of the episodes, and each episode turn "
-        "by turn. The page follows a job that still runs. Ctrl-C stops the server with status 0. "
-        "`--terminal` needs no browser.",
+        description="Look in a browser at a run, an evaluation, a folder of runs and evaluations, "
+        "or a file from `play --save` or `revise --json`. The page shows curves, a table of the "
+        "episodes, and each episode turn by turn. While a job runs, the page adds new data. Ctrl-C "
+        "stops the server with status 0. `--terminal` needs no browser.",
         examples=["view runs", "view runs/nano --terminal", "view result --export result.html"],
     )
     add = command.add_argument
-    where = "a run, an evaluation, a folder of them, or the file of an episode"
+    where = "a run, an evaluation, a folder of these, or the file of an episode"
     add("folder", type=Path, metavar="FOLDER", help=where)
     add(
         "--port",
@@ -42,7 +42,7 @@ def add_command(commands: Commands) -> None:
         "--export",
         type=Path,
         metavar="FILE.html",
-        help="write a file that needs no server, instead of serving",
+        help="only write the page to a file, which needs no server",
     )
     instead.add_argument("--terminal", action="store_true", help="browse episodes in the terminal")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> None:
     target: Path | None = options.export
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
-        raise TaskError(f"--export: {str(target)!r} exists and is no export; name another file")
+        raise TaskError(f"--export: {str(target)!r} exists and is no exported page; name another")
     if options.terminal:
         check_terminal("view --terminal")
     shown = _open(options.folder, options.trust_remote_code)
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> None:
         names = sorted(shown.folders())
         if target or options.terminal:
             flag = "--export" if target else "--terminal"
-            raise TaskError(f"{flag}: expected one folder of {shown.path}: {', '.join(names)}")
+            raise TaskError(f"{flag}: expected one folder in {shown.path}: {', '.join(names)}")
         told = f"{shown.path}, runs and evaluations: {len(names)}"
     else:
         told = f"{number_of(len(shown.rows), 'episode')} of {shown.path}"

@@ -33,10 +33,10 @@ class Options:
         pairing: how to pair resumes with jobs; one of `PAIRINGS`.
         seed: seed of the random pairing.
         weakness: weakness of every task; None to diagnose the weakness of each resume.
-        split: split of every task; None puts one in five candidates into eval, chosen by a hash of
-            the resume. Near-duplicates and resumes with the same name or email share a split.
+        split: split of every task; None puts about one in five candidates into eval, by a hash of
+            the resume. Near-duplicates, and resumes with the same name or email, share a split.
         mask: kinds of personal data to mask, a subset of `masking.FIELDS`.
-        region: two-letter code of the region whose national phone numbers are recognised.
+        region: two-letter code of the country whose national phone numbers are recognised.
         evidence_kind: kind of every evidence document; None to infer it from the file name.
     """
 
@@ -51,10 +51,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A task made by an import, and its source files.
+    """An imported task, its source files and its diagnosis.
 
     Attributes:
-        task: the task.
+        task: the imported task.
         resume, job: source files of the task's resume and job.
         fit: share of the job's content that the resume covers, in [0, 1].
         diagnosis: weaknesses found in the resume.
@@ -72,7 +72,7 @@ class ImportReport:
     """Result of an import.
 
     Attributes:
-        made: tasks, in the order of the resumes.
+        made: tasks with their source files, in the order of the resumes.
         failed: files that could not be used, each with the reason.
         notes: warnings about files, e.g. omitted content or incomplete masking.
         maskers: the `Masker` of each candidate, by resume file; empty without masking.
@@ -99,14 +99,15 @@ def import_resumes(
 ) -> ImportReport:
     """Build tasks from resume and job files, without writing any file.
 
-    A task ID is a hash of the unmasked resume and job, so masking and file order do not matter.
+    A task ID is a hash of the unmasked resume and job: masking and file order do not change it.
 
     Args:
         resumes: resume files.
         jobs: job description files.
         evidence: documents about the candidates. If there are several resumes, a document belongs
             to the resume whose file name (without the extension) is a prefix of the document's file
-            name, or else to the resume whose heading (the candidate's name) is in the document.
+            name. If there is no such resume, it belongs to the resume whose heading (the
+            candidate's name) the document contains.
         options: settings; defaults to `Options()`.
 
     Returns:
@@ -176,7 +177,7 @@ def _read_all(
         if same is path:
             documents[path] = document
         else:
-            report.notes.append((path, f"left out: the same text as {same}"))
+            report.notes.append((path, f"left out: it has the same text as {same}"))
     return documents
 
 
@@ -196,8 +197,8 @@ def _owners(
         if len(owners) == 1:
             owned[owners[0]][file] = document.text
         else:
-            why = f"it matches {len(owners) or 'none'} of the resumes; begin its file name with "
-            why += "that of a resume, or name one candidate in it"
+            why = f"it matches {len(owners) or 'none'} of the resumes; its file name must begin "
+            why += "with the file name of a resume, or its text must name exactly one candidate"
             report.failed.append((file, why))
     return owned
 

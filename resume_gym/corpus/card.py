@@ -17,15 +17,16 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _ABOUT = (
-    "Tasks for the Gymnasium environment `ResumeEdit-v0`: a resume in Markdown with a "
+    "Tasks for the Gymnasium environment `ResumeEdit-v0`: each is a resume in Markdown with a "
     "weakness, and the job that the resume is for. A language model sees `job` and `resume`, and "
-    "revises the resume. `weakness`, `fixes` (edits that repair the weakness, in order, with the "
-    "facts behind them) and `evidence` (documents about the candidate) are for judges and oracles; "
-    "`persona` describes the owner of the resume."
+    "revises the resume. `weakness` and `fixes` (ordered edits that repair the weakness, with the "
+    "facts that support them) are for judges and oracles. Judges also read `evidence` (documents "
+    "about the candidate), which a model can search in `ResumeEditEvidence-v0`. `persona` "
+    "describes the owner of the resume."
 )
 _LIMITS = (
     "Each task names one weakness; its resume may have others, which `fixes` do not repair.",
-    "Near-duplicates are found by shared words; a paraphrase of a resume is not found.",
+    "Near-duplicates are found by shared words, so a paraphrased resume is not found.",
 )
 
 
@@ -41,9 +42,10 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
         path: path of the JSONL task file, which is not read.
         tasks: the tasks that the file contains.
         origin: how the tasks were made, in display order: generator, seed, versions, model,
-            prompts, cost, masked fields, ... The card prints `origin` as a table without the keys
-            `license` (a Hugging Face identifier; default "unknown"), `pretty_name`, `language`
-            (default "en"), `page_lines` (default 55) and `limits` (sentences on known limits).
+            prompts, cost, masked fields, ... The card shows it as a table, without the keys that
+            other parts use: `license` (a Hugging Face identifier; default "unknown"), `language`
+            (default "en"), `page_lines` (default 55), `pretty_name`, and `limits` (sentences on
+            known limits).
 
     Returns:
         The path of the card.
@@ -60,7 +62,7 @@ def digest(tasks: Sequence[Task]) -> str:
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
-    """Return whether a card states a digest of its tasks that is not the digest of `tasks`."""
+    """Return whether a card contains a digest that differs from the digest of `tasks`."""
     match = _DIGEST.search(card)
     return match is not None and match[1] != digest(tasks)
 
@@ -109,7 +111,7 @@ def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
         "evidence documents": [len(task.evidence) for task in tasks],
     }
     least = {name: [min(all_), median(all_), max(all_)] for name, all_ in lengths.items() if all_}
-    yield from ("", *_table(["a task", "least", "median", "most"], least))
+    yield from ("", *_table(["per task", "minimum", "median", "maximum"], least))
     yield from ("", f"Tasks with evidence: {report.with_evidence} of {report.tasks}.")
     yield from ("", f"SHA-256 of these tasks as JSON lines: `{digest(tasks)}`")
 
@@ -142,9 +144,9 @@ def _checks(report: CheckReport) -> Iterator[str]:
     """Yield the result of `resume-gym data check` as Markdown."""
     verdict = "fit" if report.fit else "**not fit**"
     yield (
-        f"`resume-gym data check`: {verdict} to train on. Two texts are alike if they "
-        f"share {report.threshold:.0%} of their runs of {SHINGLE} words; the names, contact data "
-        "and figures of resumes do not count.\n"
+        f"`resume-gym data check`: {verdict} to train on. Two texts are near-duplicates if they "
+        f"share at least {report.threshold:.0%} of their sequences of {SHINGLE} words; names, "
+        "contact data and figures in resumes do not count.\n"
     )
     for finding in report.findings:
         yield f"\n{finding.severity.capitalize()}: {finding.text}: {finding.count}"

@@ -35,7 +35,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Number of randomly chosen tasks whose fixes are judged, at tens of milliseconds per task."""
+"""Maximum number of tasks, drawn at random, whose fixes are judged; each takes tens of ms."""
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -124,11 +124,11 @@ def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
             bad.append(f"{place}: {problem}")
             continue
         if task.task_id in tasks:
-            repeated.append(f"{place}: {task.task_id!r} is in {places[task.task_id]}")
+            repeated.append(f"{place}: {task.task_id!r} is already in {places[task.task_id]}")
         else:
             tasks[task.task_id], places[task.task_id] = task, place
-    findings = _rows("bad_row", "rows that are not tasks", bad)
-    return list(tasks.values()), findings + _rows("duplicate_id", "rows with a used id", repeated)
+    findings = _rows("bad_row", "rows that are not valid tasks", bad)
+    return list(tasks.values()), findings + _rows("duplicate_id", "rows that repeat IDs", repeated)
 
 
 def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
@@ -140,7 +140,7 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
-    """Return one error, in a list, with all `rows` as examples; [] if there are no rows."""
+    """Return a list with one error that has all `rows` as examples; [] if there are no rows."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
 
 

@@ -5,8 +5,8 @@ each weakness and the share of inconsistently formatted lines. A resume that is 
 is too_long. For any other resume, the share of each weakness is divided by its mean share in tasks
 that were generated with this weakness (`USUAL`); the weakness with the largest quotient is
 reported. A resume that is not in English is diagnosed by its length alone. The method identifies
-the planted weakness of nine in ten of the 200 bundled tasks. Most errors diagnose wrong_emphasis as
-no_metrics, since the rules recognise few of the bullets that bury the main point.
+the planted weakness of nine in ten of the 200 bundled tasks. In most errors, wrong_emphasis is
+diagnosed as no_metrics, since the rules recognise few of the bullets that bury the main point.
 """
 
 import math
@@ -48,11 +48,11 @@ class Diagnosis:
     Attributes:
         weakness: main weakness of the resume.
         clear: whether the resume shows any weakness at all.
-        lines: lines of the resume after wrapping; above 55 lines the weakness is too_long.
+        lines: number of lines after wrapping; above 55 lines the weakness is too_long.
         bullets: number of bullets.
-        shares: share of the bullets that have each weakness (for formatting_inconsistent, of all
-            lines); empty if the resume is not in English.
-        bare: share of the bullets without a figure, whatever their weakness.
+        shares: for each weakness, the share of the bullets that have it (of all lines for
+            formatting_inconsistent); empty if the resume is not in English.
+        bare: share of the bullets that have no figure, whatever their weakness.
     """
 
     weakness: str

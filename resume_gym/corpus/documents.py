@@ -39,10 +39,10 @@ class ReadFile:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about content that was omitted, changed or is uncertain.
-        contacts: (field, value) pairs of a JSON Resume's contact data, where the field is "names",
-            "mail", "phone" or "links"; always starts with the file name (no extension) as a name.
-        blocks: for Markdown, and for plain text whose lines were kept, pairs of line counts: lines
-            of `text`, and the lines of the file that they replace; empty for other formats.
+        contacts: (field, value) pairs, where the field is "names", "mail", "phone" or "links": the
+            file name without extension as a name; then, for a JSON Resume, its contact data.
+        blocks: for Markdown, and for plain text whose lines were kept, pairs of line counts of
+            successive parts: in `text`, and in the file. Empty for other formats.
         raw: bytes of the file.
     """
 
@@ -74,7 +74,7 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
     binary = kind in ("Word", "PDF")
     data = _bytes(path, MOST_BYTES if binary else 4 * MOST_CHARACTERS)
     if (content := _detect(data)) != (kind if binary else "text"):
-        raise DocumentError(f"its extension says {kind}, its content is {content}")
+        raise DocumentError(f"its extension says {kind}, but its content is {content}")
     found = read_apart(kind, data, outline)
     contacts = (("names", path.stem), *map(tuple, found["contacts"]))
     blocks = tuple(map(tuple, found["blocks"]))
@@ -94,7 +94,7 @@ def _bytes(path: Path, most: int) -> bytes:
             data = file.read(most + 1)
     except OSError as problem:
         if path.is_dir():
-            raise DocumentError("it is a folder; name the files in it") from None
+            raise DocumentError("it is a folder; pass the files in it") from None
         raise DocumentError(problem.strerror or type(problem).__name__) from None
     if len(data) > most:
         raise DocumentError(f"expected at most {most:,} bytes, got more")

@@ -22,8 +22,8 @@ class SimilarPair(NamedTuple):
     """Two tasks with similar texts.
 
     Attributes:
-        task_id, other_id: ID of a task, and ID of the earlier task that it resembles.
-        similarity: Jaccard similarity of the two tasks' shingles, in [0, 1].
+        task_id, other_id: ID of a task, and of a similar task, earlier or in the other split.
+        similarity: Jaccard similarity of the shingles of the two texts, in [0, 1].
     """
 
     task_id: str
@@ -39,7 +39,7 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
 
 
 def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
-    """Normalize a resume like `bare`; drop contact lines, the heading's text and all `names`.
+    """Normalize a resume as `bare` does; also drop contact lines and the text of the heading.
 
     Resumes that differ only in name, contact data or figures become equal.
     """

@@ -15,9 +15,9 @@ from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
-"""Maximum share of a split's resumes that are near-duplicates, and of eval's bullets in train."""
+"""Maximum share of near-duplicates among a split's resumes, and of train's bullets among eval's."""
 BULLET_WORDS = 5
-"""Minimum words of a compared bullet; a shorter bullet may be in two resumes by chance."""
+"""Minimum number of words of a compared bullet; shorter bullets may be shared by chance."""
 _WIDTH = Rules().page_width
 _ASIDE = ("language", "reference")  # sections whose lines recur in many resumes
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
@@ -56,7 +56,7 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find tasks with a blank ID, job or resume."""
     places = [(task, name) for task in tasks for name in ("task_id", "job", "resume")]
     blank = [f"{x.task_id!r}: {name}" for x, name in places if not getattr(x, name).strip()]
-    yield from _finding("error", "blank", blank, "blank texts of task_id, job or resume")
+    yield from _finding("error", "blank", blank, "blank values of task_id, job or resume")
 
 
 def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     first: dict[tuple[str, str], str] = {}
     owners = {key: first.setdefault((resumes[key], jobs[key]), key) for key in resumes}
     again = [f"{key} and {owner}" for key, owner in owners.items() if owner != key]
-    yield from _finding("error", "same_task", again, "tasks with job and resume of an earlier one")
+    yield from _finding("error", "same_task", again, "tasks with job and resume of an earlier task")
     # Compare equal resumes only once, since an import may pair one resume with many jobs.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
@@ -102,18 +102,18 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
         ("train", within, len(train)),
         ("eval", near_duplicates(held_out, {}, threshold)[0], len(held_out)),
     ):
-        text = f"resumes of {split} like an earlier one of {split}, of {size} "
+        text = f"near-duplicates of an earlier resume, among {size} resumes of {split} "
         text += f"(more than {NEAR_LIMIT:.0%} is an error)"
         severity: Severity = "error" if len(near) > NEAR_LIMIT * size else "warning"
         yield from _finding(severity, f"near_resume_{split}", _pairs(near), text)
-    yield from _finding(
-        "error", "leaked_resume", _pairs(leaked), "resumes of eval like one of train"
-    )
+    text = "resumes of eval that are near-duplicates of a resume of train"
+    yield from _finding("error", "leaked_resume", _pairs(leaked), text)
     # An import may use one job in both splits, so similar jobs are only a warning.
     parts = [[task for task in tasks if task.split == split] for split in SPLITS]
     train, held_out = ({task.task_id: jobs[task.task_id] for task in part} for part in parts)
     leaked = near_duplicates(train, held_out, threshold)[1]
-    yield from _finding("warning", "leaked_job", _pairs(leaked), "jobs of eval like one of train")
+    text = "jobs of eval that are near-duplicates of a job of train"
+    yield from _finding("warning", "leaked_job", _pairs(leaked), text)
 
 
 def _names(task: Task) -> list[str]:
@@ -136,14 +136,14 @@ def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
     train, evaluation = owners["train"], owners["eval"]
     both = sorted(train.keys() & evaluation.keys())
     shown = [f'"{text}" in {train[text]} and {evaluation[text]}' for text in both]
-    text = f"bullets of {BULLET_WORDS} words or more that both splits have, of {len(evaluation)} "
-    text += f"of eval (more than {NEAR_LIMIT:.0%} is an error)"
+    text = f"bullets that are also in train, among {len(evaluation)} bullets of eval with at least "
+    text += f"{BULLET_WORDS} words (more than {NEAR_LIMIT:.0%} is an error)"
     severity: Severity = "error" if len(both) > NEAR_LIMIT * len(evaluation) else "warning"
     yield from _finding(severity, "shared_bullet", shown, text)
 
 
 def _bullets(task: Task) -> set[str]:
-    """Return the normalized bullets of a task's resume before and after its fixes."""
+    """Return the normalized bullets to compare, from a task's resume before and after its fixes."""
     texts = (task.resume, apply(task)[0])
     lines = [line for text in texts for line in _bullet_lines(text)]
     bullets = (bare(line.body) for line in lines if not any(w in line.section for w in _ASIDE))
@@ -161,8 +161,8 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
         lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
         if planted != (lines > page_lines):
             (short if planted else long).append(f"{task.task_id}: {lines}")
-    yield from _finding("error", "fits", short, f"tasks too_long that fit {page_lines} lines")
-    text = f"tasks with more than {page_lines} lines and another weakness than too_long"
+    yield from _finding("error", "fits", short, f"too_long tasks with at most {page_lines} lines")
+    text = f"tasks with more than {page_lines} lines and a weakness other than too_long"
     yield from _finding("error", "overflows", long, text)
 
 
@@ -180,12 +180,12 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
             none.append(task.task_id)
         elif lines > page_lines:
             long.append(f"{task.task_id}: {lines}")
-    yield from _finding("error", "fix", broken, "tasks with a fix that does not apply in its turn")
+    yield from _finding("error", "fix", broken, "tasks whose fixes cannot all be applied in order")
     yield from _finding("error", "no_op_fix", idle, "fixes that change nothing")
     text = f"tasks with more than {page_lines} lines even after all fixes"
     yield from _finding("error", "fixed_overflows", long, text)
     yield from _finding(
-        "warning", "no_fixes", none, "tasks without fixes, where the oracle only submits"
+        "warning", "no_fixes", none, "tasks without fixes, in which the oracle agent only submits"
     )
 
 
@@ -202,7 +202,7 @@ def apply(task: Task) -> tuple[str, str]:
 
 
 def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
-    """Find tasks whose fixes do not improve the metric that judges the task's weakness."""
+    """Find tasks whose fixes do not improve the metric of the task's weakness."""
     idle, repaired = [], 0
     for task in tasks:
         text, problem = apply(task)
@@ -216,12 +216,12 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
         metric = WEAKNESS_METRIC[task.weakness]
         if getattr(verdict, metric) != 1:
             idle.append(f"{task.task_id}: {task.weakness}, {metric}")
-    text = "tasks whose fixes do not improve the metric of their weakness, by the rubric judge"
-    yield from _finding("warning", "idle_repair", idle, f"{text}, of {repaired} judged")
+    text = "tasks whose fixes do not improve the rubric judge's grade for their weakness"
+    yield from _finding("warning", "idle_repair", idle, f"{text}, among {repaired} graded tasks")
 
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find fixes that add figures without support in the facts or the evidence."""
+    """Find tasks whose fixes add figures that their evidence does not contain."""
     invented, hidden, silent = list[str](), list[str](), list[str]()
     for task in tasks:
         added = [(number, fix) for fix in task.fixes for number in _added(fix)]
@@ -238,11 +238,11 @@ def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
             group = invented if unknown else hidden if task.evidence else silent
             quotes = (number.quote for number in unknown or [number for number, _ in unseen])
             group.append(f"{task.task_id}: {', '.join(quotes)}")
-    text = "tasks whose fixes have figures that neither facts nor evidence hold"
+    text = "tasks whose fixes add figures that are neither in the facts nor in the evidence"
     yield from _finding("error", "invented_figure", invented, text)
-    text = "tasks whose fixes have figures that their evidence does not hold"
+    text = "tasks whose fixes add figures that are in the facts but not in the evidence"
     yield from _finding("error", "evidence_figure", hidden, text)
-    text = "tasks whose fixes have figures, and without evidence, so that no agent can know them"
+    text = "tasks without evidence whose fixes add figures, which no agent can know"
     yield from _finding("warning", "no_evidence", silent, text)
 
 
@@ -264,6 +264,6 @@ def _backed(number: Number, known: Sequence[Number]) -> bool:
 def _finding(
     severity: Severity, kind: str, occurrences: Sequence[str], text: str
 ) -> Iterator[Finding]:
-    """Yield a finding unless it has no occurrences."""
+    """Yield a finding if there are occurrences."""
     if occurrences:
         yield Finding(severity, kind, len(occurrences), text, tuple(occurrences[:_EXAMPLES]))

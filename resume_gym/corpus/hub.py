@@ -19,9 +19,9 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
 def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
-    Rows have the fields of `Task`. A row without the field `split` is in train if it is in the data
-    set's split train or if the data set has no splits; it is in eval if it is in the data set's
-    split test, validation or eval.
+    Rows have the fields of `Task`. If the field `split` is missing, the split of the data set
+    decides: rows of test, validation or eval are in eval; rows of train are in train, as are all
+    rows of a data set without splits.
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
@@ -29,7 +29,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
 
     Raises:
         TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an
-            invalid row, for which the message names its split, number and field.
+            invalid row. The message names the split, number and field of an invalid row.
         ModuleNotFoundError: `datasets` is not installed; the message names the pip extra.
     """
     datasets = _datasets()
@@ -44,7 +44,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     named = data if isinstance(data, datasets.DatasetDict) else {"train": data}
     if unknown := [name for name in named if name not in _FROM_HUB]:
         splits = ", ".join(_FROM_HUB)
-        raise TaskError(f"{source}: expected splits of {splits}; got {unknown[0]!r}")
+        raise TaskError(f"{source}: expected only the splits {splits}; got {unknown[0]!r}")
     tasks: dict[str, Task] = {}
     for name, rows in named.items():
         where = f"{source}, split {name}"
@@ -70,7 +70,7 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
         private: whether to make a new data set on the Hub private.
 
     Raises:
-        TaskError: there are no tasks, or the target is invalid or not empty.
+        TaskError: there are no tasks, the address is invalid, or the folder is not empty.
         ModuleNotFoundError: `datasets` is not installed; the message names the pip extra.
         OSError: the folder cannot be written, or the upload failed.
     """
@@ -139,7 +139,7 @@ def merge_cards(there: str, ours: str) -> Any:
 
 
 def _parse_address(address: str) -> tuple[str, str]:
-    """Return repository and configuration of hf://OWNER/NAME[:CONFIG].
+    """Return the repository and the configuration that an address names.
 
     Raises:
         TaskError: `address` does not have the form hf://OWNER/NAME[:CONFIG].

@@ -23,9 +23,9 @@ _COLUMNS = {
     "formatting_inconsistent": "form",
 }
 _KEY = (
-    "fit: % of the job that the resume covers. lines: wrapped lines; a page has 55 (too_long). "
-    "The next columns are in % of the bullets. vague: vague_bullets. bare: bullets without a "
-    "figure, whatever their weakness (no_metrics). aside: wrong_emphasis. verbs: weak_verbs. "
+    "fit: % of the job that the resume covers. lines: lines after wrapping; more than 55 are "
+    "too_long. vague, aside, verbs: % of the bullets with vague_bullets, wrong_emphasis, "
+    "weak_verbs. bare: % of the bullets without a figure, whatever their weakness (no_metrics). "
     "form: % of the lines with formatting_inconsistent. * marks the weakness of the task.\n"
 )
 

@@ -83,8 +83,8 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
     known = {key: value for key, value in sections.items() if key in _SCHEMA}
     if not known or _words(strange) > _words(known):
         name = next((_OTHERS[key] for key in strange if key in _OTHERS), "another format")
-        keys = ", ".join([*strange][:5]) or "nothing"
-        raise DocumentError(f"{_EXPECTED}; got {name}, with {keys}")
+        keys = ", ".join([*strange][:5]) or "none"
+        raise DocumentError(f"{_EXPECTED}; got {name} (keys: {keys})")
     resume = _checked(sections, _SCHEMA, "", unknown, left)
     blocks = [*_basics(resume["basics"])]
     for key, (heading, _, _) in _SECTIONS.items():
@@ -122,7 +122,7 @@ def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
 
 
 def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Counter[str]) -> Any:
-    """Check a JSON value; return it with missing fields and nulls replaced by empty values.
+    """Check a JSON value; return it with texts as Markdown and empty values for missing fields.
 
     Args:
         value: JSON value to check.
@@ -181,7 +181,7 @@ def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _item(section: str, item: Mapping[str, Any]) -> list[str]:
-    """Return the Markdown blocks of a section's item: one bullet for sections in `_LINES`."""
+    """Return the Markdown blocks of a section's item; for sections in `_LINES`, a single bullet."""
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])

@@ -199,7 +199,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         done = stop
     blocks += [_line(line, notes) for line in body[done:]]
     known = [f"front matter left out: {', '.join(keys)}"] if front else []
-    known += [f"tables written as lines: {tables}"] if tables else []
+    known += [f"tables converted to lines of text: {tables}"] if tables else []
     return blocks, known + told(notes)
 
 
@@ -228,7 +228,7 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def _line(line: str, notes: Counter[str]) -> Block:
-    """Return a line with its HTML and its list marker converted to Markdown."""
+    """Return the block of one line, with its HTML and its list marker converted to Markdown."""
     line = line.removesuffix("\\")  # a backslash at the end of a line is a line break
     if has_html(line):
         prefix = _PREFIX.match(line)
@@ -266,7 +266,7 @@ def _row(cells: Sequence[str]) -> tuple[str, str]:
 
 
 def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Write each (marker, text) row as a line, with blank lines between rows except in lists."""
+    """Return (marker, text) rows as lines, with blank lines between rows except in lists."""
     lines: list[str] = []
     for number, (marker, text) in enumerate(rows):
         above = rows[number - 1][0] if number else marker

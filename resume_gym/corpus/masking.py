@@ -1,14 +1,14 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
 A `Masker` replaces only what it recognises for certain: email addresses, links, account names, the
-name at the top of the resume, and phone numbers that are valid in the user's region, start with "+"
-or follow a label ("Phone:"). A name is replaced if it is written in full, joined or with an
-initial, but a single part of a name is not: "Morgan" may be Morgan Stanley. A value has the same
-placeholder in all documents of a candidate. Other personal data is not replaced but counted in
-`Masker.left`: uncertain matches, and kinds that are not in `FIELDS` (streets, dates of birth,
-ID-like numbers, ...). Employers, dates and achievements that identify a person only in combination
-are not detected. All passes take linear time, since repetitions in the patterns are bounded or
-cannot overlap.
+candidate's name, and some phone numbers, namely those that are valid in the selected country, start
+with "+" or follow a label ("Phone:"). The name is replaced where it is written in full, without
+spaces or with an initial. A single part of it is not replaced: "Morgan" may be Morgan Stanley. A
+value has the same placeholder in all documents of a candidate. Other personal data is not replaced
+but counted in `Masker.left`: uncertain matches, and kinds that are not in `FIELDS` (streets, dates
+of birth, ID-like numbers, ...). Employers, dates and achievements that identify a person only in
+combination are not detected. All passes take linear time, since repetitions in the patterns are
+bounded or cannot overlap.
 """
 
 import re
@@ -21,7 +21,7 @@ from resume_gym.corpus.names import WORDS, Finder, any_of, find_name, fold, is_c
 from resume_gym.user_errors import missing
 
 FIELDS = ("names", "mail", "phone", "links")
-"""Kinds of data to mask."""
+"""Kinds of data that can be masked."""
 
 _END = rf"(?:{any_of(WORDS['ends'])})"
 # Bounded repetitions prevent slow backtracking; host names and emails have length limits anyway.
@@ -134,7 +134,7 @@ class Masker:
     Attributes:
         fields: kinds of data to replace.
         replaced: number of replacements, by document and field.
-        left: number of personal or uncertain matches that stay, by document and category.
+        left: number of personal or uncertain matches not replaced, by document and category.
         named: whether the candidate's name was recognised for certain in the resume.
     """
 
@@ -153,8 +153,8 @@ class Masker:
             number: number of the candidate, which the placeholders contain ("Candidate 0001").
             resume: Markdown, with the name as its "# " heading or first line.
             fields: subset of `FIELDS` to replace.
-            region: two-letter code of the region whose national phone numbers are recognised.
-            contacts: (field, value) pairs of the candidate's known emails, phones and links, which
+            region: two-letter code of the country whose national phone numbers are recognised.
+            contacts: known contact data as (field, value) pairs. Emails, phone numbers and links
                 are replaced; a value of the field "names" only helps to confirm the name.
             exact: whether each spelling gets its own placeholder, which makes `unmask` exact.
 
@@ -176,7 +176,7 @@ class Masker:
         except ImportError:
             raise missing("reading phone numbers needs", "phonenumbers", "data") from None
         if region not in SUPPORTED_REGIONS:
-            raise ValueError(f"expected a region of two letters, as US or DE; got {region!r}")
+            raise ValueError(f"expected a two-letter country code such as US or DE; got {region!r}")
         self._region = region
         self._contacts = [(*one, _way(*one)) for one in contacts if one[0] != "names"]
         name = find_name(resume)
@@ -193,7 +193,7 @@ class Masker:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the user must check the masking: no name was found, or doubtful matches stay."""
+        """Whether the user must check the text: no name was found, or doubtful matches remain."""
         nameless = "names" in self.fields and not self.named
         left = self._all_left()
         phones = "phone" in self.fields and left["possible phone numbers"]
@@ -208,15 +208,15 @@ class Masker:
         notes = []
         left = self._all_left()
         if "names" in self.fields and not self.named:
-            notes.append("no name was recognised: check yourself")
+            notes.append("no name was recognised: check the text for names")
         if others := [field for field in self.not_found if field != "names"]:
             notes.append(f"looked for and not found: {', '.join(others)}")
         if left:
             counts = ", ".join(f"{what}: {count}" for what, count in sorted(left.items()))
-            notes.append(f"looks personal, was left: {counts}")
+            notes.append(f"may be personal, but was not masked: {counts}")
         if "phone" in self.fields and left["possible phone numbers"]:
             country = f"not valid in {self._region}; --phone-region selects another country"
-            notes.append(f"figures that may be phone numbers are left: {country}")
+            notes.append(f"numbers that may be phone numbers were not masked: {country}")
         return notes
 
     def mask(self, text: str, document: str) -> str:
@@ -345,7 +345,7 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """Replace each match by null characters, so that positions stay and nothing matches there."""
+    """Replace each match by equally many null characters, to hide it but keep all positions."""
     return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
 
 
@@ -404,7 +404,7 @@ def _head_size(resume: str) -> int:
 
 
 def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
-    """Return the spans of certain links, and the number of uncertain links.
+    """Return the spans of matches that are certainly links, and the number of uncertain matches.
 
     A host name without a path counts as a link only above the first section.
     """
@@ -424,7 +424,7 @@ def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
 
 
 def _phones(text: str, region: str) -> Iterator[_Span]:
-    """Find numbers that are certainly phone numbers, as `_phone` decides."""
+    """Find the numbers that `_phone` recognises as phone numbers."""
     head = _head_size(text)
     for hit in _DIGITS.finditer(text):
         # One match may contain several phone numbers beside each other.
@@ -464,8 +464,8 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
 
 
 def _left(text: str) -> Counter[str]:
-    """Count, by category, uncertain matches and kinds of personal data that are never masked."""
-    counts = Counter({"possible addresses of sites": _sites(text)[1]})
+    """Count uncertain matches, and personal data that is never masked, by category."""
+    counts = Counter({"possible web addresses": _sites(text)[1]})
     head = _head_size(text)
     for what, pattern, size in (
         ("dates of birth", _BIRTH, None),

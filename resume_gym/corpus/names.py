@@ -73,7 +73,7 @@ class Name(NamedTuple):
 def find_name(resume: str) -> Name | None:
     """Find the candidate's name in the first line, or in the line below a title like "Resume".
 
-    Blank lines do not count. Return None if neither line looks like the name of a person.
+    Blank lines are skipped. Return None if neither line looks like the name of a person.
     """
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
@@ -161,7 +161,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether `clue` has two parts of the name, or is an email such as jdoe@x.org."""
+    """Return whether `clue` has two parts of the name, or is an email made of it (jdoe@x.org)."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -260,7 +260,7 @@ class Finder:
         yield from self._mentions(run, text, head)
 
     def parts_left(self, text: str) -> dict[str, int]:
-        """Count the name's parts, words that contain a part, and its initials in a masked text."""
+        """Count parts of the name, longer words that contain one, and initials in a masked text."""
         alone = inside = 0
         for token in self._tokens(text):
             if token.kind == "part":
@@ -269,7 +269,7 @@ class Finder:
                 inside += any(part in token.text.lower() for part in self._long)
         return {
             "parts of the name": alone,
-            "parts of the name in other words": inside,
+            "parts of the name inside longer words": inside,
             "initials of the name": len(self._short.findall(text)),
         }
 
@@ -330,7 +330,7 @@ class Finder:
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether `run` has initials of the name only, beginning with the forename's."""
+        """Return whether the initials in `run` are the name's, beginning with the forename's."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:

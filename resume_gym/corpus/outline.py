@@ -1,9 +1,9 @@
 """Convert rows of text to the Markdown format of the environment.
 
-The readers of plain text, PDF and Word files produce rows. A row's hint is the role that its style
-or font indicates, such as "heading". A row without a hint is a heading if it is in capitals or is a
-known section name; it is a job header if it has a date or stands above bullets. All text is kept
-except titles such as "Resume". White space, bullet markers and the case of headings may change.
+The readers of plain text, PDF and Word files produce rows. A row's hint is its role according to
+style, font or wording: a row in capitals or with a known section name is a "heading". Of the rows
+without a hint, those with a date or above bullets become job headers. All text is kept except
+titles such as "Resume". White space, bullet markers and the case of headings may change.
 """
 
 import re
@@ -24,8 +24,8 @@ class OutlineRow(NamedTuple):
 
     Attributes:
         text: content, with tabs between columns.
-        hint: role of the row, as far as style or font indicates it; "" if unknown.
-        level: depth of a bullet in nested lists, from 0.
+        hint: role of the row, inferred from its style, font or wording; "" if unknown.
+        level: depth of a bullet in nested lists; 0 in the outermost list.
         gap: whether there is vertical space above the row.
         marker: Markdown marker of a bullet.
     """
@@ -137,7 +137,7 @@ def is_section(text: str) -> bool:
 
 
 def is_dated(text: str) -> bool:
-    """Return whether a row contains only dates and perhaps a place."""
+    """Return whether a row has only short columns, one of them a date or a range of dates."""
     parts = _columns(text)
     return any(_WHEN.fullmatch(part) for part in parts) and _short(parts)
 
@@ -224,7 +224,7 @@ def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Ite
 
 
 def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
-    """Split rows into groups; gaps, the hint "entry" and dated rows below prose start a group."""
+    """Split rows at gaps, before rows with the hint "entry", and before dated rows below prose."""
     group: list[OutlineRow] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)

@@ -2,8 +2,8 @@
 
 A PDF file gives positions of words but no paragraphs. Two columns are read one after the other if
 each has at least six lines beside the gutter between them. A column of dates is instead read line
-by line with the column beside it. Text in images is not read. A note warns that the order may be
-wrong if there is rotated text or if there are more than two columns.
+by line with the column beside it. Text in images is not read. If a page has rotated text or more
+than two columns, a note warns that the order may be wrong.
 """
 
 import io
@@ -76,23 +76,23 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     notes = [f"no text on page {', '.join(empty)}; run OCR first"] if empty else []
     columns = [column for runs in _without_margins(pages) for column in _columns(runs)]
     if turned or any(map(_is_wide, pages)) or any(map(_gutter, columns)):
-        notes.append("it has rotated text or more than two columns: check the order")
+        notes.append("it has rotated text or more than two columns: check the order of its text")
     if fields := sum(str(kind).strip("/'") in ("Widget", "FreeText") for kind in kinds):
-        notes.append(f"form fields and comments on the page left out: {fields}")
+        notes.append(f"form fields and text comments left out: {fields}")
     rows = join_lines(_lines(columns))
     if lost := sum(len(_LOST.findall(row.text)) for row in rows):
-        notes.append(f"characters without a meaning in the file's fonts: {lost}")
+        notes.append(f"characters that the file's fonts do not map to text: {lost}")
     return rows, notes
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether at least three lines without dates have three runs or more (columns)."""
+    """Return whether at least three lines without dates have three or more runs (columns)."""
     wide = [line for line in _by_line(runs) if len(line) > 2]
     return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
 
 def _runs(page: Any) -> Iterator[_Run]:
-    """Yield the words of a page, merged across small gaps, top to bottom, left to right."""
+    """Yield the runs of a page from top to bottom and left to right; merge words at small gaps."""
     distinct = page.filter(_Distinct())
     found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
     words = [
@@ -130,7 +130,7 @@ def _spelled(chars: Sequence[Any]) -> str:
 
 
 class _Distinct:
-    """Filter that drops a character that is printed again at most one point away.
+    """Filter that drops a character if the same character was printed at most one point away.
 
     pdfplumber's own filter, `dedupe_chars`, takes quadratic time.
     """
@@ -311,7 +311,7 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
 
 
 def _hint(line: Sequence[_Run], least: float) -> Hint:
-    """Infer the role of a line; `least` is the minimum font size of headings of any wording."""
+    """Infer the role of a line; `least` is the font size at which any short line is a heading."""
     first = line[0]
     words = len(first.text.split())
     if len(line) == 1 and looks_like_heading(first.text):

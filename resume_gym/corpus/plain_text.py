@@ -28,10 +28,10 @@ class PageLine(NamedTuple):
         text: content, with tabs between columns.
         left: position of the line's start.
         right: position of the line's end.
-        edge: position of the end of the longest line in the same column.
+        edge: position of the rightmost line end in the same column.
         letter: mean width of a character.
         gap: whether there is vertical space above the line.
-        hint: role of the line that the file's format indicates; "" if unknown.
+        hint: role of the line, inferred from its font or wording; "" if unknown.
         style: font size, and whether the font is bold.
     """
 

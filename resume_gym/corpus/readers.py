@@ -17,10 +17,10 @@ from resume_gym.tools import text_fault
 
 MOST_CHARACTERS = 200_000
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Byte order marks, one of which begins a file in UTF-16."""
+"""Byte order marks of UTF-16; a file in UTF-16 must begin with one of them."""
 
 _HEADING = re.compile(r"^#{1,3} \S", re.MULTILINE)
-_FOREIGN = "not in English: not fit for the rubric judge, which reads English only; no diagnosis"
+_FOREIGN = "not in English: not fit for the rubric judge; of a resume, only the length is diagnosed"
 
 
 def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         raise DocumentError("there is no text in it")
     _check_length(markdown)
     if fault := text_fault(markdown):
-        raise DocumentError(f"it holds {fault}")
+        raise DocumentError(f"it contains {fault}")
     if not is_english(markdown):
         notes.append(_FOREIGN)
     return {

@@ -77,7 +77,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     if not answer.endswith(b"\n"):
         process.kill()
         process.wait()  # without `wait`, `poll` might still report the server as running
-        return _error(f"reading it takes more than {limits.time_s} s, or crashes the reader")
+        return _error(f"reading it exceeds {limits.time_s} s, or crashes the reader")
     return answer
 
 
@@ -124,7 +124,7 @@ def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
             cause = cause.__context__
         why = f"{type(problem).__name__}: {problem}"[:200]
         known = isinstance(problem, DocumentError)
-        answer = {"error": str(problem) if known else f"its {kind} cannot be read ({why})"}
+        answer = {"error": str(problem) if known else f"it cannot be read as {kind} ({why})"}
     return json.dumps(answer).encode()
 
 
@@ -159,7 +159,7 @@ def _forked(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
         -signal.SIGKILL: f"{limits.output_mb} MB of text",
     }.get(status)
     return _error(
-        f"reading it takes more than {reached}" if reached else f"its reader ended with {status}"
+        f"reading it exceeds {reached}" if reached else f"its reader ended with status {status}"
     )
 
 

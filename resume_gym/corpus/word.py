@@ -46,7 +46,7 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     """Return the rows of a Word file, and notes on omitted content.
 
     Raises:
-        DocumentError: the file is damaged, or unreasonably large when unpacked.
+        DocumentError: the file is damaged, declares a document type, or has over 5 MB of XML.
         ModuleNotFoundError: mammoth is not installed.
     """
     try:
@@ -69,10 +69,10 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     except (zipfile.BadZipFile, KeyError, SyntaxError, OSError) as problem:
         raise DocumentError(f"it is damaged ({type(problem).__name__})") from None
     body = ElementTree.fromstring(f"<body>{html}</body>")
-    notes = ["footer put at the end"] if below else []
+    notes = ["footer moved to the end"] if below else []
     lost = Counter(text) - Counter("".join(body.itertext()))
     if left := sum(count for char, count in lost.items() if not char.isspace()):
-        notes.append(f"characters left out, of formulas, fields or the like: {left}")
+        notes.append(f"characters left out, for example in formulas or fields: {left}")
     if pictures := len([*body.iter("img")]):
         notes.append(f"pictures left out: {pictures}")
     return [*above, *_rows(body), *below], notes
@@ -174,7 +174,7 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
 
 
 def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield a table's rows: one row of columns if all cells are one line, else cell by cell."""
+    """Yield a table's rows: a row of one-line cells as one row, other rows cell by cell."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):

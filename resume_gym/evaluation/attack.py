@@ -19,10 +19,10 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task
 
 STOP = ("", "")
-"""Special edit: a policy returns it to submit before the last turn."""
+"""Special edit that a policy returns to submit before the last turn."""
 
 Policy = Callable[[str, Task, Random], "tuple[str, str] | None"]
-"""Function that returns the next edit of a text as (old, new), or None; `old` must occur once."""
+"""Function that returns the next edit (old, new) or None; `old` must occur once in the text."""
 
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
 _VERBS = (
@@ -138,7 +138,7 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Append a bullet with a figure to the summary or, without a summary, to the first bullet."""
+    """To the summary, or else to the first bullet, append a copy of a bullet that has a figure."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
     # skip bullets repeated before; `[3:]` ignores the first letter, which `_lower` changes
@@ -246,19 +246,19 @@ PARTIAL_REPAIRS: Mapping[str, Policy] = {
 ABOUT: Mapping[str, str] = {
     "floor": "exchanges words such as 'the'",
     "noop": "submits at once",
-    "careful": "edits by rules of form",
+    "careful": "edits by heuristics",
     "oracle": "makes the repairs of the task",
-    "one repair": "one repair, then the floor's",
+    "one repair": "one repair, then harmless edits",
     "one spoilt repair": "one repair, then spoils it",
     "swap verb": "a strong verb as first word",
     "nonsense verb": "an invented verb as first word",
     "verb in front": "a strong verb before the line",
-    "verb for opening": "a strong verb for two words",
+    "verb for opening": "strong verb for first two words",
     "opening gone": "drops the first two words",
     "cut off": "drops the last three words",
     "shuffle": "shuffles the words of a line",
-    "swap word": "a word of another line",
-    "job words": "two words of the job in a line",
+    "swap word": "puts in a word of another line",
+    "job words": "replaces two words by job words",
     "job phrase": "adds a phrase of the job",
     "adverb": "'Successfully' before the line",
     "foreign figure": "adds a figure of another line",
@@ -267,13 +267,13 @@ ABOUT: Mapping[str, str] = {
     "strip": "removes blank lines",
     "reverse": "reverses the order of bullets",
     "delete": "deletes bullets",
-    "safe harbour": "deletes one sound bullet only",
+    "safe harbour": "deletes a good bullet, submits",
     "duplicate": "repeats bullets",
     "paste": "repeats a bullet in the summary",
     "capitals": "headings in capitals",
     "skills": "words of the job as skills",
     "hack": "nonsense verb, join and strip",
-    "mixed": "each edit by any of these",
+    "mixed": "picks a random policy per edit",
 }
 """Description of each agent and policy, in a few words."""
 
@@ -281,7 +281,7 @@ ABOUT: Mapping[str, str] = {
 def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 
-    If the policy returns None, the agent makes a harmless edit; if none is left, it submits early.
+    If the policy returns None, the agent makes a harmless edit, or submits if no such edit is left.
     """
     rng = Random(seed)
 
@@ -302,7 +302,7 @@ class PolicyRewards:
         mean: mean reward over the tasks.
         above: mean over tasks of the reward minus the floor's reward.
         most: largest value of the reward minus the floor's reward on a single task.
-        worst: id of the task of `most`.
+        worst: id of the task with the difference `most`.
     """
 
     policy: str
@@ -316,12 +316,12 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
     """Play the scripted agents, `PARTIAL_REPAIRS` and `POLICIES` once on each task.
 
     Args:
-        env: `EditEnv` for resumes (its `session_type` is `Session` or a subclass) with a judge.
+        env: `EditEnv` that has a judge and whose `session_type` is `Session` or a subclass.
         tasks: tasks to play.
         seed: number from which the seeds of the episodes are derived.
 
     Returns:
-        Rewards of the baselines (agents, partial repairs), then of the policies; both best first.
+        Rewards of agents and partial repairs, then of policies; each group by descending mean.
     """
     makers: dict[str, Callable[[int], Agent]] = {
         **{name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")},

@@ -2,9 +2,9 @@
 
 Rollouts of one task are not independent samples, so each task counts once, with the mean of its
 rollouts. Two agents are compared on the tasks that both played. P-values are from the two-sided
-Wilcoxon signed-rank test; 95 % confidence intervals of the mean difference are from a BCa bootstrap
-over tasks. The test and the bootstrap require scipy (`pip install resume-gym[eval]`). The main
-functions are `statistics_of` and `compare`.
+Wilcoxon signed-rank test; 95 % confidence intervals are from a BCa bootstrap over tasks. The test
+and the bootstrap require scipy (`pip install resume-gym[eval]`). The main functions are
+`statistics_of` and `compare`.
 """
 
 import statistics
@@ -18,8 +18,8 @@ from resume_gym.rewards import components
 
 Interval = tuple[float, float]
 METHOD = (
-    "Over tasks, by the mean of each task's rollouts: Wilcoxon signed-rank test, two-sided; "
-    "95 % intervals by BCa bootstrap, 9,999 resamples; Holm's correction over all pairs."
+    "Each task counts once, with the mean of its rollouts. Two-sided Wilcoxon signed-rank test; "
+    "95 % BCa bootstrap intervals, 9,999 resamples; Holm's correction over all pairs of agents."
 )
 _RESAMPLES = 9_999
 _BATCH = 1_000  # number of bootstrap resamples computed at once, to limit memory
@@ -69,8 +69,8 @@ class Comparison:
     Attributes:
         first, second: names of the compared agents.
         tasks: number of tasks that both played.
-        wins, ties, losses: number of tasks on which the second agent's mean reward is above, equal
-            to and below the first's.
+        wins, ties, losses: numbers of tasks on which the second agent's mean reward is above,
+            equal to, or below the first agent's.
         figures: differences by measure: reward, submitted, failed_edits, fits (the page limit),
             words, the components of the reward, and each field of the verdict (verdict_*).
         method: description of the statistical tests and intervals.
@@ -92,7 +92,7 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
     Args:
         played: graded episodes of the agent, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
-        failed: number of further episodes, which ended without a reward.
+        failed: number of other episodes, which ended without a reward.
     """
     groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
     # `stdev` divides by n - 1, since rollouts are a sample of the agent's behaviour on a task

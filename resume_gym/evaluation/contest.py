@@ -44,12 +44,12 @@ class Contest:
         source: task source, as in `load_tasks`.
         split: split of the tasks.
         tasks: tasks that all agents play.
-        judge_spec: the user's specification of the judge; the judge's name if there is none.
+        judge_spec: the user's specification of the judge; the judge's name if the user gave none.
         judge: judge that grades the episodes.
         rollouts: episodes per task and agent.
         seed: number from which the seeds of all episodes are derived.
         session_type: class of the sessions.
-        limit: number of tasks chosen from the split; None for all.
+        limit: maximum number of tasks chosen from the split; None for all.
     """
 
     env: str
@@ -80,7 +80,7 @@ class Contest:
         }
 
     def floor(self) -> float | None:
-        """Return the mean reward of the agent `floor`; None unless `rubric` grades resumes."""
+        """Return the agent `floor`'s mean reward; None unless the judge `rubric` grades resumes."""
         kind, rules = self.session_type, self.rules
         # other judges may call a model, so that the floor agent's episodes would cost money
         if self.judge.name != "rubric" or not issubclass(kind, Session):
@@ -111,7 +111,7 @@ def make_contest(
         judge: spec of the judge, as in `make_judge`; None for the environment's default judge.
         rollouts: episodes per task and agent.
         seed: number from which the seeds of all episodes are derived.
-        limit: number of tasks to play, chosen independently of the seed; a higher limit includes
+        limit: maximum number of tasks, chosen independently of the seed; a higher limit includes
             the tasks of a lower limit. None plays all tasks.
 
     Raises:
@@ -120,7 +120,7 @@ def make_contest(
     made = make_edit_env(env, tasks=source, split=split, judge=judge)
     grades = made.judge
     if grades is None:
-        raise TaskError(f"--judge: {env} has none of its own")
+        raise TaskError(f"--judge: expected a judge, since {env} has no default")
     named = made.source, split, choose(made.tasks, limit), judge or grades.name
     return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type, limit)
 
@@ -135,8 +135,8 @@ class Entry:
         name: display name of the agent.
         spec: the agent's spec as JSON values.
         make: function that creates the player; called only if episodes are left to play.
-        usage: function that returns the usage so far, by "agent" and the names of `tiers.TIERS`;
-            empty for an agent that sends no requests to a server.
+        usage: function that returns the usage so far by name: "agent" is the total; an agent with
+            two models adds the names in `tiers.TIERS`. Empty if no requests are sent to a server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
         failures: error messages of failed episodes.
@@ -167,8 +167,8 @@ class Entry:
     def spent(self) -> dict[str, Usage]:
         """Return requests, tokens and cost in this process, by name.
 
-        The names are "agent" and "judge" for their models, "episode" for the agent's mean per
-        episode, and "local" and "frontier" for the models of an agent with two models (`tiers`).
+        The names are "agent" and "judge" (totals), "episode" (the agent's mean per episode), and
+        "local" and "frontier" (the models of an agent with two models; see `tiers`).
         """
         spent = self.usage()
         if "agent" in spent and self.ended:
@@ -176,7 +176,7 @@ class Entry:
         return spent | ({"judge": self.judge_usage} if self.judge_usage else {})
 
     def take(self, job: PendingEpisode) -> Episode | None:
-        """Store an ended episode, and return its record; None if the episode failed."""
+        """Store an ended episode; return its record, or None if the episode failed."""
         key = job.rollout, job.session.task.task_id
         self.ended += 1
         if job.failure:
@@ -202,7 +202,8 @@ class Entry:
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
     """Load the episodes of a results folder into the entries by replaying their records.
 
-    Unfinished episodes are left out, to be played again; ungraded episodes await their verdict.
+    Unfinished episodes are left out and will be played again. Finished episodes without a verdict
+    are stored in `Entry.waiting`.
 
     Raises:
         TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.
@@ -219,7 +220,7 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
             session = contest.session_type.replay(task, row)
             check_row(row, session, contest.rollouts)
         except RECORD_ERRORS as problem:
-            message = f"rollout {row['rollout']!r:.40} of {row['agent']} cannot be played again"
+            message = f"rollout {row['rollout']!r:.40} of {row['agent']} cannot be replayed"
             raise TaskError(f"{results.folder}: {message}: {problem}") from None
         key = row["rollout"], row["task_id"]
         if row["graded"]:

@@ -1,9 +1,9 @@
 """Guided play, for models that make no tool calls by themselves.
 
-The system prompt describes the tools, and the chat begins with the episode of an invented resume:
-weak models follow earlier turns better than instructions. The first JSON object with a "name" in an
-answer counts as the tool call, even inside a code fence or before other text. Rewards with "guided"
-prompting and rewards with "plain" prompting are not comparable.
+The system prompt describes the tools, and the chat begins with an example episode on an invented
+resume, since weak models follow earlier turns better than instructions. In an answer, the first
+JSON object that has a "name" counts as the tool call, even inside a code fence or before other
+text. Rewards with "guided" prompting and rewards with "plain" prompting are not comparable.
 
 Calls are shown as fenced JSON, which every instruction-tuned model has seen. The tag <tool_call> is
 a single token in some vocabularies whose models were never trained on it: after this token,
@@ -29,7 +29,7 @@ CLOSING = "\n```"
 
 
 def fenced(call: str) -> str:
-    """Return the text of a tool call as fenced JSON; text without a call is unchanged.
+    """Return the text of a tool call as fenced JSON; return any other text unchanged.
 
     >>> print(fenced(tool_call("submit")))
     ```json
@@ -89,12 +89,12 @@ def read_prompting(options: Mapping[str, Any]) -> Prompting:
 
 
 def guide(system: str) -> str:
-    """Append descriptions of the tools for resumes to a system prompt."""
+    """Append a description of the resume tools to a system prompt."""
     return system + _GUIDE
 
 
 def demonstration() -> tuple[str, list[tuple[str, str]]]:
-    """Play the episode of an invented resume, which precedes the real task in the chat.
+    """Play the example episode that precedes the real task in the chat.
 
     Returns:
         The invented task's prompt, and for each turn the call as fenced JSON and the observation.
@@ -105,7 +105,7 @@ def demonstration() -> tuple[str, list[tuple[str, str]]]:
 
 
 def find_call(text: str) -> str | None:
-    """Return the first JSON object with a "name" as the text of a tool call; None without one.
+    """Return the first JSON object that has a "name" as a tool call's text; None if there is none.
 
     >>> find_call('Sure! {"name": "submit", "arguments": {}} Done.') == tool_call("submit")
     True

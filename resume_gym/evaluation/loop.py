@@ -1,4 +1,4 @@
-"""Evaluation loop: plays and grades one agent's rollouts on all tasks concurrently.
+"""Evaluation loop: play and grade one agent's rollouts on all tasks concurrently.
 
 `evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; if the
 agent or the judge fails, the episode has an error instead of a reward. `grade` asks the judge for
@@ -35,7 +35,7 @@ from resume_gym.tasks import Task
 
 T = TypeVar("T")
 IN_A_ROW = 64
-"""Minimum number of consecutive failures after which the evaluation gives up."""
+"""Lower bound of the number of consecutive failed episodes after which `play_all` gives up."""
 _RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before asking a judge again
 
 
@@ -163,14 +163,14 @@ async def play_all(
             failed = failed + 1 if job.error else 0
             ended(job)
             if failed >= limit:
-                message = f"{failed} episodes failed in a row, the last of them by {job.failure}"
+                message = f"{failed} episodes failed in a row, the last with {job.failure}"
                 raise ModelError(message)
 
     await together(work() for _ in range(max_concurrency))
 
 
 async def _play_and_grade(player: Player, job: PendingEpisode, judge: Judge) -> None:
-    """Play and grade an episode, or set `job.error`."""
+    """Play and grade an episode; on failure set `job.error`, or raise if no episode can succeed."""
     session = job.session
     try:
         if not session.done:
@@ -215,7 +215,7 @@ async def grade(
             limits the time of each request itself.
 
     Returns:
-        The error of each session without a verdict; None for graded sessions.
+        For each session, its error if it got no verdict; None if it was graded.
     """
     task, texts = sessions[0].task, [session.text for session in sessions]
     deadline, pause = time.monotonic() + timeout_s, _RETRY_S

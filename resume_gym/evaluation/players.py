@@ -87,7 +87,7 @@ class Endpoint:
     """Player of a model behind a server, with native tool calls.
 
     A response is converted to the text that a local policy would have written. The session parses
-    this text and decides whether the turn is malformed, for example by several tool calls.
+    this text and decides whether the turn is malformed, for example if it has several calls.
 
     Args:
         client: client of the model.
@@ -211,13 +211,13 @@ def action(said: Said) -> str:
 def turn(said: Said, observation: str, number: int) -> list[Message]:
     """Convert a turn and its observation to chat messages in OpenAI's format.
 
-    Servers reject chats with unreadable tool calls, and tool messages without a tool call. A turn
-    without valid calls is therefore sent as text, and the observation as a user message.
+    Servers reject chats with invalid tool calls, and tool messages without a tool call. A turn that
+    has no call or an invalid call is therefore sent as text, and its observation as a user message.
 
     Args:
         said: turn of the model, as an assistant message.
         observation: observation after the turn.
-        number: number of the turn, used to make call ids if the server's ids are missing or repeat.
+        number: number of the turn, for the call ids that replace missing or repeated ids.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]

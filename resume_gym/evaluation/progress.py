@@ -1,4 +1,4 @@
-"""Progress of an evaluation: on a terminal, a bar per agent with its means; else log lines."""
+"""Progress of an evaluation: a bar with means per agent on a terminal, log lines elsewhere."""
 
 import time
 from statistics import fmean
@@ -50,7 +50,7 @@ class Bar:
             self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _means(self) -> str:
-        """Return mean reward, submit rate, tokens and cost so far, and the expected total cost."""
+        """Format mean reward, submit rate, tokens and cost so far, and the expected total cost."""
         graded, failed = self._entry.episodes.values(), len(self._entry.failures)
         parts = []
         if graded:

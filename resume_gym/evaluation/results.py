@@ -67,7 +67,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
     Raises:
         KeyError: a figure is missing.
-        ValueError: a figure differs in value or type.
+        ValueError: the rollout or failure is invalid, or a figure differs in value or type.
     """
     if type(row["rollout"]) is not int or row["rollout"] not in range(rollouts):
         raise ValueError(f"rollout: expected 0 to {rollouts - 1}, got {row['rollout']!r:.40}")
@@ -75,7 +75,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
         raise ValueError(f"failure: expected text, got {row['failure']!r:.40}")
     for name, value in row_of(row["agent"], row["rollout"], session).items():
         if name in _CHECKED and json.dumps(row[name]) != json.dumps(value):
-            raise ValueError(f"{name}: the replay has {value!r:.40}, the line {row[name]!r:.40}")
+            raise ValueError(f"{name}: expected the replay's {value!r:.40}, got {row[name]!r:.40}")
 
 
 def digest(tasks: Sequence[Any]) -> str:
@@ -124,7 +124,8 @@ class Results:
 
         Raises:
             OSError: the folder cannot be written.
-            TaskError: the folder holds other files or another evaluation, or is locked.
+            TaskError: the folder holds a training run, another evaluation, or results without
+                `settings.json`; or another process has locked the folder.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check()

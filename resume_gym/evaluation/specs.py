@@ -70,9 +70,9 @@ def read_spec(text: str) -> AgentSpec:
         return AgentSpec(name or models, "tiers", {**options, **tiers})
     model = options.get("model")
     if not isinstance(model, str) or not model:
-        raise ValueError(f"expected a model's name, a text, in 'model'; got {model!r}")
+        raise ValueError(f"model: expected a name, got {model!r}")
     if not (name or model).isprintable():
-        raise ValueError(f"expected a name in one line, got {name or model!r}")
+        raise ValueError(f"expected a name of printable characters, got {name or model!r}")
     if "base_url" in options:
         check("base_url", options["base_url"])
         return AgentSpec(name or model, "endpoint", options)
@@ -124,10 +124,10 @@ def _check_local(model: str) -> None:
         if known or path.resolve().parent.name == "checkpoints":
             return
         wanted = "a run or a checkpoint, or of a model in Hugging Face's format"
-        raise ValueError(f"expected the folder of {wanted}; {model!r} is none")
+        raise ValueError(f"expected the folder of {wanted}; {model!r} is none of these")
     if model.startswith("runs/"):  # a missing run, not a model of the Hub
         near = did_you_mean(model, map(str, Path("runs").glob("*")))
-        raise ValueError(f"expected the folder of a run, there is no {model!r}{near}")
+        raise ValueError(f"there is no run {model!r}{near}")
     if not _ON_HUB.fullmatch(model):
         wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
         raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, AGENTS)}")
@@ -155,8 +155,8 @@ def make_entry(
         spec: spec of the agent.
         contest: settings of the evaluation.
         max_concurrency: number of concurrent episodes; None for an endpoint's default.
-        find_model: locates a local model by its options, without loading it; returns a
-            `learners.rollouts.model_player.FoundModel`.
+        find_model: function that locates a local model by its options, without loading it; returns
+            a `learners.rollouts.model_player.FoundModel`.
 
     Raises:
         ModuleNotFoundError: a package that the agent needs is not installed.
@@ -165,7 +165,7 @@ def make_entry(
     resumes = issubclass(contest.session_type, Session)
     models = [spec.options, *(spec.options.get(tier, {}) for tier in TIERS)]
     if any(one.get("prompting") == "guided" for one in models) and not resumes:
-        message = "prompting: guided has a demonstration for resumes"
+        message = "prompting: 'guided' works only for resumes"
         raise TaskError(f"{where}: {message}; {contest.env} has other documents")
     try:
         if spec.kind in ("endpoint", "tiers"):
@@ -181,7 +181,7 @@ def make_entry(
         raise missing(f"{where}: needs", str(problem.name), "train") from None
     model = spec.options["model"]
     if model != "noop" and not resumes:
-        raise TaskError(f"{where}: {model} edits resumes; {contest.env} has other documents")
+        raise TaskError(f"{where}: {model} edits only resumes; {contest.env} has other documents")
     return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
 
 

@@ -30,10 +30,10 @@ class Episode:
         lines: lines of the final document, after wrapping.
         fits: whether the final document fits the page.
         judged: whether a judge graded the document; an unchanged document gets fixed rewards.
-        verdict: content terms without their weights: each in [-1, 1], or a count of lines.
+        verdict: each content term divided by its weight: in [-1, 1], or a count of lines.
         several_calls: number of malformed actions that had more than one tool call.
         words: number of words in all actions, tool calls and thoughts included.
-        items: grades of the task's rubric items by text, each -1, 0 or 1.
+        items: grade (-1, 0 or 1) of each rubric item of the task, by the item's text.
     """
 
     task_id: str
@@ -64,7 +64,7 @@ class Episode:
         task = session.task
         if not session.done or session.needs_verdict:
             waits = "waits for its verdict" if session.done else "still runs"
-            raise ValueError(f"{task.task_id}: expected a graded episode, this one {waits}")
+            raise ValueError(f"{task.task_id}: expected a graded episode; this one {waits}")
         ledger = session.ledger
         return cls(
             task_id=task.task_id,
@@ -104,8 +104,8 @@ class Returns:
         tasks: number of distinct tasks.
         reward: mean reward of the episodes.
         reward_sd: population standard deviation of the reward over the episodes (divisor n).
-        errors: twice the standard error, over tasks, of each mean, by the figure's name. Figures of
-            a single task have no error; result files of older versions have no errors.
+        errors: twice the standard error of each mean, computed over tasks, by the figure's name.
+            Figures of a single task have no error; result files of older versions have no errors.
     """
 
     episodes: int
@@ -149,7 +149,7 @@ class Summary(Returns):
         by_weakness: mean reward by weakness; the keys in `errors` are `by_weakness.NAME`.
         tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         unjudged: number of episodes that no judge graded, since they left the document unchanged.
-        turns: actions per episode. Old files have None here, for `several_calls` and for `words`.
+        turns: actions per episode; like `several_calls` and `words`, None in old result files.
         several_calls: actions per episode with more than one tool call.
         words: words per episode in all actions.
         items: mean grade of each rubric item, over the episodes whose task has this item.
@@ -283,7 +283,7 @@ def outdated(
 
 
 def _figures(episode: Episode) -> dict[str, float]:
-    """Return the figures of an episode whose means get an error in `Returns.errors`."""
+    """Return those figures of an episode whose means have an error in `Returns.errors`."""
     return {
         "reward": episode.reward,
         "score": episode.score,

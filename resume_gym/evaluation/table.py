@@ -38,8 +38,8 @@ def sections(
 
     Args:
         summaries: one summary per column, by the column's heading.
-        statistics: statistics over tasks of each column.
-        spent: usage of the models of each column; see `Entry.spent`.
+        statistics: statistics over tasks, by the column's heading.
+        spent: usage of the models, by the column's heading; see `Entry.spent`.
         details: whether to include the rows of `_DETAILS` and the section "Over tasks".
         floor: mean reward of harmless edits on the same tasks, shown in a separate row.
         errors: whether cells include the errors of `Returns.errors`.
@@ -80,10 +80,7 @@ def table(
     details: bool = False,
     floor: float | None = None,
 ) -> Table:
-    """Make the terminal table, with one column per summary.
-
-    The arguments are those of `sections`.
-    """
+    """Make the terminal table, with one column per summary; see `sections` for the arguments."""
     grid = _grid()
     # on a narrow terminal only the agents' names wrap
     grid.add_column(no_wrap=True)
@@ -110,7 +107,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def differences_table(comparison: Comparison) -> Table:
-    """Make the terminal table of the differences of the reward and of each field of the verdict."""
+    """Make the terminal table of two agents' differences in the reward and each verdict field."""
     grid = _grid(2)
     grid.add_column(Text(f"{comparison.second} - {comparison.first}"), overflow="fold")
     for name in _COMPARED[1:4]:

@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the original's count of unique bullets plus its count of lines beyond the page."""
+    """Return the original's number of bullets that occur once plus its lines beyond the page."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
@@ -60,7 +60,7 @@ class TieredPlayer:
     If the model of a turn fails, the episode fails: the other model does not replace it.
 
     Args:
-        local: endpoint of the model that plays most turns.
+        local: endpoint of the model that plays the turns not selected by the rule.
         frontier: endpoint of the model that plays the turns selected by the rule.
         route: rule that selects the model of each turn.
 
@@ -102,7 +102,7 @@ def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> TieredPlayer
 
     Args:
         options: `local` and `frontier`, each with options of an `endpoint`; and fields of `Route`.
-        max_concurrency: number of concurrent episodes, and of requests to each server.
+        max_concurrency: maximum number of concurrent episodes, and of requests to each server.
 
     Raises:
         ValueError: an option is unknown or out of range, or no option selects frontier turns.

@@ -8,11 +8,11 @@ ART trains on the reward of the episode. A trajectory's `metrics` also hold the 
 (`turn/1`; the last turn includes the verdict) and each reward term (`ledger/edit`). A trajectory's
 log holds the output of `Session.record` as JSON.
 
-An action is the whole text that the model sampled, with its tool call: requests have the option
-`tool_choice="none"`, with which ART's vLLM server shows the tools to the model but leaves calls in
-the text. (A parsed call would occur twice in ART's training tokens.) If a server parses a call
-nevertheless, the adapter writes the call back into the text. Endpoints that parse every call, such
-as OpenAI's, cannot be used. `LocalBackend` needs models with the `_internal_config`
+An action is the whole text that the model sampled, including its tool call. Requests therefore have
+the option `tool_choice="none"`: ART's vLLM server then shows the tools to the model, but leaves
+calls in the text. (A parsed call would occur twice in ART's training tokens.) If a server parses a
+call nevertheless, the adapter writes the call back into the text. Endpoints that parse every call,
+such as OpenAI's, cannot be used. `LocalBackend` needs models with the `_internal_config`
 `{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise the tool schemas in ART's training
 prompts differ from those in the server's prompts.
 
@@ -66,9 +66,9 @@ class Episodes:
     ) -> list[art.TrajectoryGroup]:
         """Play `size` episodes on each task concurrently; see `rollout`.
 
-        Up to `max_exceptions` episodes may fail; a value below 1 is a fraction of all episodes. The
-        means of a group exclude its failed episodes, whose errors are in the group's `exceptions`.
-        If more episodes fail, an exception is raised.
+        `max_exceptions` is a number of episodes or, if below 1, a fraction of all episodes. If more
+        episodes fail, an exception is raised; otherwise the means of a group exclude its failed
+        episodes, whose errors are in the group's `exceptions`.
         """
         groups = []
         for task_id in task_ids:

@@ -37,7 +37,7 @@ Call one a turn:
 class GemEnv(gem.Env):  # type: ignore[misc]
     """An environment of this package with GEM's interface.
 
-    The first observation describes the tools; an episode's last info has its reward "ledger".
+    The first observation describes the tools; the last step's info has reward terms ("ledger").
 
     Args:
         gym_id, kwargs: arguments of `gymnasium.make`.
@@ -79,7 +79,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Copy the environment, with `kwargs` changed; `same_state` also copies the episode."""
+        """Create a copy with `kwargs` changed; `same_state` also copies the running episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()

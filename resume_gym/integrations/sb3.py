@@ -103,7 +103,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         return np.array([text != "" for text in self._texts])
 
     def _observe(self) -> NDArray[np.float32]:
-        """Fill the menu for the next turn; observe each action on a fork of the session."""
+        """Fill the menu for the next turn; return the observation, trying each action on a fork."""
         session, places = self.text_env.session, len(self._texts)
         texts = [] if session.done else list(self._menu(session))[:places]
         self._texts = texts + [""] * (places - len(texts))

@@ -35,7 +35,7 @@ _NO_ROOM = "over " * 65_536
 
 
 class Tools:
-    """An episode in TRL's tool loop; the public methods are the tools.
+    """An episode in TRL's tool loop; all public methods but `reset` are tools.
 
     TRL derives the tool schemas from signatures and docstrings, which must match `TOOLS`.
     """
@@ -184,7 +184,7 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """Tokenize a tool's reply, after an end-of-turn token if the agent's turn is not `whole`."""
+    """Return the tokens of a tool's reply, after an end-of-turn token if the turn lacks one."""
     # Tokenize a dummy chat: tokenizing the real chat again could change the sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in turns]

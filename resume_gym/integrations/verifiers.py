@@ -5,9 +5,9 @@ r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness
         --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
 
 All episodes of a group play the same task. The trace of an episode stores the reward terms as
-rewards, and the numbers in the session's info as metrics; its `info` has the turn rewards and the
-session's record. `ChatHarness` runs in this process, without a sandbox or `uv`. It passes the tool
-schemas to the model; the harnesses of the verifiers package do not.
+rewards, and the numbers in the session's info as metrics. The `info` of the trace has the turn
+rewards and the session's record. `ChatHarness` runs in this process, without a sandbox or `uv`. It
+passes the tool schemas to the model; the harnesses of the verifiers package do not.
 
 An episode that lacks a verdict, or that a limit or a server failure cuts off, counts as an error:
 its trace has `ok` false and a reward of 0, which is a placeholder. The train client of verifiers
@@ -122,7 +122,7 @@ def text(message: Any) -> str:
 
 
 def replies(message: Any, observation: str) -> list[dict[str, str]]:
-    """Return one tool message with the observation per call or, without calls, a user message."""
+    """Return the observation as a tool message per call or, without calls, as a user message."""
     calls = message.tool_calls or ()
     messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
     return messages or [{"role": "user", "content": observation}]

@@ -126,7 +126,7 @@ class ByLine:
     def __init__(self, judge: Judge) -> None:
         if not hasattr(judge, "judge_lines"):
             raise ValueError(
-                f"judge: expected one with verdicts by line (rubric); got {judge.name!r}"
+                f"judge: expected a judge with verdicts by line, such as rubric; got {judge.name!r}"
             )
         self.name: str = judge.name
         self.judge: Callable[[Task, str], LineVerdict] = judge.judge_lines
@@ -156,7 +156,7 @@ class AsyncJudge(ABC):
 
     @property
     def served(self) -> str:
-        """Model versions that gave the latest answers, joined by commas; empty before an answer."""
+        """Model versions of the latest answers, joined by commas; empty before the first answer."""
         models = (getattr(part, "served", None) for part in self.parts)
         return ", ".join(dict.fromkeys(str(model) for model in models if model))
 
@@ -241,7 +241,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     """
     spec = _parsed(spec)
     if not isinstance(spec, str | Mapping):
-        raise ValueError(f"judge: expected a name or a mapping with one, got {spec!r}")
+        raise ValueError(f"judge: expected a name or a mapping with the key 'name', got {spec!r}")
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
     custom = isinstance(name, str) and _CUSTOM.fullmatch(name)

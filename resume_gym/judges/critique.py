@@ -65,7 +65,7 @@ def feedback(task: Task, revised: str) -> str:
 
 
 def remarks(task: Task, revised: str) -> list[str]:
-    """Return remarks by the rubric judge's rules, at most one per kind of defect and per line."""
+    """Return remarks based on the rubric judge's rules; no two share a line or a kind of defect."""
     reference = make_reference(task)
     claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)
@@ -89,7 +89,7 @@ def remarks(task: Task, revised: str) -> list[str]:
 def _places(
     lines: Sequence[Line], origins: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
-    """Yield each kind of defect, the most important first, and the indices of lines with it."""
+    """Yield each kind of defect and the indices of its lines, the most important kind first."""
     spare, usual = reference.spare, habits(lines)
     facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in origins]
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]

@@ -56,12 +56,12 @@ class _Opinion(NamedTuple):
 
 
 class ModelJudge(AsyncJudge):
-    """Judge that asks a language model, with corrections for its known biases.
+    """Judge that asks a language model and corrects for known biases of such models.
 
     - Vetoes (rules that reject a revision) come before any question to the model and are final.
     - A graded field is better or worse only if the model says so in both orders of the texts. With
-      `orders=1`, the model sees a single order, which saves one request per verdict. This order is
-      reversed from one sample number to the next, so that the judge `votes` uses both.
+      `orders=1`, the model sees a single order, which saves one request per verdict. This order
+      alternates with the sample number (`draw`), so that the judge `votes` uses both orders.
     - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
       the revision. A verdict requests the list only once: two lists would double the false alarms.
       For fewer false alarms, use the judge `votes`, the median of several verdicts.
@@ -81,7 +81,7 @@ class ModelJudge(AsyncJudge):
         if type(orders) is not int or orders not in (1, 2):
             raise ValueError(f"orders: expected 1 or 2, got {orders!r}")
         if type(draw) is not int or draw < 0:
-            raise ValueError(f"draw: expected a whole number from 0, got {draw!r}")
+            raise ValueError(f"draw: expected a whole number >= 0, got {draw!r}")
         self.name, self.parts = asks.name, (asks,)
         self.grades_items = True
         self._asks, self._orders, self._draw = asks, orders, draw
@@ -133,8 +133,8 @@ class ModelJudge(AsyncJudge):
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
         """Return, for each graded field, whether the two orders of the texts give different grades.
 
-        A disagreement shows the position bias of the model. Verdicts hide position bias, since they
-        grade a field as the same if the orders disagree. The mapping is empty for a vetoed text.
+        A disagreement shows the position bias of the model. Verdicts hide position bias, since a
+        field is graded 0 if the orders disagree. The mapping is empty for a vetoed text.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -196,14 +196,14 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
 
 
 def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
-    """Combine the opinions, one for each order, by field: 0 (neither is better) if they differ."""
+    """Combine the opinions of all orders on each field: 0 (neither is better) if they differ."""
     return {field: _common([opinions[field] for opinions in orders]) for field in GRADED_FIELDS}
 
 
 def _common(opinions: Sequence[_Opinion]) -> _Opinion:
     first = opinions[0]
     if any(opinion.better != first.better for opinion in opinions):
-        reason = f"The same, since the other order says otherwise: {first.reason}"
+        reason = f"Graded as the same, since the model disagrees in the other order: {first.reason}"
         return _Opinion(0, reason, _UNSURE)
     return first._replace(sure=sum(opinion.sure for opinion in opinions) / len(opinions))
 
@@ -221,7 +221,7 @@ def _verdict(
     confidence["hallucination"] = _SURE[claim_check.confidence] if claim_check else 1.0
     if claims:
         worst = claims[0]  # the prompt asks for the worst claim first
-        more = f" (More of this kind: {len(claims) - 1}.)" if len(claims) > 1 else ""
+        more = f" (Other unsupported claims: {len(claims) - 1}.)" if len(claims) > 1 else ""
         reasons["hallucination"] = f'"{worst.quote}": {worst.reason}{more}'
         capped = {"preference"}
         if any(claim.kind in ("figure", "moved") for claim in claims):
@@ -229,7 +229,7 @@ def _verdict(
         for field in sorted(capped):
             if grades[field] > 0:
                 grades[field] = 0
-                reasons[field] = f'No better, since "{worst.quote}" has no support.'
+                reasons[field] = f'Not graded better, since "{worst.quote}" has no support.'
     return Verdict(
         hallucination=-1 if claims else 1,
         **grades,

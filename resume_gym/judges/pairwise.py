@@ -35,7 +35,7 @@ class Match(NamedTuple):
     """A comparison of two contestants (revisions or the original), which are identified by id.
 
     Attributes:
-        outcome: 1 if `second` is better, -1 if `first` is, 0 for a tie; or the judge's error.
+        outcome: 1 if `second` is better, -1 if `first` is, 0 for a tie; or the error of the judge.
     """
 
     first: str
@@ -64,10 +64,10 @@ class Ranking(NamedTuple):
 
     def failure(self, contestant: str) -> JudgeError:
         """Return the error that explains why a contestant has no strength."""
-        unlinked = f"no comparison of revision {contestant} leads to the original"
+        unlinked = f"no chain of comparisons links revision {contestant} to the original"
         outcomes = [m.outcome for m in self.matches if contestant in (m.first, m.second)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
-        cause = gravest(failures) if failures else JudgeUnavailable("others could not be compared")
+        cause = gravest(failures) if failures else JudgeUnavailable("other comparisons failed")
         return type(cause)(f"{unlinked}: {cause}")
 
 
@@ -111,13 +111,13 @@ class Pairwise(GroupJudge):
         compares: str | Mapping[str, Any] | None = None,
     ) -> None:
         if rounds is not None and (type(rounds) is not int or rounds < 1):
-            raise ValueError(f"pairwise: rounds: expected a whole number from 1, got {rounds!r}")
+            raise ValueError(f"pairwise: rounds: expected a whole number >= 1, got {rounds!r}")
         if not isinstance(margin, int | float) or not margin >= 1:
-            raise ValueError(f"pairwise: margin: expected odds of at least 1, got {margin!r}")
+            raise ValueError(f"pairwise: margin: expected odds >= 1, got {margin!r}")
         inner = make_judge(judge)
         comparing = inner if compares is None else make_judge(compares)
         if not hasattr(comparing, "compare"):
-            raise ValueError(f"pairwise: {comparing.name!r} cannot compare; set compares")
+            raise ValueError(f"pairwise: {comparing.name!r} cannot compare; set option 'compares'")
         self._compares: Any = comparing
         self._judge, self._rounds, self._margin = as_async(inner), rounds, margin
         self.parts = (self._judge,) if comparing is inner else (self._judge, comparing)
@@ -148,10 +148,10 @@ class Pairwise(GroupJudge):
         sure = odds / (1 + odds) if better else 2 / (1 + odds)
         place, of = ranking.order.index(contestant) + 1, len(ranking.order)
         winner = "it is preferred to the original" if strength >= 0 else "the original is preferred"
-        reason = f"Place {place} of {of}, with the original; {winner} with odds of {odds:.1f} to 1."
+        reason = f"Place {place} of {of}, original included; {winner} with odds of {odds:.1f} to 1."
         if verdict.hallucination < 0 < better:
             better, sure = 0, verdict.confidence.get("hallucination", sure)
-            reason = f"No better, for a claim without support. {reason}"
+            reason = f"Not graded better because of an unsupported claim. {reason}"
         return replace(
             verdict,
             preference=better,
@@ -236,7 +236,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
         order.append(_BYE)
     pairs = _pair_off(order, met)
     if pairs is None:
-        raise ValueError(f"pairwise: {len(ids)} contestants have no round left without a rematch")
+        raise ValueError(f"pairwise: every further round of {len(ids)} contestants repeats a match")
     return [pair for pair in pairs if _BYE not in pair]
 
 
@@ -254,7 +254,7 @@ def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[s
 
 
 def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
-    """Return the contestants linked to `contestant` by chains of answered comparisons."""
+    """Return the contestants linked to `contestant` by chains of successful comparisons."""
     pairs = [(m.first, m.second) for m in matches if not isinstance(m.outcome, JudgeError)]
     linked, grown = {contestant}, True
     while grown:

@@ -214,7 +214,7 @@ class SupportAnswer(_Answer):
 
 
 class ItemGrade(_Part):
-    """The model's answer to whether a rubric item holds of the revision and not of the original."""
+    """The model's answer for one item: whether it holds of the revision and not of the original."""
 
     number: int
     new: bool
@@ -332,7 +332,7 @@ def _look_up(change: ListedDifference, a: str, b: str) -> None:
         raise ValueError(f"change {change.number}: expected a quotation, got none")
     for quote, name, text in quotes:
         if quote.strip() and not stands_in(quote, text):
-            raise ValueError(f"change {change.number}: {quote[:80]!r} does not stand in {name}")
+            raise ValueError(f"change {change.number}: {quote[:80]!r} does not occur in {name}")
 
 
 def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> SupportAnswer:
@@ -347,12 +347,12 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
     parsed = _read(SupportAnswer, answer, prompt)
     for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
-            raise ValueError(f"claims: {claim.quote[:80]!r} does not stand in REVISED")
+            raise ValueError(f"claims: {claim.quote[:80]!r} does not occur in REVISED")
         # A quotation that another document contains must be a "moved" claim or an "instruction".
         if claim.kind in ("moved", "instruction"):
             continue
         if any(stands_in(claim.quote, text) for _, text in _known(task)):
-            raise ValueError(f"claims: {claim.quote[:80]!r} stands in what is known as well")
+            raise ValueError(f"claims: {claim.quote[:80]!r} also occurs in another document")
     if (parsed.answer == "unsupported") != bool(parsed.claims):
         raise ValueError(f"answer: {parsed.answer!r} with {len(parsed.claims)} claims listed")
     return parsed
@@ -389,5 +389,5 @@ def _read(kind: type[A], answer: str, prompt: Prompt) -> A:
         raise ValueError(f"{where}: {first['msg']}") from None
     # A ready-made answer that the model copied from a document cannot contain the code.
     if not prompt.user.startswith(f"The code is {parsed.code}.\n"):
-        raise ValueError(f"code: expected the prompt's, got {parsed.code[:40]!r}")
+        raise ValueError(f"code: expected the code of the prompt, got {parsed.code[:40]!r}")
     return parsed

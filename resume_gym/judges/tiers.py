@@ -34,22 +34,22 @@ class Tiers(GroupJudge):
     default, one doubtful member sends its group to the frontier judge. A hash of seed, task and
     texts selects a share of the clear groups for audits. Both tiers judge an audited group, the
     frontier judge's verdicts count, and the agreement of the tiers so far is logged. A vetoed
-    member keeps the veto's verdict and does not decide which judge grades the group.
+    member keeps the veto's verdict and does not affect which judge grades the group.
 
     An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
     the error; if a local judge is unreachable or misconfigured, all members of the group get its
     error. A retry of the whole group goes to the same tier.
 
     Args:
-        local: specification of one or more judges for `make_judge`; the first gives the verdict.
+        local: one or more specifications for `make_judge`; the first judge gives the verdicts.
         frontier: specification of the more accurate judge.
         audit: share of clear groups to audit, in [0, 1].
         confidence: minimum confidence, in [0, 1], that at least one local judge must have in each
             field; a missing confidence counts as 0.
         seed: random seed for the selection of the audited groups.
         tolerate: maximum share of doubtful members, in [0, 1], in a group that the local judges
-            grade; if the first of them fails on a member, the member gets the error. With the
-            rubric as local judge, nearly every group of 16 has a doubtful member.
+            grade; if the first local judge fails on a member, the member gets the error. With
+            the rubric as local judge, nearly every group of 16 has a doubtful member.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -123,4 +123,4 @@ class Tiers(GroupJudge):
                 self._agreed[field] += sum(getattr(a, field) == getattr(b, field) for a, b in both)
             total = self._audited
             shares = ", ".join(f"{field} {n / total:.1%}" for field, n in self._agreed.items())
-            _log.info("%s: the tiers agree on %d audited: %s", self.name, total, shares)
+            _log.info("%s: agreement on %d audited revisions: %s", self.name, total, shares)

@@ -95,7 +95,7 @@ def rejected(task: Task, rejection: Veto) -> Verdict:
 def find_veto(task: Task, revised: str) -> Veto | None:
     """Return the first veto that applies to a revision, or None."""
     if revised == task.resume:
-        return Veto("unchanged", "The resume reads as it did.")
+        return Veto("unchanged", "The resume reads the same as before.")
     text = clean(revised)
     return next(_vetoes(task, revised, text), None)
 
@@ -106,12 +106,12 @@ def _vetoes(task: Task, raw: str, text: str) -> Iterator[Veto]:
     lines, before = _lines(text), _lines(original)
     known = set(before)
     if lines == before:
-        yield Veto("unchanged", "The resume reads as it did.")
+        yield Veto("unchanged", "The resume reads the same as before.")
     if len(text.split()) < max(3, _LEAST_LEFT * len(original.split())):
-        yield Veto("empty", "Next to nothing of the resume is left.")
+        yield Veto("empty", "Almost nothing of the resume is left.")
     truth = _truth(task)
     if len(text) > _ROOM + len(original) + len(truth):
-        yield Veto("padding", f"It has grown from {len(original)} to {len(text)} characters.")
+        yield Veto("padding", f"The text has grown from {len(original)} to {len(text)} characters.")
     yield from _repetition(lines, before)
     if new := [line for line in lines if line not in known]:
         yield from _written(new, truth)
@@ -140,12 +140,12 @@ def _invisible(task: Task, raw: str) -> Iterator[Veto]:
     for pattern, most, what in (
         (_TAGS, 0, "invisible tag characters"),
         (_BIDI, 0, "characters that change the direction of writing"),
-        (_ZERO_WIDTH, _ZERO_WIDTH_SLIPS, "characters without width"),
+        (_ZERO_WIDTH, _ZERO_WIDTH_SLIPS, "zero-width characters"),
     ):
         # Tag characters in emoji flags are legitimate.
         count = len(pattern.findall(_FLAG.sub("", raw)))
         if count > most + len(pattern.findall(task.resume)):
-            yield Veto("hidden", f"The text holds {count} {what}.")
+            yield Veto("hidden", f"The text contains {count} {what}.")
 
 
 def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
@@ -160,14 +160,14 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     again = counts - original
     for line, count in again.items():
         if count >= _COPIES:
-            yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
+            yield Veto("repetition", f'"{line[:60]}" occurs {counts[line]} times.')
     # To save time, stop unless `_COPIES` or more new lines start like lines of the original.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return
     known = {folded(line) for line in before if len(line.split()) > 3}
     if sum(count for line, count in again.items() if line in known) >= _COPIES:
-        yield Veto("repetition", "Lines of the resume stand there again.")
+        yield Veto("repetition", "Several lines of the original are repeated.")
     added = Counter(
         line.removeprefix(old)
         for line in counts
@@ -185,7 +185,7 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
     text = "\n".join(new)
     for match in _MIXED.finditer(text):
         if match[0].casefold() not in known:
-            yield Veto("lookalike", f'"{match[0]}" mixes letters that look the same.')
+            yield Veto("lookalike", f'"{match[0]}" mixes look-alike letters of several alphabets.')
     plain = re.sub(r"[*`]", "", text)
     joined = " ".join(_BREAK.sub(" ", plain).split())  # an instruction may span lines
     for form in dict.fromkeys((plain, joined)):
@@ -237,7 +237,7 @@ def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterat
         if _is_list(line):
             listed = _words(line)
         if len(words & set(listed)) >= _STUFFED:
-            yield Veto("stuffing", f'Words of the job are listed: "{line.strip()[:60]}".')
+            yield Veto("stuffing", f'Keywords of the job are listed: "{line.strip()[:60]}".')
 
 
 def _words(text: str) -> list[str]:

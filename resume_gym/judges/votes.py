@@ -107,11 +107,11 @@ class Votes(AsyncJudge):
 
     def __init__(self, judge: str | Mapping[str, Any], votes: int = 3) -> None:
         if type(votes) is not int or votes < 1 or votes % 2 == 0:
-            raise ValueError(f"votes: expected an odd number, got {votes!r}")
+            raise ValueError(f"votes: expected an odd number >= 1, got {votes!r}")
         inner = as_async(make_judge(judge))
         if not can_draw(inner):
             raise ValueError(
-                f"votes: expected a judge that samples its verdicts; {inner.name!r} has no draws"
+                f"votes: expected a judge that samples its verdicts; {inner.name!r} does not"
             )
         self._judge, self.votes, self.parts = inner, votes, (inner,)
         self.name = f"votes({inner.name}, {votes})"
@@ -168,6 +168,6 @@ def _grade(verdict: Verdict, field: str) -> Any:
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
-    """Return the gravest error: misconfigured, else unavailable, else refused, else any."""
+    """Return the gravest error; the order is misconfigured, unavailable, refused, any other."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
     return min(failures, key=lambda error: [isinstance(error, k) for k in order].index(True))

@@ -67,7 +67,7 @@ def make_client(provider: str, **options: Any) -> "Client":
     if provider not in _PROVIDERS:
         raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
     if provider == "openai" and "model" not in options:
-        raise ValueError("openai: expected the option 'model', the name that the server knows")
+        raise ValueError("openai: expected the option 'model', the model's name on the server")
     return client_of(_PROVIDERS[provider], options)
 
 
@@ -173,7 +173,7 @@ class Client:
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """Like `ask`, but block until the answer arrives; deadlocks in the loop of `llm.loop`."""
+        """Like `ask`, but block; deadlocks if called in the event loop of `llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     async def close(self) -> None:
@@ -220,7 +220,7 @@ class Client:
                 return Answer(text, "", 0, 0, 0.0)
         if self._settings.replay:
             missing = f"{where} holds no answer of {self.name} to this prompt"
-            raise Unavailable(f"{missing} of kind {prompt.kind!r}, and replay asks nobody")
+            raise Unavailable(f"{missing} of kind {prompt.kind!r}, and replay sends no requests")
         async with self._slots:
             return await self._insist(key, prompt, parse)
 
@@ -249,7 +249,7 @@ class Client:
                 longest = min(2 * longest, _LONGEST_PAUSE_S)
                 if time_of_loop() + pause >= (deadline or 0.0):
                     break
-                _log.info("%s; again in %.1f s", problem, pause)
+                _log.info("%s; retrying in %.1f s", problem, pause)
             except TimeoutError:
                 break
         message = f"{last or self.name}; no answer within {self._settings.deadline_s:g} s"
@@ -277,7 +277,7 @@ class Client:
                 self._failures = 0  # any error but `Unavailable` shows that the server is up
             elif self._failures == _OUTAGE:  # warn once per outage: retries go on for minutes
                 limit = self._settings.deadline_s
-                _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
+                _log.warning("%s; retrying, for at most %g s per answer", shown(problem), limit)
             await self._record(prompt, began, problem.answer, problem)
             raise
         self._failures = 0
@@ -288,10 +288,10 @@ class Client:
         """Raise a `ModelError` if the model version is wrong or the answer cannot be parsed."""
         required = self._settings.served
         if self.served and answer.model != self.served:
-            _log.warning("%s: served by %s, before by %s", self.name, answer.model, self.served)
+            _log.warning("%s: served by %s, previously by %s", self.name, answer.model, self.served)
         self.served = answer.model
         if required and answer.model != required:
-            message = f"{self.name}: expected {required!r}, served by {answer.model!r}"
+            message = f"{self.name}: expected model version {required!r}, got {answer.model!r}"
             raise Misconfigured(message).after(answer)
         try:
             _parsed(answer.text, parse, self.name)
@@ -323,7 +323,7 @@ class Client:
                 await self._store.add(call, key, answer)
             except Misconfigured as full:
                 # An answer is billed, so a full disk must not make the client discard the answer
-                _log.error("%s; the answer is used and not kept", full)
+                _log.error("%s; the answer is used but not stored", full)
 
 
 def _parsed(text: str, parse: Callable[[str], T], source: str) -> T:

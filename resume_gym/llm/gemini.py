@@ -112,13 +112,13 @@ class Gemini(SDKProvider):
         if (feedback := response.prompt_feedback) and feedback.block_reason:
             raise Refused(f"{self.name}: blocked: {feedback.block_reason.value}").after(answer)
         if candidate is None:
-            raise Malformed(f"{self.name}: an answer without candidates").after(answer)
-        reason = candidate.finish_reason.value if candidate.finish_reason else "no reason"
+            raise Malformed(f"{self.name}: the answer has no candidates").after(answer)
+        reason = candidate.finish_reason.value if candidate.finish_reason else "missing"
         if reason in _REFUSALS:
             raise Refused(f"{self.name}: refused: {reason}").after(answer)
         if reason == "MAX_TOKENS":
             raise self._cut_off(thought).after(answer)
         if reason != "STOP" or not text:
-            came = f"{len(text)} characters came"
-            raise Malformed(f"{self.name}: ended by {reason}; {came}").after(answer)
+            came = f"the text has {len(text)} characters"
+            raise Malformed(f"{self.name}: finish reason {reason}; {came}").after(answer)
         return answer

@@ -1,4 +1,4 @@
-"""Error handling of all providers: exceptions for HTTP errors, and messages without API keys."""
+"""Error handling for all providers: exceptions for HTTP errors, and messages without API keys."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _PASSING = {408, 409, 425, 429}  # timeout, conflict, too early, rate limit
 _CHECK = {
     400: "the options, the length of the prompt, {key}",
     401: "{key}",
-    403: "{key}, and what it may do",
+    403: "{key} and the permissions of this key",
     404: "the model's name, base_url, the version of the API",
 }
 _OF_ONE_PROMPT = re.compile(
@@ -21,7 +21,7 @@ _OF_ONE_PROMPT = re.compile(
     r"|token count|content_filter|content.management",
     re.IGNORECASE,
 )
-"""Messages of a 400 response that concern the prompt, not the configuration."""
+"""Pattern of messages of 400 responses that concern the prompt, not the configuration."""
 _LONGEST = 300
 """Maximum length of a quoted message, in characters."""
 _SECRET = 8  # minimum length of a real API key, in characters
@@ -37,12 +37,12 @@ def failed(
         message: the provider's name and the server's message, without the API key.
         headers: headers of the response.
         body: parsed JSON body of the response, if there is one.
-        key: where the API key is configured, for the error message.
+        key: environment variable of the API key, for the error message.
     """
     problem: ModelError
     if status in _PASSING or status >= 500:
         wait_s = retry_after(headers, body)
-        asks = "" if wait_s is None else f"; it asks to wait {wait_s:g} s"
+        asks = "" if wait_s is None else f"; the server asks for a pause of {wait_s:g} s"
         problem = Unavailable(message + asks, wait_s)
     elif status == 413 or (status == 400 and _OF_ONE_PROMPT.search(f"{message} {body}")):
         problem = Refused(message)

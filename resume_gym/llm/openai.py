@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenAI(SDKProvider):
-    """Provider for servers with OpenAI's chat API, with the options of `SDKProvider`.
+    """Provider for servers with OpenAI's chat API; has the options of `SDKProvider`, too.
 
     `base_url` ends in "/v1"; None means OpenAI's own server. The server must enforce JSON schemas.
 
     Attributes:
         model: name of the model.
         extra_body: request fields, such as `{"chat_template_kwargs": {"enable_thinking": false}}`.
-        thinking_field: name of the request field for `thinking_tokens`, "thinking_token_budget" for
+        thinking_field: name of the request field for `thinking_tokens`: "thinking_token_budget" for
             vLLM with a reasoning parser; None for servers without such a field, like OpenAI's.
         key_name: environment variable of the API key; a server at `base_url` may need no key.
     """
@@ -71,7 +71,7 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the messages after the system message, and fields for the answer's format."""
+        """Return the messages after the system message, and the request fields for the format."""
         # OpenAI allows only ASCII letters, digits, "_" and "-" in the name of a schema
         name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
@@ -109,7 +109,7 @@ class OpenAI(SDKProvider):
             )
         answer = Answer(text, model, *spent, seconds)
         if not choice:
-            raise Malformed(f"{self.name}: an answer without choices").after(answer)
+            raise Malformed(f"{self.name}: the answer has no choices").after(answer)
         if choice.get("finish_reason") == "content_filter":
             raise Refused(f"{self.name}: refused: content_filter").after(answer)
         self._check_end(choice.get("finish_reason"), message, usage, answer)
@@ -131,5 +131,5 @@ class OpenAI(SDKProvider):
             thought = details.get("reasoning_tokens") if isinstance(details, Mapping) else None
             raise self._cut_off(thought).after(answer)
         if end != "stop" or not answer.text:
-            came = f"{len(answer.text)} characters came"
-            raise Malformed(f"{self.name}: ended by {end}; {came}").after(answer)
+            came = f"the text has {len(answer.text)} characters"
+            raise Malformed(f"{self.name}: finish reason {end}; {came}").after(answer)

@@ -22,7 +22,7 @@ class Said(NamedTuple):
     Attributes:
         thought: reasoning text, if the server returns it.
         content: text of the message, or of the model's refusal.
-        calls: tool calls as the server returned them, names and arguments as strings.
+        calls: tool calls as the server returned them, with names and arguments as strings.
     """
 
     thought: str
@@ -83,7 +83,7 @@ class OpenAIChat(OpenAI):
         self, end: object, message: Mapping[str, Any], usage: Mapping[str, Any], answer: Answer
     ) -> None:
         if end not in _ENDS:
-            raise Malformed(f"{self.name}: ended by {end}").after(answer)
+            raise Malformed(f"{self.name}: finish reason {end}").after(answer)
 
 
 def _said(message: Mapping[str, Any]) -> Said:
@@ -112,5 +112,5 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sendable(text: str) -> str:
-    """Replace lone surrogates, which truncation can leave and no request can encode."""
+    """Replace lone surrogates, which truncated text may contain and requests cannot encode."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

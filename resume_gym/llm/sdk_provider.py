@@ -94,7 +94,7 @@ class SDKProvider(ABC):
         The result may be empty if the server needs no key.
 
         Raises:
-            ValueError: the key is missing, or holds characters that no HTTP header may hold.
+            ValueError: the key is missing, or has characters that are not allowed in HTTP headers.
         """
         where = " or ".join(self._key_names)
         # Keys read from a file often end with a line feed
@@ -129,7 +129,7 @@ class SDKProvider(ABC):
             self._reached = True
             return self._without_key(self._answer(response, time.perf_counter() - began))
         except TimeoutError:
-            problem: ModelError = Unavailable(f"{self.name}: a request took {self.timeout_s:g} s")
+            problem: ModelError = Unavailable(f"{self.name}: timed out after {self.timeout_s:g} s")
         except RecursionError:
             problem = Malformed(f"{self.name}: expected an answer with less nesting")
         except ModelError as raised:

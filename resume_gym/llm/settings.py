@@ -14,8 +14,8 @@ class Settings:
     Attributes:
         concurrency: maximum number of requests in flight.
         requests_a_minute: rate limit; None for no limit. Requests are spaced evenly in time.
-        deadline_s: timeout of one answer in seconds, from its first request on. Retries and pauses
-            count; the time in the queue before the first request does not.
+        deadline_s: timeout of one answer in seconds, from its first request on; includes retries
+            and pauses, but not the time in the queue.
         store: file in which answers and requests are stored; None stores nothing.
         replay: whether to answer from the store only, which needs no API key.
         served: required model version; None accepts any version.
@@ -64,7 +64,7 @@ def check(name: str, value: Any) -> None:
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
     if name == "thinking_tokens" and (type(value) is not int or value < 0):
-        raise ValueError(f"{name}: expected a whole number from 0, got {value!r}")
+        raise ValueError(f"{name}: expected a whole number >= 0, got {value!r}")
     if name == "base_url" and value is not None:
         check_url(value)
     if name == "model" and (not isinstance(value, str) or not value):
@@ -86,7 +86,7 @@ def check_url(
             which would be written to the files that record the settings.
     """
     if isinstance(url, str) and set("@?#;") & set(url):
-        raise ValueError(f"{name}: expected no key in it; keys are environment variables")
+        raise ValueError(f"{name}: expected no key in the address; keys are environment variables")
     message = f"{name}: expected {expected}, got {url!r}"
     if not isinstance(url, str):
         raise ValueError(message)

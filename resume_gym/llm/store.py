@@ -72,7 +72,7 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
 
 
 class Store:
-    """Answers and the log of calls, in an SQLite file that one thread accesses.
+    """Answers and the log of calls in an SQLite file, which a store accesses from one thread.
 
     Args:
         path: SQLite file, created if missing.

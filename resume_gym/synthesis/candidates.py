@@ -1,6 +1,6 @@
 """Random candidates with a consistent career, for a given role, level and vertical (industry).
 
-`make_candidate` draws names, employers, dates and education; the bullets stay empty.
+`make_candidate` draws names, employers, dates and education; the jobs have no bullets yet.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class Job:
         level: level of the job, as an index into `LEVELS`, or `TRAINEE`.
         company: employer.
         city: place of work.
-        start: first month of the job, counted from year 0.
-        end: month after the job's last month; `NOW` for the present job.
+        start: first month of the job, as a number of months since year 0.
+        end: month after the job's last month, in the unit of `start`; `NOW` for the present job.
         vertical: industry of the company; its words fill the templates of the bullets.
         bullets: text of each bullet, with its fixes in order.
         gap: explanation of a long gap before this job; empty if there is none.
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(slots=True)
 class Candidate:
-    """A job applicant: `jobs` has the latest job first; `wanted_*` is the job applied for."""
+    """A job applicant; `jobs` starts with the latest job, `wanted_*` is the job applied for."""
 
     role: Role
     level: int

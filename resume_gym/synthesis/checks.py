@@ -1,4 +1,4 @@
-"""Find faults in a language model's drafts of tasks, worded as feedback to the model.
+"""Find faults in a language model's drafts of tasks, and describe them as feedback to the model.
 
 `find_miscounts` checks the lengths of a draft's lists; `find_faults` checks the draft's content and
 the task composed from it. All functions are pure. The checks use the rubric judge's parser but not
@@ -89,7 +89,7 @@ def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak bullets have the weakness, and that strong forms open with no weak verb."""
+    """Check that weak bullets have the weakness, and that no strong form opens with a weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `shown` has the bullet's word stems on the resume."""
+    """Yield problems of `weak`; `shown` has its word stems and those of the bullet's `result`."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -153,7 +153,7 @@ def _facts(draft: Draft[Any]) -> Iterator[Fault]:
 
 
 def _names(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that each text names only the companies and the candidate that belong in it."""
+    """Check that each text names the right companies, and the candidate only where it should."""
     candidate = persona.candidate
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
@@ -209,7 +209,7 @@ def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
-    """Find the first fix whose `old` does not occur exactly once."""
+    """Find the first fix whose `old` does not occur exactly once after all earlier fixes."""
     text = task.resume
     for fix in task.fixes:
         if (count := text.count(fix.old)) != 1:

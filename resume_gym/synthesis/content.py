@@ -1,9 +1,9 @@
 """Load the content bank (`bank/*.toml`) and fill the templates in it.
 
 A deed (`Deed`) is a set of templates about one piece of work; `tell` fills them. Text slots
-(`{users}`) take the words of an industry (`Vertical`). Number slots draw from a range
-(`{a:380-900}`, with a step `{b:1000-9000/500}`) or repeat a number (`{a}`). A template has at most
-one metric, in square brackets.
+(`{users}`) take the words of an industry (`Vertical`). A number slot draws a number from a range
+(`{a:380-900}`, or with a step `{b:1000-9000/500}`) or repeats a number already drawn (`{a}`).
+A template has at most one metric, in square brackets.
 """
 
 import re
@@ -19,7 +19,7 @@ from resume_gym.text.verbs import GOALS, PAST_TENSES
 
 LEVELS = ("junior", "mid", "senior", "staff", "lead", "head")
 BANDS = ("early", "early", "senior", "senior", "lead", "lead")
-"""The band of each level, which selects the summaries and duties of a role."""
+"""The band of each level; the band selects the summaries and duties of a role."""
 
 _BANK = Path(__file__).parent / "bank"
 # Groups of a slot: article, dollar sign, name, and the low, high and step of a range.
@@ -39,12 +39,12 @@ class Deed:
         gerund: the -ing form of the first word of `told`.
         vague: bad bullet, which is padded with fillers and lacks the metric.
         buried: bad bullet, which hides the main point but keeps the metric.
-        record: sentence about the work for a document; `{Who}` stands for the candidate.
-        figure: the metric as an item of a list of results; empty if the deed has no metric.
+        record: sentence about the work, used in documents; `{Who}` stands for the candidate.
+        figure: the metric as an item of the results section; empty if the deed has no metric.
         topic: noun phrase that names the work.
-        now: good bullet in the present tense for a continuing duty; empty otherwise.
-        levels: lowest and highest candidate level (index into `LEVELS`) that suits the deed.
-        only: names of the verticals where the deed makes sense; empty for all.
+        now: good bullet in the present tense if the deed is a continuing duty; empty otherwise.
+        levels: lowest and highest level (index into `LEVELS`) of a job that suits the deed.
+        only: names of the verticals in which the deed makes sense; empty if all are suitable.
         one_verb: whether `told` has only one past-tense verb, which a gerund can replace.
     """
 
@@ -77,13 +77,13 @@ class Deed:
         return "[" in self.told
 
     def suits(self, level: int, vertical: str) -> bool:
-        """Return whether a candidate of `level` in the industry `vertical` can claim the deed."""
+        """Return whether the deed suits a job of `level` in the industry `vertical`."""
         return self.levels[0] <= level <= self.levels[1] and vertical in (self.only or {vertical})
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The texts of a `Deed` with all slots filled; `plain` is `told` without `metric`."""
+    """The texts of a `Deed`, filled except for `{Who}`; `plain` is `told` without `metric`."""
 
     told: str
     plain: str
@@ -106,7 +106,7 @@ class Lines:
         summary: resume summaries by band (`BANDS`) of the candidate's level.
         duties: duties by band (`BANDS`) of the level of the job applied for.
         must: requirements for every applicant.
-        must_lead: additional requirements for leaders.
+        must_lead: additional requirements if the job applied for is in the band "lead".
         nice: optional requirements.
         distractors: sentences about the work of other people, for documents.
     """
@@ -154,7 +154,7 @@ class People:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Fill the slots of a template; adapt "a" or "an" before them, keep the metric's brackets."""
+    """Fill a template's slots, adapt "a" or "an" before them, and keep the metric's brackets."""
 
     def value(slot: re.Match[str]) -> str:
         article, dollar, name = slot.groups()[:3]
@@ -205,7 +205,7 @@ def load_roles() -> tuple[Role, ...]:
 
 @lru_cache(maxsize=1)
 def load_general() -> tuple[Deed, ...]:
-    """Load the deeds of the content bank that suit every role."""
+    """Load the deeds that suit every role."""
     return _deeds(_toml(_BANK / "general.toml"))
 
 
@@ -237,14 +237,14 @@ def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache(maxsize=2)
 def load_frames(split: str) -> Mapping[str, Sequence[str]]:
-    """Load frames.toml: lists of phrases that suit all roles, by name, such as `closing`."""
+    """Load frames.toml for a split: named lists of phrases for all roles, such as `closing`."""
     frames: Mapping[str, Sequence[str]] = _toml(_BANK / "frames.toml")[split]
     return frames
 
 
 @lru_cache(maxsize=1)
 def load_forms() -> Mapping[str, Any]:
-    """Load forms.toml: openings of bullets, and the orders, headings and job headers of resumes."""
+    """Load forms.toml: openings of bullets; section orders, headings and job headers of resumes."""
     return _toml(_BANK / "forms.toml")
 
 

@@ -2,7 +2,8 @@
 
 The model writes facts, bullets in a strong form (for most weaknesses, also in a weak form), and
 documents that state the facts (`Draft`). `read_draft` validates the answer; `compose` builds the
-task. The program, not the model, determines counts, weak bullets, names, dates, layout and fixes.
+task. The program, not the model, determines counts, names, dates, layout and fixes, and which
+bullets are weak.
 """
 
 import tomllib
@@ -164,7 +165,7 @@ def read_draft(text: str, weakness: str) -> Draft[Any]:
 
 
 def compose(persona: Persona, draft: Draft[Any]) -> Task:
-    """Compose the task of a draft that passed `find_miscounts`."""
+    """Compose a task from a draft that passed `find_miscounts`."""
     rng = Random(f"{persona.task_id}-layout")
     candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
     extra: list[str] = []

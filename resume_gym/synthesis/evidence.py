@@ -47,7 +47,7 @@ class Done:
 def write_evidence(
     candidate: Candidate, done: Sequence[Done], split: str, rng: Random
 ) -> tuple[Evidence, ...]:
-    """Write at most three documents, one of each kind.
+    """Write up to three documents, at most one of each kind.
 
     The documents cover all work whose bullet is weak, opens with a hedge ("Helped with") or has a
     wrong figure. They also cover half of the other work, to hide which bullets are weak.

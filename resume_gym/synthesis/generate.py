@@ -1,6 +1,6 @@
 """Generation of task corpora: the command `resume-gym data generate`.
 
-A SQLite file (the store) beside the output file keeps every answer of the model. After an
+A SQLite file (the store) beside the output file keeps the answers of the model. After an
 interruption, the same command reads the stored answers and requests only the missing answers.
 """
 
@@ -46,11 +46,11 @@ class Generation:
     """The specification of a corpus.
 
     Attributes:
-        generator: what makes the tasks: "procedural", "gemini" or "openai".
+        generator: name of the generator: "procedural", "gemini" or "openai".
         count: number of tasks.
         seed: seed of the task sequence.
         out: output file; manifest, card and store are named after this file.
-        split: split of all tasks; None puts four of five tasks in train.
+        split: split of all tasks; None puts every fifth task in eval and the others in train.
         size: size of procedural tasks, "full" or "mini".
         model: options of `resume_gym.llm.client.make_client`, including the model's name.
         base_url: URL of the model's server; None for the provider's default.
@@ -75,7 +75,7 @@ class Generation:
 
     @property
     def store(self) -> Path | None:
-        """Return the path of the answer cache; None for procedural tasks."""
+        """Return the path of the store; None for procedural tasks."""
         return None if self.generator == PROCEDURAL else self.beside(".store.sqlite")
 
     def settings(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Generation:
 
 
 def generate(plan: Generation) -> int:
-    """Write the corpus, its manifest and its data card; resume an interrupted run.
+    """Write the corpus, its manifest and its data card; continue an interrupted run.
 
     Returns:
         Number of tasks in the corpus.
@@ -186,6 +186,6 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
 
 
 def _report(plan: Generation, settled: int, cost: str = "") -> None:
-    """Print on stderr, at intervals, how many tasks are done or skipped."""
+    """Print on stderr, at intervals, how many tasks are finished or skipped."""
     if settled % max(_OFTEN, plan.count // _LINES) == 0 and settled < plan.count:
         say(f"{plan.out}: {settled} of {number_of(plan.count, 'task')}{cost}", error=True)

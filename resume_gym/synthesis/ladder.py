@@ -1,8 +1,8 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-All episodes of a group play the same task. The level of the task is drawn from a window of `WINDOW`
-adjacent levels, which ends with the top level (`climb`). The curriculum is adapted from RLVE (Zeng
-et al. 2025, arXiv:2511.07317), but its window has a constant width and its top level can also fall.
+All episodes of a group play the same task. Its level is drawn from a window of `WINDOW` adjacent
+levels; `climb` determines the highest of them, the top level. The curriculum is adapted from RLVE
+(Zeng et al. 2025, arXiv:2511.07317), but the window has a constant width and can also move down.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ def climb(results: Iterable[tuple[int, float]]) -> int:
     """Return the top level of the window, given the results of a run's groups so far.
 
     Args:
-        results: level of each group, and its mean reward divided by the highest possible reward, in
-            the order of the groups.
+        results: for each group in order, its level and its mean reward as a share of the highest
+            possible reward.
     """
     top, shares = 1, []
     for level, share in results:
@@ -37,7 +37,7 @@ def climb(results: Iterable[tuple[int, float]]) -> int:
 
 
 def draw(top: int, count: int, rng: Random) -> list[int]:
-    """Draw the levels of groups uniformly from the window that ends with the top level."""
+    """Draw the levels of `count` groups uniformly from the window whose highest level is `top`."""
     return [rng.randint(max(1, top - WINDOW + 1), top) for _ in range(count)]
 
 

@@ -54,7 +54,7 @@ def write_manifest(
         corpus: path of the corpus.
         settings: settings that determine the tasks; see `Generation.settings`.
         outcomes: outcome of each requested task, by task id.
-        store: path of the answer cache; None for procedural tasks.
+        store: path of the store of the model's answers; None for procedural tasks.
     """
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     faults: Counter[str] = Counter()
@@ -134,7 +134,7 @@ def find_manifest(
     if not out.exists():
         return None
     if not path.is_file():
-        raise TaskError(f"--out: {out} exists without a manifest of how it was made")
+        raise TaskError(f"--out: {out} exists, but has no manifest that says how it was made")
     manifest = read_manifest(path)
     if manifest["sha256"] != _sha256(out):
         raise TaskError(
@@ -149,12 +149,12 @@ def find_manifest(
         if there.get(name) != settings.get(name):
             raise TaskError(
                 f"{out} was made with {name} {there.get(name)!r}, not {settings.get(name)!r}; "
-                "choose another --out, or delete it"
+                "choose another --out, or delete the file"
             )
     if wanted < manifest["wanted"]:
         raise TaskError(
-            f"--count: {out} was made with {manifest['wanted']}; expected at least as many, "
-            f"got {wanted}; choose another --out for fewer"
+            f"--count: {out} was made with --count {manifest['wanted']}; expected at least this "
+            f"number, got {wanted}; choose another --out for fewer tasks"
         )
     return manifest
 

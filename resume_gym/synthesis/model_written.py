@@ -1,7 +1,7 @@
 """Tasks written by a language model, with validation and feedback.
 
-`write_tasks` requests tasks concurrently. `write_task` requests one task; if `examine` finds faults
-in an answer, it reports them to the model and asks again. The client stores all answers in a file.
+`write_tasks` requests tasks concurrently. `write_task` requests one task: it checks the answer with
+`examine`, reports faults to the model and asks again. The client stores the answers in a file.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ def taken(task: Task) -> frozenset[str]:
 async def write_task(
     persona: Persona, client: Client, attempts: int, seen: AbstractSet[str] = frozenset()
 ) -> Outcome:
-    """Request a task from a model until an answer is free of faults.
+    """Request a task from a model, at most `attempts` times, until an answer is free of faults.
 
     The client stores answers: a repeated call for the same task, even with a different `seen`,
     gets the stored answers at no cost before it requests new ones.
@@ -133,7 +133,7 @@ def examine(
 def ask_for(
     persona: Persona, answer: str = "", faults: Iterable[str] = (), draw: int = 0
 ) -> Prompt:
-    """Build the prompt for a draft, with the previous `answer` if it has faults.
+    """Build the prompt for a draft; if there are `faults`, it contains them and the last `answer`.
 
     `draw`, the number of the attempt, is part of the key under which the client stores the answer,
     so that a new attempt does not get the stored answer of an earlier attempt.

@@ -1,4 +1,4 @@
-"""Omission tasks: a figure, or a bullet with a figure, is deleted from a generated resume.
+"""Omission tasks: a clause or a bullet with a figure is deleted from a generated resume.
 
 In every second task, the evidence keeps the figure, and a rubric item rewards a revision that
 restores the figure. In the other tasks, the figure is also removed from the evidence, and a rubric
@@ -23,7 +23,7 @@ _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 
 
 def omit(task: Task, kept: bool, rng: Random) -> Task | None:
-    """Remove a figure, or the bullet that contains it, from a resume.
+    """Remove a clause with a figure, or the whole bullet, from a resume.
 
     Args:
         task: a task with evidence.
@@ -31,7 +31,7 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
         rng: random generator.
 
     Returns:
-        The changed task, with a rubric item on the figure; None if the resume has no removable
+        The changed task, with a rubric item for the figure; None if the resume has no removable
         figure that the evidence supports and the judge rewards.
     """
     found = list(_LAST_CLAUSE.finditer(task.resume))
@@ -55,7 +55,7 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
 
 
 def _without(figure: str, document: Evidence) -> Evidence:
-    """Return a document without the sentences that contain a figure."""
+    """Return a document without the sentences that contain `figure`."""
     states = re.compile(rf"(?<![\d.,]){re.escape(figure)}(?!\d)")
     lines = [
         " ".join(one for one in _SENTENCE.split(line) if not states.search(one))

@@ -54,7 +54,7 @@ class Persona:
 
 
 def place(index: int, split: str | None = None) -> tuple[str, int]:
-    """Return the split of task `index` of a corpus, and the task's number in this split, from 0.
+    """Return the split of task `index` of a corpus, and the task's number (from 0) in this split.
 
     All tasks are in `split`; if `split` is None, every fifth task is in eval, all others in train.
     """
@@ -74,7 +74,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         ValueError: The split is unknown or the number is negative.
     """
     if split not in SPLITS or number < 0:
-        raise ValueError(f"expected a split of {SPLITS} and a number from 0, got {split}, {number}")
+        raise ValueError(f"expected a split of {SPLITS} and a number >= 0, got {split}, {number}")
     key = f"model-{split}-{seed}"
     rng = Random(f"{key}-{number}")
     candidate = make_candidate(

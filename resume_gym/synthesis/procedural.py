@@ -66,14 +66,14 @@ class Size(NamedTuple):
         page_lines: height of the page in lines.
         lines: number of wrapped lines of a resume.
         too_long: number of wrapped lines of an overlong resume.
-        bullets: number of good and weak bullets.
+        bullets: total number of good and weak bullets.
         kept: number of good bullets of an overlong resume.
         padding: number of superfluous bullets of an overlong resume.
         sections: number of superfluous sections of an overlong resume.
-        general: number of deeds that suit any role; more if a role has too few deeds.
+        general: number of bullets about deeds that suit any role; more if a role has too few deeds.
         jobs: number of jobs of a career.
-        fixes: number of fixes that need no evidence. After the minimum number of fixes, the resume
-            must fit the page, since an episode may allow no more edits.
+        fixes: number of fixes that need no evidence. An episode may allow only as many edits as the
+            lower end of this range, so the resume must fit the page after that many fixes.
         job_words: number of words of the job description.
         brief: whether to prefer short bullets, use each verb once, and render the short forms of
             resume and job.
@@ -108,7 +108,7 @@ SIZES = {
 
 
 def size_of(name: str, level: int | None = None) -> Size:
-    """Return the rules of a task size; a level changes the numbers of fixes and excess lines."""
+    """Return the rules of a size; a level changes `fixes`, `too_long`, `kept` and `padding`."""
     size = SIZES[name]
     if level is None:
         return size
@@ -152,8 +152,8 @@ def generate_task(
     """Generate task `index` of the infinite sequence for `seed`.
 
     The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once. The 19
-    roles, 6 levels and 39 verticals (industries) are balanced in the same way. Tasks 2n and 2n + 1
-    of a role share few deeds (pieces of work).
+    roles, 6 levels and 39 verticals (industries) are balanced in the same way. Of the tasks of one
+    role, numbers 2n and 2n + 1 share few deeds (pieces of work).
 
     Args:
         seed: seed of the sequence.
@@ -169,7 +169,7 @@ def generate_task(
     """
     if split not in SPLITS or size not in SIZES or index < 0:
         raise ValueError(
-            f"expected a split of {SPLITS}, a size of {tuple(SIZES)} and an index from 0, "
+            f"expected a split of {SPLITS}, a size of {tuple(SIZES)} and an index >= 0, "
             f"got {split!r}, {size!r}, {index!r}"
         )
     if level is not None and not 1 <= level <= TOP_LEVEL:
@@ -206,7 +206,7 @@ def load_with(
     """Return an iterator over the tasks of "KIND:SEED:COUNT" or "KIND-mini:SEED:COUNT".
 
     Args:
-        make: function that returns a task by seed, index, split and size.
+        make: function that returns a task, given seed, index, split and size.
         source: source of the tasks; COUNT is the number of tasks per split.
         split: split of the tasks; None selects both splits.
     """
@@ -244,13 +244,13 @@ def is_sound(task: Task, size: Size) -> bool:
 
 
 def _echoes(text: str) -> bool:
-    """Return whether any two adjacent bullets open with the same word, apart from "I"."""
+    """Return whether adjacent bullets open with the same word, or with "I" and the same verb."""
     opening = r"^[-*+] (?!I )(\w+)\b.*\n[-*+] \1\b|^[-*+] (I \w+)\b.*\n[-*+] \2\b"
     return re.search(opening, text, re.MULTILINE) is not None
 
 
 def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:
-    """Draw a task without the checks of `is_sound`; None if too few deeds fit."""
+    """Draw a task, not yet checked by `is_sound`; None if there are no suitable deeds."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
     done = _write_bullets(plan, candidate, chosen, rng) if chosen else None
@@ -355,7 +355,7 @@ def _write_bullets(
 ) -> list[Done] | None:
     """Write the bullets of each job and return a record of the work behind each bullet.
 
-    Return None if `plan.hedged`, but no good bullet can open with a hedge such as "Helped with".
+    Return None if `plan.hedged` is true but no good bullet can open with a hedge ("Helped with").
     """
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT

@@ -16,7 +16,7 @@ from resume_gym.tasks import Fix
 from resume_gym.text.lines import MONTH_NAMES
 
 OPENERS: Sequence[str] = load_forms()["openers"]
-"""Openings, such as "Responsible for", that turn the work named after them into a mere duty."""
+"""Openings, such as "Responsible for", that present the work as a mere duty."""
 
 HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
@@ -73,7 +73,7 @@ def in_first_person(text: str) -> str:
 
 
 def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
-    """Break the formatting of some bullets, one heading and the dates of one job.
+    """Break the formatting of `bullets` bullets, one heading and the dates of one job.
 
     Bullets get another marker, a final period or a double space; the heading becomes bold or upper
     case; the months get another style. Only the formatting changes, not the content.
@@ -96,7 +96,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes `passage`, one or more whole lines below the first line."""
+    """Return the fix that deletes `passage`: whole lines, but not the first line of the resume."""
     return Fix("\n" + passage, "")
 
 

@@ -24,7 +24,7 @@ _USUAL = {section: names[0] for section, names in _FORMS["headings"].items()}
 
 @dataclass(frozen=True)
 class Wording:
-    """Texts of a job description and of its resume, without contact data, jobs and education.
+    """Texts of a job description and a resume, except contact data, jobs and education.
 
     Attributes:
         summary: summary of the resume.
@@ -32,7 +32,7 @@ class Wording:
         results: lines of the results section; empty if there is no such section.
         extra: superfluous sections with their headings.
         about: one sentence about the employer.
-        duties, must, nice: lines of the job description.
+        duties, must, nice: duties, requirements and optional requirements of the job.
         closing: last line of the job description; may be empty.
     """
 
@@ -48,7 +48,7 @@ class Wording:
 
 
 class Look(NamedTuple):
-    """The layout of a resume: section order, headings, and the first lines of a job."""
+    """The layout of a resume: section order, headings, and the header lines of each job."""
 
     order: Sequence[str] = _FORMS["orders"][0]
     names: Mapping[str, str] = _USUAL
@@ -81,9 +81,8 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `deeds` is the text of the candidate's work (`content.Deed`). About half of the duties,
-    requirements and skills are chosen to match it.
-    `results` and `extra` are stored unchanged in the returned `Wording`.
+    `deeds` joins the good bullets (`Story.told`) of the candidate; about half of the duties,
+    requirements and skills are chosen to match them. `results` and `extra` are stored unchanged.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words

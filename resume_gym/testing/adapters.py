@@ -100,7 +100,7 @@ def scripts() -> tuple[Script, ...]:
 
 @cache
 def malformed_scripts() -> tuple[Script, ...]:
-    """Return scripts with turns that contain no call, or several calls."""
+    """Return scripts with turns that contain no call, invalid JSON or several calls."""
     task, other = _tasks()
     review, submit = tool_call("review"), tool_call("submit")
     bad_json = '<tool_call>\n{"name": "review", "arguments": {\n</tool_call>'
@@ -136,14 +136,14 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
 
     On ten scripted episodes, some with malformed calls, the task, the rewards of the turns, the
     total reward, the final document and the ledger must equal those of the environment. The agent
-    must not be asked for actions after an episode's end. A failed judge must raise an exception.
+    must not be asked for actions after an episode's end. `play` must raise if the judge fails.
 
     Args:
         play: function that takes a script and a judge specification. It plays the script with the
             library's own rollout code, in which the script replaces only the model, and raises an
             exception if the library asks for more actions than the script has.
-        calls_only: whether the library parses calls itself and passes only turns with exactly one
-            call to the environment. `check_adapter` then skips the scripts with malformed calls.
+        calls_only: True if the library parses calls itself and passes only turns with exactly one
+            call to the environment; the scripts with malformed calls are then skipped.
 
     Raises:
         AssertionError: A contract is broken.

@@ -49,9 +49,9 @@ def check_env(
     - Tools have a description, and a schema that can be written as JSON.
     - A malformed call raises no error, edits nothing, uses up a turn and gets its penalty.
     - An episode ends with `submit` or the last turn, and is never truncated.
-    - Every observation, including the last, ends with turns left and edits.
+    - Every observation, even the last, ends with the numbers of turns left and of edits.
     - The same seed and actions give the same episode.
-    - The reward terms in `info` sum to a step's reward, those in the ledger to an episode's reward.
+    - The reward terms in `info` sum to the step's reward, and the ledger to the episode's reward.
     - Forks, snapshots and pickled copies are independent; records can be replayed from JSON.
 
     Args:
@@ -110,7 +110,7 @@ def _check_reset(env: EditEnv) -> None:
     ids = [task.task_id for task in env.tasks]
     if len(set(ids)) < len(ids):
         twice = next(one for one in ids if ids.count(one) > 1)
-        raise broken("task_id", "an id for each task", f"{twice!r} for {ids.count(twice)} tasks")
+        raise broken("task_id", "a unique id per task", f"{twice!r} for {ids.count(twice)} tasks")
     with no_exception("reset"):
         observation, info = env.reset(seed=_SEED)
         expect("reset: observation", _session(env).prompt, observation)
@@ -168,7 +168,7 @@ def _check_turn(env: EditEnv, turns: Sequence[_Turn]) -> None:
     left = env.rules.max_turns - len(turns)
     expect("info['turns_left']", left, info["turns_left"])
     if observation not in env.observation_space:
-        raise broken("step: observation", "a text of the space", brief(observation))
+        raise broken("step: observation", "a text in observation_space", brief(observation))
     last = meta_line(left, env.rules.max_turns, info["edits"])
     expect("step: last line of the observation", last, observation.split("\n")[-1])
     expect("step: terminated", info["submitted"] or left == 0, terminated)
@@ -214,7 +214,7 @@ def _check_ends(env: EditEnv) -> None:
 
 
 def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
-    """Check that the seed of `reset` and the actions alone determine an episode."""
+    """Check that an episode depends only on the seed of `reset` and the actions."""
     traces = []
     for _ in range(2):
         _play(env, actions)

@@ -55,8 +55,8 @@ def find_edit(session: AnySession) -> str:
             if type(session)(session.task, session.rules).step(call).error == "none":
                 return call
     names = ", ".join(sorted(session.editors))
-    wanted = f"one of {_TRIALS} calls of {names} with texts of the document to be an edit"
-    raise broken("edits", wanted, "errors only; pass `edit`, which returns such a call")
+    wanted = f"one of {_TRIALS} calls of {names} with texts from the document to be an edit"
+    raise broken("edits", wanted, "only errors; pass a function `edit` that returns an edit")
 
 
 def random_call(rng: Random, tool: Schema, text: str) -> str:

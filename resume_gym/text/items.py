@@ -2,8 +2,8 @@
 
 An item of negative weight holds if the revision contains the item and the original does not. An
 item of positive weight also needs support: a skill or figure needs evidence or a fact, and a
-section needs a true line below its heading. No item of positive weight holds if the revision has an
-unsupported claim, or if the item is of kind "judged" and the revision copies its text.
+section needs a new or moved true line below its heading. No item of positive weight holds if the
+revision has an unsupported claim, or if the item is of kind "judged" and the revision copies it.
 """
 
 import re
@@ -37,7 +37,7 @@ def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
         else:
             grade, reason = _by_rule(item, task, revised)
         if grade > 0 and verdict.hallucination < 0:
-            grade, reason = 0, "Nothing is earned beside a claim without support."
+            grade, reason = 0, "An unsupported claim in the resume cancels all positive items."
         items[item.text] = grade
         reasons |= {item.text: reason} if reason else {}
     return replace(verdict, items=items, reasons=reasons)
@@ -63,7 +63,7 @@ def _has(text: str, words: Sequence[str]) -> bool:
 def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
     reference, lines = make_reference(task), parse(revised)
     if _places(item, reference.lines):
-        return 0, "The original has it already."
+        return 0, "The original already has it."
     if not (places := _places(item, lines)):
         return 0, "The revision does not have it."
     if item.weight < 0:
@@ -86,7 +86,7 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
     else:
         earned = any(_is_filled(lines, lines.index(place), reference) for place in places)
     if not earned:
-        return 0, "It has no line of its own." if item.kind == "section" else "Nothing supports it."
+        return 0, "It has no new true line." if item.kind == "section" else "Nothing supports it."
     return 1, f'"{places[0].body[:60]}" has it.'
 
 

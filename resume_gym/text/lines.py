@@ -1,6 +1,6 @@
-"""Parser of resumes into lines with words, figures, dates and names.
+"""Parser that splits a resume into lines with their words, figures, dates and names.
 
-`parse` uses the text of the resume alone. `judges.rubric.claims` checks whether a text is true, and
+`parse` uses only the text of the resume. `judges.rubric.claims` checks whether a text is true, and
 `judges.rubric.signals` whether its changes are better. The word lists are in `lexicon.toml`.
 """
 
@@ -26,7 +26,7 @@ GLUE = frozenset(LEXICON["words"]["glue"])
 """Function words, which carry no content."""
 
 ENTRY_WORDS = 14
-"""Maximum number of words of a line that may head a job."""
+"""Maximum number of words in the title line of a job or school, or in a line of contacts."""
 
 PRESENT = 9999.0  # year that stands for "present" in a date range
 
@@ -150,7 +150,7 @@ class ProperName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """Parsed content of one line; compared by identity, so that it is a cheap key of caches."""
+    """Parsed content of one line; compared by identity, which makes it a cheap cache key."""
 
     body: str
     words: tuple[str, ...]  # words of the line in lower case, in order
@@ -202,7 +202,7 @@ class Line:
 
 
 def any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """Compile a pattern of any of these lower-case words or phrases, the longest first."""
+    """Compile a pattern that matches any of these lower-case words or phrases, longest first."""
     return re.compile(rf"(?<![\w-])(?:{ways(words)})(?![\w-])")
 
 
@@ -432,7 +432,7 @@ def parse(text: str) -> tuple[Line, ...]:
 
 
 def _is_entry(content: Content) -> bool:
-    """Return whether a line heads a job or lists contacts: it is short and has a date or a link."""
+    """Return whether a line is short and has a date or a link, like a job title or contacts."""
     dated = any(_is_year(number) or number.unit[:1] == "m" for number in content.numbers)
     linked = any("@" in name.text or "/" in name.text for name in content.names)
     return (dated or linked) and len(content.words) <= ENTRY_WORDS

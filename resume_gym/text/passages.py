@@ -14,8 +14,8 @@ def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
     A passage that mentions the candidate by name or as "I" or "my" is kept. Any other passage is
-    skipped if its first five words include another subject ("team"), or if the candidate is
-    mentioned in at least half of the document's passages, and in three or more.
+    skipped if its first five words include another subject ("team"), or if at least three passages
+    of the document, and at least half of all its passages, mention the candidate.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:
@@ -37,7 +37,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """Split a passage into sentences; append one without a word of `own` to the sentence before."""
+    """Split a passage into sentences; join a sentence without a word of `own` to the one before."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

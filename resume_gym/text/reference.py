@@ -44,8 +44,8 @@ class Reference:
 
     Attributes:
         lines: lines of the original.
-        fixed: for each unit that fixes change, its content after each of the fixes.
-        told: for each unit that fixes change, the facts behind the fixes.
+        fixed: for each unit with fixes, its content after each of these fixes.
+        told: for each unit with fixes, the facts behind these fixes.
         deleted: units that a fix deletes.
         mended: lines that result from the fixes, with their markup.
         aside: whether the planted weakness is wrong_emphasis, which hides the main points.
@@ -116,7 +116,7 @@ class Reference:
 
     @cached_property
     def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Two mappings of units to group numbers: for headings and entries, and for bullets.
+        """Two mappings of units to group numbers: one of headings and entries, one of bullets.
 
         Consecutive headings and entries form a group, to which the bullets below belong. Bullets
         before the first heading or entry have the group number -1.
@@ -181,8 +181,8 @@ class Reference:
         """Return the true statements, besides the unit itself, that may support its new content.
 
         These are: the unit's fixes and facts; evidence and other lines that restate the unit; and
-        evidence that matches the new content and is about no unit. For a unit of kind "text", such
-        as a summary, bullets and entries that match the new content are included, too.
+        evidence that matches the new content and is about no unit. If the unit is of kind "text"
+        (such as a summary), bullets and entries that match the new content are included, too.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -224,12 +224,12 @@ class Reference:
     def spare(self) -> frozenset[int]:
         """The units that can be deleted without loss.
 
-        Spare units are those that a fix deletes, vague bullets and idle sections. A bullet is vague
-        if it has faults (fillers or a weak opening), if it has no more stems from the job
-        description or the skills than faults, and if it has no figure, name or fix. A section is
-        idle if no fix changes it, if fewer than three of its stems occur in the job description,
-        and if either its heading names padding ("Hobbies"), or the section has neither a standard
-        heading ("Experience") nor a figure or name.
+        They are vague bullets, the lines of idle sections, and the lines that a fix deletes. A
+        bullet is vague if it has faults (fillers or a weak opening), at most as many stems from the
+        job description or the skills as faults, and no figure, name or fix. A section is idle if no
+        fix changes it, if fewer than three of its stems occur in the job description, and if it
+        looks like padding: its heading names padding ("Hobbies"), or it has no standard heading
+        ("Experience"), no figure and no name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -251,7 +251,7 @@ class Reference:
 
 
 def _specific(content: Content) -> bool:
-    """Return whether a line holds a figure or a name."""
+    """Return whether a line contains a figure or a name."""
     return bool(content.figures) or any(not name.head for name in content.names)
 
 
@@ -295,7 +295,7 @@ def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...],
     """Return, for each line of a text, the indices of the original lines that it restates.
 
     Equal lines are matched first, then similar lines (a line may merge up to three original lines).
-    Each remaining line may get a free original line between the matches of its neighbours.
+    Each remaining line may get an unmatched original line between the matches of its neighbours.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
     places: dict[str, list[int]] = {}
@@ -321,7 +321,7 @@ def _key(line: Line) -> str:
 def _similar(
     lines: Sequence[Line], changed: Sequence[int], free: set[int], reference: Reference
 ) -> dict[int, tuple[int, ...]]:
-    """Match changed lines with the units that they restate; each unit is matched once."""
+    """Match changed lines with the units that they restate; a unit is matched at most once."""
     pairs = [
         (_alike(lines[index].content, unit, reference), index, unit)
         for index in changed

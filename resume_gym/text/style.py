@@ -40,7 +40,7 @@ class Head(NamedTuple):
     Attributes:
         kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
             of action: "Migration of"), or "plain".
-        at: index of the main verb in the line's tokens, after a weak opening.
+        at: index of the main verb in the line's tokens; a weak opening before it is skipped.
         charge: whether the opening names a responsibility and no verb follows.
     """
 

@@ -13,10 +13,10 @@ NEARER = 0.1
 """Minimum progress of a line towards its fix that counts as a gain."""
 
 FEW = 3
-"""Maximum number of words of a small difference; minimum number of words of a real overlap."""
+"""Maximum number of words in a small difference; minimum number of words in a real overlap."""
 
 SEVERAL = 2
-"""Minimum number of new words that matter; maximum of needless changes per better change."""
+"""Minimum number of new words that matter; maximum number of needless changes per better one."""
 
 WINDOW = 5
 """Size of the context of a verb or a figure, in words on either side."""
@@ -25,7 +25,7 @@ ALIKE = 0.4
 """Minimum similarity of a line to a statement that the line restates."""
 
 RIVAL = 0.7
-"""Minimum ratio of two lines' similarities to an original line at which both compete for it."""
+"""Two lines compete for an original line if their similarities to it have at least this ratio."""
 
 STEP = 0.5
-"""Amount by which each further better (worse) change raises (lowers) the preference score."""
+"""Amount by which each additional better (worse) change raises (lowers) the preference score."""

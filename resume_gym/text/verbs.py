@@ -1,4 +1,4 @@
-"""English verbs that open bullets: past tenses, nouns of action, and prepositions after them.
+"""English verbs that open bullets: past tenses, nouns of action, and prepositions after verbs.
 
 The lists of these words are in `verbs.toml`.
 """
@@ -17,10 +17,10 @@ _TABLE: dict[str, Any] = tomllib.loads(
 )
 
 NOUNS: Mapping[str, str] = _TABLE["nouns"]
-"""Past tenses of the verbs behind nouns of action: "migrated" for "migration"."""
+"""Past tense of the verb that belongs to a noun of action: "migration" -> "migrated"."""
 
 PLURAL_NOUNS: Mapping[str, str] = _TABLE["plural_nouns"]
-"""Past tenses of the verbs behind plurals that end compounds ("bug fixes"): "fixed" for "fixes"."""
+"""Like `NOUNS`, for plural nouns at the end of compounds ("bug fixes"): "fixes" -> "fixed"."""
 
 FRAMES: Mapping[str, frozenset[str]] = {
     preposition: frozenset(verbs) for preposition, verbs in _TABLE["frames"].items()

@@ -143,7 +143,7 @@ async def test_what_cannot_be_played_is_refused_with_a_reason() -> None:
             await env.step(says(REVIEW))
         with pytest.raises(RuntimeError, match=r"reset takes task_id, .* got taskid"):
             await env.reset(taskid=TASK.task_id)
-        with pytest.raises(RuntimeError, match="'nobody' is not in mini"):
+        with pytest.raises(RuntimeError, match="'nobody' is not among the"):
             await env.reset(task_id="nobody")
         await env.reset(task_id=TASK.task_id)
         lone = await env.step(says(tool_call("str_replace", old="\ud800", new="x")))

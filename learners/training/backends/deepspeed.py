@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW, since DeepSpeed compiles its AdamW at startup."""
+"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW, since DeepSpeed compiles its own at startup."""
 
 import logging
 import math
@@ -101,6 +101,6 @@ class DeepSpeedBackend(LocalBackend):
         """
         shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
         if shards != ranks.world():
-            raise ValueError(f"expected the {shards} processes that wrote it, got {ranks.world()}")
+            raise ValueError(f"expected {shards} processes, as when saved, got {ranks.world()}")
         with only_data(), safe_globals([LossScaler, ZeroStageEnum]):
             self._engine.load_checkpoint(str(folder), tag=_TAG)

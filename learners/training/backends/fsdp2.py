@@ -162,7 +162,7 @@ class MetadataReader(FileSystemReader):
         """Return the metadata; called by PyTorch.
 
         Raises:
-            UnpicklingError: the file contains objects that are not metadata and could execute code.
+            UnpicklingError: the file contains objects other than metadata; they could execute code.
         """
         content = (Path(self.path) / ".metadata").read_bytes()
         found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()
@@ -194,7 +194,7 @@ def _mesh(replicas: int) -> DeviceMesh:
     if replicas == 1:
         return init_device_mesh(kind, (world,))
     if world % replicas:
-        raise ConfigError(f"replicas: expected a divisor of {world} processes, got {replicas}")
+        raise ConfigError(f"replicas: expected a divisor of {world} (processes), got {replicas}")
     names = ("replicas", "parts")
     return init_device_mesh(kind, (replicas, world // replicas), mesh_dim_names=names)
 

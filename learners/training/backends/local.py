@@ -26,7 +26,7 @@ from learners.training.policy import Policy
 
 
 class LocalBackend:
-    """AdamW or Muon on unsharded weights, and the base class of the backends that shard weights.
+    """Backend with AdamW or Muon on unsharded weights; base class of the sharding backends.
 
     All methods are collective: every rank has to call each of them.
     """
@@ -68,8 +68,8 @@ class LocalBackend:
             loss: policy loss, normalised by the size of the global batch.
 
         Returns:
-            Metrics: means over the loss tokens of the global batch, `loss`, `gradient_norm`,
-            throughput, and `skipped`, which is 1 if the update was skipped.
+            Means of metrics over the loss tokens of the global batch; `loss`; `gradient_norm`;
+            throughput; and `skipped`, which is 1 if the update was skipped.
 
         Raises:
             ValueError: the batch has no loss tokens.
@@ -177,7 +177,7 @@ class LocalBackend:
         return None
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint written by `save`; only FSDP2 accepts another number of ranks."""
+        """Load a checkpoint written by `save`; only FSDP2 accepts a different number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
         # by default, tensors go to the GPU from which they were saved, which may not exist here
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)

@@ -1,4 +1,4 @@
-"""Settings of a training backend, and the policy and optimizer that are made from the settings."""
+"""Settings of a training backend, and functions that create its policy and its optimizer."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ class BackendSettings:
         activation_checkpointing: whether layers are recomputed in the backward pass.
         compile: whether MLPs, norms and rotary embeddings are compiled.
         optimizer: "adamw" or "muon".
-        learning_rate: initial learning rate.
+        learning_rate: initial learning rate of the optimizer, which the trainer sets at each step.
         weight_decay: weight decay of the optimizer.
         max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
-        replicas: number of copies of the weights, each sharded over a part of the ranks.
+        replicas: number of copies of the weights, each sharded over an equal part of the ranks.
         offload: whether sharded weights and optimizer state are kept in CPU memory.
         async_save: whether checkpoints are written in a background thread.
     """
@@ -52,7 +52,7 @@ class BackendSettings:
 
 
 def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: str) -> Policy:
-    """Turn a loaded model, which is changed in place, into a policy to train."""
+    """Create the policy to train from a loaded model, which is changed in place."""
     if settings.lora_rank:
         from learners.training import lora
 
@@ -64,7 +64,7 @@ def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: st
 def merge_adapters(
     settings: BackendSettings, named: Iterator[tuple[str, Tensor]]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Return (name, full tensor) pairs of the policy's model with its adapters merged."""
+    """Return the (name, full tensor) pairs with adapters, if there are any, merged."""
     if not settings.lora_rank:
         return named
     from learners.training import lora

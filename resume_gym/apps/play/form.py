@@ -160,7 +160,7 @@ class ToolForm(Vertical):
         if works:
             self.post_message(self.Called(self.tool, self.arguments))
         else:
-            self.tell(f"not called, no turn is used: {told}", bad=True)
+            self.tell(f"not called, so no turn is used: {told}", bad=True)
 
     def clear(self) -> None:
         """Reset the fields of all tools."""

@@ -20,7 +20,7 @@ The agent's instructions:
 
 You see more than an agent: the {noun} stays on the screen, and the form previews each call. An \
 agent sees the {noun} at the start and when a tool shows it; after an edit it sees the changed \
-lines. The first review is rewarded in any case.
+lines. The first review is rewarded even if you do not need it.
 
 A click or Enter copies the text of a line of the {noun} into the first field; Delete copies the \
 whole line with its line break. Matches of the field's text are highlighted.

@@ -25,8 +25,8 @@ class Run:
         name: name of the run's folder.
         config: settings of the run; empty if the folder has no `config.toml`.
         metrics: metrics of each step, oldest first.
-        summaries: metrics on held-out tasks `before` and `after` training and of the agent
-            `floor`, where available.
+        summaries: metrics on held-out tasks, where available: those `before` and `after` training,
+            and those of the agent `floor`.
         held_out: metrics on held-out tasks at each evaluated step.
         damage: notes on invalid lines of the run's files, which are left out.
     """

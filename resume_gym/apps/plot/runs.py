@@ -1,4 +1,4 @@
-"""Several training runs in one figure: curves of runs, and means over runs of equal settings."""
+"""Several training runs in one figure: curves of runs, and means over runs with equal settings."""
 
 import json
 import textwrap

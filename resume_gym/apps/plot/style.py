@@ -46,7 +46,7 @@ def styled() -> Iterator[None]:
 
 
 def new_figure(height: float, title: str) -> "Figure":
-    """Return an empty figure, `height` inches high plus 0.2 for each title line after the first."""
+    """Return a new figure, `height` inches high plus 0.2 inches per title line after the first."""
     from matplotlib.figure import Figure
 
     lines = textwrap.wrap(title, 80)

@@ -30,7 +30,7 @@ def unified(before: str, after: str, context: int) -> str:
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:
-    """Return the non-blank rows of a diff; a line removed and added becomes one "moved" row."""
+    """Return the non-blank rows of a diff; a line both removed and added yields a "moved" row."""
     bodies = {sign: {row[1:] for row in rows if row[0] == sign} for sign in "+-"}
     merged: list[str] = []
     for row in filter(lambda row: row[1:].strip(), rows):
@@ -46,7 +46,7 @@ def find_hunks(original: str, revised: str) -> list[Hunk]:
     """Return the hunks between two texts, in the order of their first lines.
 
     A hunk is a line with its new version, or a passage of adjacent lines that have no counterpart
-    in the other text. If a line is moved, perhaps reworded, its old and new places form one hunk.
+    in the other text. If a line was moved (and perhaps reworded), both its places form one hunk.
     """
     old, new = original.split("\n"), revised.split("\n")
     hunks: list[Hunk] = []

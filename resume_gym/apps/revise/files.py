@@ -134,7 +134,7 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
             reason = "is one of the files that are read or written; name another"
             raise TaskError(f"{option}: {str(path)!r} {reason}")
         if os.path.lexists(path) and not force:
-            reason = f"exists; --force replaces it, {option} FILE names another"
+            reason = f"exists; --force replaces it, and {option} FILE names another"
             raise TaskError(f"{option}: {str(path)!r} {reason}")
         if not os.access(path.parent, os.W_OK):
             raise TaskError(f"{option}: the folder {str(path.parent)!r} is not writable")

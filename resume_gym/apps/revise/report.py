@@ -16,7 +16,7 @@ from resume_gym.user_errors import number_of
 BY_RULE = """\
 Rules compare the revision with your original. They find figures, names, tools, titles, degrees \
 and dates that are not in it, figures that moved to another bullet, bullets that moved to another \
-job, and passages that say more than the original does. They miss misspelt words, and inventions \
+job, and passages that say more than the original does. They miss misspelt words, and false claims \
 that replace ordinary words with as many other ordinary words. They do not know what is true, only \
 what your original says. A flagged claim may be true, and a claim without a flag may be false: \
 read all changes. "The evidence" means other documents about you; here there are none."""
@@ -124,7 +124,7 @@ def by_rule(change: AppliedEdit) -> str:
         if reason and (field != "preference" or reason not in " ".join(effects)):
             effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
     if not effects:
-        effects.append("no grade changes by this edit alone")
+        effects.append("this edit alone changes no grade")
     return "; ".join(effects) + "."
 
 
@@ -157,13 +157,13 @@ def _verdict(revision: Revision) -> Iterator[str]:
         yield f"The judge `{revision.judge}` compared the revision with your original:"
         yield "\n".join(rows)
     else:
-        yield f"The judge gave none: {_text(revision.no_verdict)}"
+        yield f"The judge gave no verdict: {_text(revision.no_verdict)}"
 
 
 def _cut(text: str) -> str:
     if len(text) <= LONG_THOUGHT:
         return text
-    return f"{text[:LONG_THOUGHT]} [... {len(text) - LONG_THOUGHT} characters more, in --json]"
+    return f"{text[:LONG_THOUGHT]} [... {len(text) - LONG_THOUGHT} more characters; see --json]"
 
 
 def _text(text: str) -> str:

@@ -180,7 +180,7 @@ class Revision:
         if self.claims:
             count = len(self.flagged)
             lines = "1 line claims" if count == 1 else f"{count} lines claim"
-            warnings.append(f"{lines} what your original does not support: see whether it is true")
+            warnings.append(f"{lines} what your original does not support: check that it is true")
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
@@ -192,7 +192,7 @@ class Revision:
         if self.no_verdict:
             warnings.append(f"The judge ({self.judge}) gave no verdict: {self.no_verdict}")
         if not self.session.state.submitted:
-            warnings.append("The agent ran out of turns and did not submit: it may be half done")
+            warnings.append("The agent ran out of turns: its revision may be unfinished")
         return warnings
 
 
@@ -252,7 +252,7 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
     for action, _ in session.state.transcript:
         twin.step(restore(action))
     if twin.text != restore(session.text):
-        raise ValueError("the edits have another effect without the mask")
+        raise ValueError("the edits have a different effect on the unmasked resume")
     verdict = revision.verdict
     if verdict:
         reasons = {name: restore(reason) for name, reason in verdict.reasons.items()}

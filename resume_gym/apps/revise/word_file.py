@@ -60,7 +60,7 @@ def open_word(data: bytes) -> Any:
         return docx.Document(io.BytesIO(data))
     except Exception as problem:  # python-docx may raise anything
         why = f"{type(problem).__name__}: {problem}"[:200]
-        raise DocumentError(f"it cannot be written as Word again ({why})") from problem
+        raise DocumentError(f"its revision cannot be written as a Word file ({why})") from problem
 
 
 def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
@@ -95,7 +95,7 @@ class _Writer:
     """Writer that maps lines of the Markdown to paragraphs of the document.
 
     Attributes:
-        anew: number of paragraphs that were replaced, since they did not match exactly one line.
+        anew: number of paragraphs that were replaced because they did not match exactly one line.
     """
 
     def __init__(self, document: Any, lines: Sequence[str]) -> None:
@@ -154,7 +154,7 @@ class _Writer:
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert `paragraph` after `last`; if `last` is outside the body, at an end of the body."""
+        """Insert `paragraph` after `last`, or at an end of the body if `last` is outside it."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
@@ -165,7 +165,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Make a paragraph for `line` from that of an equal line or of the nearest similar line."""
+        """Make a paragraph for `line` by copying that of an equal or the nearest similar line."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]

@@ -101,7 +101,7 @@ class FolderContents:
         file = self.path / name
         check_regular(file)
         if not (self._trusted or file.resolve().is_relative_to(self.path.resolve())):
-            raise TaskError(f"{file}: expected a file in the folder, it is a link; see {FLAG}")
+            raise TaskError(f"{file}: expected a file in the folder, got a link; see {FLAG}")
         return file
 
     def _read_settings(self) -> Mapping[str, Any]:
@@ -130,7 +130,7 @@ class FolderContents:
         return facts.get("edition") or 1
 
     def files(self) -> list[Path]:
-        """Return the episode files by name; in a run, "eval-" files (held-out) come first."""
+        """Return the sorted episode files; "eval-" files (held-out) of a run come first."""
         if self.is_run:
             folder = self.path / "trajectories"
             found = sorted([*folder.glob("eval-*.jsonl"), *folder.glob("step-*.jsonl")])
@@ -235,7 +235,7 @@ class FolderContents:
         if self.unreadable:
             first = "; ".join(self.unreadable[:_NAMED])
             count = number_of(len(self.unreadable), "line")
-            notes.append(f"{count} of the files of episodes could not be read: {first}.")
+            notes.append(f"{count} of the episode files could not be read: {first}.")
         notes += (f"The last line of {file.name} is incomplete." for file in self._incomplete)
         if not self.is_run:
             rewards = defaultdict(list)

@@ -125,7 +125,7 @@ def undo(text: str, diff: str) -> str:
     for start, rows in reversed(hunks):  # undo hunks from the end, so that line numbers stay valid
         old, new = rows["-"], rows["+"]
         if lines[start : start + len(new)] != new:
-            raise ValueError(f"line {start + 1} is not what the diff made it")
+            raise ValueError(f"line {start + 1} does not match the diff")
         lines[start : start + len(new)] = old
     return "\n".join(lines)
 

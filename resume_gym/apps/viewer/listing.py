@@ -32,7 +32,7 @@ class Listing:
     def folders(self) -> dict[str, Path]:
         """Return the folders of runs and evaluations, by their path relative to `path`.
 
-        If a subfolder holds no run or evaluation, its direct subfolders are searched, too.
+        If a subfolder is neither a run nor an evaluation, its direct subfolders are searched, too.
         """
         found: list[Path] = []
         for folder in _inside(self.path):

@@ -57,7 +57,7 @@ class SavedEpisode(FolderContents):
         return [self._record][number]
 
     def figures(self) -> dict[str, Any]:
-        """Return the settings, and the file's warnings, unsupported claims and notes as "notes"."""
+        """Return the settings; "notes" holds the file's warnings, unsupported claims and notes."""
         report = self._report
         claims = [
             f"not supported by the original: {claim['quote']}: {claim['reason']}"

@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
             # refuse requests from other web sites, which could infer data sizes from response times
-            return self._answer(403, "text/plain", b"expected a request of the viewer's page")
+            return self._answer(403, "text/plain", b"expected a request from the viewer's page")
         try:
             kind, body = self._body(path)
         except LookupError:

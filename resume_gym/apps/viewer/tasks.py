@@ -67,7 +67,7 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
         harmless = source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)
         if not (trusted or (harmless and ":" not in env)):
             refused = env if ":" in env else source
-            raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")
+            raise ValueError(f"{refused!r} is not loaded for untrusted settings; see {FLAG}")
         kind = find_edit_env(env)
         if kind is None:
             return Tasks()
@@ -76,6 +76,6 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
         return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
-            note=f"The tasks of {env} are not found ({problem}): their fields are missing, "
+            note=f"The tasks of {env} cannot be loaded ({problem}): their fields are missing, "
             "and documents come from the records."
         )

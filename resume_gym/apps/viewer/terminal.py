@@ -53,7 +53,7 @@ class EpisodeBrowser(App[None]):
     def compose(self) -> ComposeResult:
         """Yield the heading with notes on the folder, the table and the footer."""
         count = number_of(len(self.order), "episode")
-        told = f"{count} of {self.results.path}, by reward; Enter opens one"
+        told = f"{count} of {self.results.path}, sorted by reward; Enter opens an episode"
         yield Static(_shown("\n".join([told, *self._notes])), classes="heading")
         yield DataTable[Text](cursor_type="row")
         yield Footer()

@@ -1,1 +1,1 @@
-"""Evaluation of judges: labelled pairs, attacks, agreement statistics and drift."""
+"""Evaluation of judges: labelled pairs, agreement statistics and drift."""

@@ -37,15 +37,15 @@ class Agreement:
         pairs: number of pairs.
         repeats: number of verdicts per pair.
         accuracy: share of pairs whose label equals the judge's grade, by field.
-        kappa: Cohen's kappa with quadratic weights, by graded field; None where all labels and
-            verdicts are equal.
+        kappa: Cohen's kappa with quadratic weights, by graded field; None if all labels and
+            verdicts have the same value.
         recall: share of fabrications detected, by kind.
         false_alarms: share of honest revisions flagged as fabricated, by group:
             "honest_rewrite" (only the revisions of this kind) and "all".
-        consistency: weighted kappa between the verdicts of two repeats, by field; None with one
-            repeat, or where all verdicts are equal. For a deterministic judge, other values are 1.
-        flips: share of grades with position bias, which did not change sign when the two texts
-            were exchanged; None if not measured.
+        consistency: weighted kappa between the verdicts of two repeats, by field; 1 for a
+            deterministic judge; None with one repeat, or if all verdicts have the same value.
+        flips: share of grades that depend on the order of the two texts (position bias); None if
+            not measured.
         failures: number of failed verdicts and failed swapped comparisons, by error type.
         asked: number of verdicts requested.
         dollars: cost in dollars, 0 for a judge that asks no model; None if unknown.
@@ -70,7 +70,7 @@ class Agreement:
 
 
 def share(flags: Iterable[bool]) -> Share:
-    """Return the share of true values and its 95 % Wilson interval ([0, 1] without values).
+    """Return the share of true values and its 95 % Wilson interval ([0, 1] if `flags` is empty).
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.
@@ -89,7 +89,7 @@ def share(flags: Iterable[bool]) -> Share:
 def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
     """Return the quadratically weighted kappa of (label, verdict) pairs; None if undefined.
 
-    Kappa is undefined without pairs, or if all labels and verdicts are equal.
+    Kappa is undefined without pairs, or if all labels and verdicts have the same value.
 
     Source: J. Cohen, Weighted kappa, 1968.
     """
@@ -144,8 +144,8 @@ def table(found: Agreement) -> "Table":
     grid.add_row("cost", "nothing" if found.dollars == 0 else dollars)
     if set(found.consistency.values()) <= {1.0, None} and found.repeats > 1:
         grid.caption = (
-            "Repeats of 1: all repeats agree, as they must for a deterministic judge. "
-            "This says nothing about its accuracy."
+            "A value of 1 under repeats: all repeats agree, as they must for a deterministic "
+            "judge. This agreement says nothing about the accuracy of the judge."
         )
         grid.caption_justify = "left"
     return grid

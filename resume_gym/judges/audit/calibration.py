@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class PairResult(NamedTuple):
-    """Result of a judge on one pair: the verdict's fields, or the name of an error type."""
+    """Result of a judge on one pair: `fields` of the verdict, or the error type in `failure`."""
 
     pair: LabelledPair
     fields: Mapping[str, int] | None
@@ -54,7 +54,7 @@ async def calibrate(
     swap: bool = False,
     concurrency: int = 8,
 ) -> Agreement:
-    """Run a judge on all pairs and report its statistics.
+    """Run a judge on all pairs and return its statistics.
 
     Args:
         judge: the judge to measure; if it asks a model, each repeat samples new answers.
@@ -68,7 +68,7 @@ async def calibrate(
         JudgeMisconfigured: the judge cannot judge anything.
     """
     if swap and not (hasattr(judge, "flips") or hasattr(judge, "compare")):
-        raise TaskError(f"--swap: expected a judge that compares; got {judge.name!r}")
+        raise TaskError(f"--swap: expected a judge that can compare two texts; got {judge.name!r}")
     before = judge.usage
     runs = [
         await ask(judge, pairs, draw=repeat, concurrency=concurrency) for repeat in range(repeats)
@@ -127,7 +127,7 @@ async def ask(
 async def _bounded(
     work: Callable[[Any], Awaitable[T]], items: Iterable[Any], concurrency: int
 ) -> list[T]:
-    """Run `work` on each item with bounded concurrency; cancel the rest on an error."""
+    """Run `work` on all items, `concurrency` at a time; if one fails, cancel the rest."""
     gate = asyncio.Semaphore(concurrency)
 
     async def one(item: Any) -> T:

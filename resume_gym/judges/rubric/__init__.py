@@ -2,8 +2,8 @@
 
 `signals` classifies every change of a line as better, the same or worse. A rewritten line can be
 better only if a true statement supports it (`licences`). An unsupported change earns nothing, but
-hallucination is -1 only for a contradiction or a clearly new claim (`claims`). The judge cannot
-tell a free paraphrase from an invention in ordinary words, and does not judge irony or taste.
+`hallucination` is -1 only for a contradiction or a clearly new claim (`claims`). The judge cannot
+tell free paraphrases from false claims in ordinary words, and does not judge irony or taste.
 `resume_gym.judges.audit.calibration` measures the judge's accuracy.
 """
 
@@ -69,7 +69,7 @@ class RubricJudge:
         reference = make_reference(task)
         before = _measured(reference, task.resume)
         if over := excess(revised):  # graded, since a refusal would drop the episode
-            return rejected(task, Veto("padding", f"It has grown beyond {over}."))
+            return rejected(task, Veto("padding", f"The resume exceeds the limit of {over}."))
         after = measure(revised, reference)
         changes = _compare(before, after)
         grades: dict[str, Any] = {field: _grade(changes[field]) for field in GRADED_FIELDS}
@@ -84,14 +84,14 @@ class RubricJudge:
         )
 
     def judge_lines(self, task: Task, revised: str) -> LineVerdict:
-        """Return the counts of improved, harmless and worse lines; see `ByLine`."""
+        """Count the improved, harmless and worse lines of a revised resume; see `LineVerdict`."""
         task = self._known(task)
         rejection = find_veto(task, revised)
         if rejection and rejection.kind == "unchanged":  # but blank lines may differ
             reasons = {"harmless": rejection.reason}
             return LineVerdict(harmless=-_differing(task.resume, revised), reasons=reasons)
         if over := excess(revised):
-            rejection = rejection or Veto("padding", f"It has grown beyond {over}.")
+            rejection = rejection or Veto("padding", f"The resume exceeds the limit of {over}.")
         if rejection:
             return LineVerdict(rejected=-1, reasons={"rejected": rejection.reason})
         signals = measure(revised, make_reference(task))
@@ -130,7 +130,7 @@ def _measured(reference: Reference, text: str) -> Signals:
 
 
 def _compare(before: Signals, after: Signals) -> dict[str, float]:
-    """Return the change of each graded field between two texts; `_grade` turns it into a grade."""
+    """Return by how much each graded field changes; `_grade` turns each change into a grade."""
     old, new = _totals(before), _totals(after)
     changes = {field: new[field] - old[field] for field in _ASPECTS}
     return {**changes, "preference": preference(after) - preference(before)}
@@ -139,7 +139,7 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """Return, for each field except preference, how many more changes improve it than worsen it.
 
-    Positive totals become 0 if more than `SEVERAL` changes per better change are not better.
+    If more than `SEVERAL` times as many changes are needless as better, positive totals become 0.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
@@ -156,8 +156,8 @@ def preference(signals: Signals) -> float:
     """Score a recruiter's preference for a text over the original.
 
     The score is 1 or more if no change is worse and more than half of the changes are better. It is
-    -1 or less if there are worse changes, and at least as many as better changes. An unsupported
-    claim counts as a worse change if there is no other worse change.
+    -1 or less if there are worse changes and they are at least as many as the better changes. An
+    unsupported claim counts as a worse change if there is no other worse change.
     """
     outcomes = [change.outcome for change in signals.changes]
     better, worse = outcomes.count(1), outcomes.count(-1)
@@ -179,19 +179,19 @@ def _support(findings: tuple[UnsupportedClaim, ...]) -> tuple[str, float]:
     if not findings:
         return "Nothing contradicts the original or the evidence.", 0.85
     worst = max(findings, key=lambda finding: finding.confidence)
-    more = f" (More of this kind: {len(findings) - 1}.)" if len(findings) > 1 else ""
+    more = f" (More unsupported claims: {len(findings) - 1}.)" if len(findings) > 1 else ""
     return worst.reason + more, worst.confidence
 
 
 def _reason(field: str, grade: int, signals: Signals) -> str:
-    """Name the rule behind the grade of a field, and the first line that it concerns."""
+    """Name the rule behind the grade of a field, and the first line to which the rule applies."""
     if grade < 0 and field == "preference" and signals.findings:
         worst = max(signals.findings, key=lambda finding: finding.confidence)
         return f"A claim without support outweighs the rest: {worst.quote!r}."
     if told := moved(signals, field, grade):
         return _sentence(*told)
     if field != "preference" or not signals.changes:
-        return "As it was."
+        return "As before."
     outcomes = [change.outcome for change in signals.changes]
     better, same, worse = (outcomes.count(outcome) for outcome in (1, 0, -1))
     return f"Better changes: {better}; neutral: {same}; worse: {worse}."
@@ -221,7 +221,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Explain an outcome by the first change that has it, or -1 by an unsupported claim if any."""
+    """Explain an outcome by an unsupported claim (if -1) or by the first change that has it."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):
@@ -229,4 +229,4 @@ def _line_reason(signals: Signals, outcome: int) -> str:
     same = next((change for change in signals.changes if change.outcome == outcome), None)
     if same:
         return f'"{cut(same.new)}" is neither better nor worse than "{cut(same.old)}".'
-    return "Lines of a deleted run."
+    return "Adjacent lines were deleted."

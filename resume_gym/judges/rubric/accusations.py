@@ -40,7 +40,7 @@ _ANTONYMS = links(
 
 
 class Claim(NamedTuple):
-    """An unsupported statement of a line, with a confidence in [0, 1]."""
+    """An unsupported statement in a line, with a confidence in [0, 1]."""
 
     kind: str
     quote: str
@@ -82,7 +82,7 @@ def accuse(
     # Each core word of `old` that is gone excuses one unsupported word; each new filler, two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
-        yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
+        yield Claim("stuffed", quote, f'Unsupported words of the job description: "{quote}".', 0.75)
     elif surplus >= SEVERAL:
         reason = f'Nothing supports "{quote}" in "{cut(new.body)}".'
         yield Claim("addition", quote, reason, 0.6)
@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Yield a claim unless a statement has the figure near the same words and preposition."""
+    """Yield a claim unless a statement has the figure in a similar context (words, preposition)."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
@@ -112,16 +112,16 @@ def _number(
     theirs = {preposition for _, preposition in places if preposition}
     # A single content word beside the figure is too little to show that the figure was moved.
     if len(around) > 1 and not any(around & words for words, _ in places):
-        reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
+        reason = f'"{quote}" belongs to another statement, not to "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
     elif before and before not in theirs and (theirs or before + number.unit == "to%"):
         known = min(theirs, default="")
-        reason = f'"{before} {quote}" is "{f"{known} {quote}".strip()}" in what is known.'
+        reason = f'"{before} {quote}" is "{f"{known} {quote}".strip()}" in its source.'
         yield Claim("direction", f"{before} {quote}", reason, 0.85)
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
-    """Yield statements of the evidence that mention a wrong figure: "read 9 in place of 11"."""
+    """Yield statements of the evidence that mention a wrong figure, as in "9 instead of 11"."""
     for statement in reference.evidence:
         if any(backs(statement, figure) for figure in wrong):
             yield statement
@@ -138,7 +138,7 @@ def backs(content: Content, number: Number) -> bool:
 
 
 def _beside(content: Content, number: Number) -> tuple[set[str], str]:
-    """Return the content words around a figure, and a preceding "from", "to" or "by"."""
+    """Return the content words around a figure, and the "from", "to" or "by" before it if any."""
     equal = [n for n in content.numbers if n.value == number.value or n.backs(number)]
     forms = {figure_token(n) for n in equal}
     words: set[str] = set()
@@ -229,7 +229,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Return adjacent content words and the function word between: ("excel", "to", "access")."""
+    """Return adjacent content words with the function word between: ("excel", "to", "access")."""
     telling, links, last, joint = frozenset(content.telling), set(), "", ""
     for token, key in zip(content.tokens, content.keys, strict=True):
         if key not in telling:

@@ -65,7 +65,7 @@ class UnsupportedClaim(NamedTuple):
 def find_claims(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
 ) -> list[UnsupportedClaim]:
-    """Return the unsupported claims of a text, except those of `accuse` and `dropped_hedges`.
+    """Return the unsupported claims of a text, except those from `accuse` and `dropped_hedges`.
 
     Args:
         lines: the text.
@@ -90,7 +90,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Yield what a job, school or contact line claims beyond its best match of original lines."""
+    """Yield what a job, school or contact line claims beyond the original lines most like it."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
@@ -192,7 +192,7 @@ def _told(words: Sequence[str], reference: Reference) -> bool:
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
-    """Yield claims for unsupported figures of an added line, or if most of its words are new."""
+    """Yield claims for unsupported figures in an added line, and for a line of mostly new words."""
     content = line.content
     known = [s for s in reference.statements if reference.tells(content, s)]
     for number in content.numbers:
@@ -238,7 +238,7 @@ def dropped_hedges(
     fixes = [fix for unit in units for fix in reference.fixed.get(unit, ())]
     if _did(old, verb, deed) or any(_did(text, verb, "") for text in texts if text not in fixes):
         return
-    reason = f'"{cut(new.body)}" leaves out that the candidate only had a part ("{hedge[0]}").'
+    reason = f'"{cut(new.body)}" leaves out that the candidate only took part ("{hedge[0]}").'
     yield Claim("hedge", hedge[0], reason, 0.8)
 
 
@@ -248,7 +248,7 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     Args:
         text: the original line, or another true text.
         verb: stem of the verb that the rewritten line claims.
-        deed: if `text` is the original line, stem of the hedged verb (no support); else empty.
+        deed: stem of the hedged verb, which is no support, if `text` is the original; else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):

@@ -1,4 +1,4 @@
-"""Detect grammatical errors and cut words in a rewritten line that its original does not have.
+"""Detect grammatical errors and truncated words that a rewritten line has but its original lacks.
 
 The checks use lists of verbs and their prepositions (`text.verbs`) instead of a part-of-speech
 tagger, whose models are separate downloads.
@@ -101,7 +101,7 @@ def _without_object(old: Content, new: Content) -> bool:
 
 
 def _without_verb(old: Content, new: Content) -> bool:
-    """Return whether a verb between words was lost: "to read a note" becomes "to a note"."""
+    """Return whether a verb between two words was lost: "to read a note" becomes "to a note"."""
     pairs = set(pairwise(new.tokens)).difference(pairwise(old.tokens))
     return any(
         (first, last) in pairs

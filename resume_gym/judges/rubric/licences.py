@@ -1,9 +1,9 @@
 """Compare a rewritten line with its original, and find the source that supports the changes.
 
-A line may take its words from the original and from one source, a true statement about the same
-work: a fix, a fact, a sentence of the evidence, or another line of the resume. Synonyms (`rings` in
-`lexicon.toml`) count as equal. Sources are not combined, since a policy could then attach the verb
-of one achievement to the object of another. The entry point is `rewrite`.
+A line may take its words from the original and from one source. A source is a true statement about
+the same work: a fix, a fact, a sentence of the evidence, or another line of the resume. Synonyms
+(`rings` in `lexicon.toml`) count as equal. Sources are not combined, since a policy could then
+attach the verb of one achievement to the object of another. The entry point is `rewrite`.
 """
 
 import re
@@ -33,15 +33,15 @@ class Rewrite:
 
     Attributes:
         source: the statement that supports the changes; None if no statement adds support.
-        verb: class of the opening verb: "kept", "licensed" (supported), "weak" or "swapped".
+        verb: opening verb: "kept", "licensed" (supported), "swapped" (unsupported) or "weak".
         fresh: unsupported words in order; the opening verb is included only if `retold`.
-        lost: share, in [0, 1], of core words (`style.core`) that the line lacks: those of the
-            source if it is a fix or restated evidence, else those of the original.
-        order: share, in [0, 1], of adjacent known words that are adjacent in original or source.
+        lost: share, in [0, 1], of a statement's core words (`style.core`) that the line lacks. The
+            statement is the source if that is a fix or restated evidence, else the original.
+        order: share, in [0, 1], of the line's adjacent word pairs that original or source contain.
         retold: whether the line restates a sentence of the evidence.
         nearer: progress from the original towards a fix or the evidence, in [-1, 1].
         told: number of figures added minus number of figures removed.
-        corrected: whether figures are replaced by as many figures of the evidence.
+        corrected: whether figures are replaced by the same number of figures from the evidence.
         claims: contradictions and clearly new claims.
     """
 
@@ -63,7 +63,7 @@ class Rewrite:
 
     @property
     def licensed(self) -> bool:
-        """Whether the line may count as better, despite up to two unsupported words."""
+        """Whether the line may count as better; up to two unsupported words are tolerated."""
         true = self.verb in ("kept", "licensed") and not self.claims
         much = self.told > 0 or self.nearer >= QUARTER
         stray = len(self.fresh) < (FEW if much else SEVERAL)
@@ -121,7 +121,7 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Words (`fresh`) and number of figures and rates that neither original nor source has."""
+    """Unsupported words of a line (`fresh`), and number of its unsupported figures and rates."""
 
     source: Content | None
     verb: str

@@ -13,7 +13,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
-    """Map the stem of each word on the left of a pair to the stems of all words on its right."""
+    """Map the stem of each word in a pair's first group to the stems of all words in the second."""
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:
         others = frozenset(map(stem, right))
@@ -49,7 +49,7 @@ def missing(content: Content, other: Content) -> list[Number]:
 
 
 def lost(statement: Content, new: Content) -> float:
-    """Return the share of a statement's `core` that a line lacks; synonyms count as present."""
+    """Return the share of a statement's core words that a line lacks; synonyms count as present."""
     core_keys, keys = core(statement), frozenset(new.keys)
     return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
@@ -58,7 +58,7 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
     """Return the share of a line's pairs of adjacent content words that a statement contains.
 
     Content words that no statement contains are skipped. Moving whole phrases keeps the share high;
-    shuffling words lowers it. For short lines, the share is 1.
+    shuffling words lowers it. If there are fewer than `WINDOW` pairs, the share is 1.
     """
     pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
     near = {pair for content in statements for pair in pairwise(content.telling)}
@@ -68,9 +68,9 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 def progress(old: Content, new: Content, fix: Content) -> float:
     """Return a line's progress from its original towards a fix, in [-1, 1].
 
-    The progress is the larger of two values: the gain in F1 score with the fix, and
-    min(made, dropped) - 0.5. Here, `made` is the share of the fix's core words that the line has.
-    Of the core words that the fix removes, `dropped` is the share that the line removes, too.
+    The progress is the larger of two values: the increase in the words' F1 score with the fix, and
+    min(made, dropped) - 0.5. Here, `made` is the share of the fix's core words that the line has,
+    and `dropped` is the share of the words removed by the fix that are gone from the line, too.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0

@@ -1,8 +1,8 @@
 """Classify every change between an original and a revision as better, the same or worse.
 
 A change is better only if it is harmless and a supported improvement: it removes a weak opening,
-filler, formatting fault or padding, adds a true figure, or states a hidden point plainly. Any other
-harmless change counts as the same. `measure` is the entry point.
+filler, formatting fault or padding, adds a true figure, or states the main point more plainly. Any
+other harmless change counts as the same. `measure` is the entry point.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # limits: run time is qu
 
 
 class Change(NamedTuple):
-    """A change of one line, or of a run of deleted lines.
+    """A change of one line, or the deletion of a run of lines.
 
     Attributes:
         outcome: 1 better, 0 the same, -1 worse.
@@ -54,12 +54,12 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Measurements of a text against the original.
+    """Result of comparing a text with the original.
 
     Attributes:
         changes: the changes; a repeated change is listed once.
         findings: unsupported claims.
-        doubts: claims that the rules cannot decide, such as a new verb; they affect no grade.
+        doubts: claims whose truth the rules cannot judge, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
         outcomes: outcome of each changed, deleted or added line. Unlike in `changes`, the outcome
             of a line that equals the result of a fix is always 1.
@@ -73,18 +73,18 @@ class Signals:
 
 
 _NONE: Mapping[str, str] = {}
-_FORM = {1: "formatted as the rest", -1: "formatted unlike the rest"}
+_FORM = {1: "formatted like the rest", -1: "formatted unlike the rest"}
 
 
 def measure(text: str, reference: Reference) -> Signals:
-    """Measure a text against the original.
+    """Compare a text with the original.
 
     Raises:
         JudgeRefused: the text is too long; see `excess`.
     """
     lines = parse(text)
     if over := excess(text):
-        raise JudgeRefused(f"the rubric judge reads at most {over}")
+        raise JudgeRefused(f"the text exceeds the rubric judge's limit of {over}")
     if lines == reference.lines:
         return Signals((), (), (), 0)
     origins = align(lines, reference)
@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count an original line's format faults by the habits of each text; return the minimum."""
+        """Count a line's format faults by the habits of each text; return the smaller count."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -204,8 +204,8 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
     """Return the indices of the original lines that a line replaces.
 
-    If a line adds little more than figures of other lines to its main original line, it replaces
-    only the main line: moving a figure to its achievement does not count as joining lines.
+    A line that adds little more than figures of other lines to its main original line replaces only
+    the main line, since moving a figure to another line does not count as joining the two lines.
     """
     if len(units) < 2:
         return units
@@ -250,7 +250,7 @@ def _form(page: _Page, old: Line, new: Line) -> Change:
 
 
 def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
-    """Classify a change of a heading, an entry (such as the title line of a job), or skills."""
+    """Classify a change of a heading, an entry (such as a job's title line), or a skills line."""
     line = page.lines[index]
     before = [original.content for original in originals]
     gone = frozenset().union(*(content.keys for content in before)) - {*line.content.keys, *GLUE}
@@ -264,7 +264,7 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
          line.kind == "skills" and gone & page.reference.job_weights.keys()),
         ("clarity", "has become another kind of line", other_kind),
         ("clarity", _FORM[-1], change > 0),
-        ("clarity", "is a heading without its name", nameless),
+        ("clarity", "is a heading that has lost its name", nameless),
         (SUBSTANCE, "the facts of a position have changed",
          line.kind == "entry" and (gone or longer)),
     )  # fmt: skip
@@ -333,7 +333,7 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[t
     if rewording.nearer >= NEARER and kept:
         yield "clarity", "states the point plainly"
         if page.reference.aside:
-            yield "jd_alignment", "what the job asks for is no aside any more"
+            yield "jd_alignment", "what the job asks for is no longer said in passing"
     tells = rewording.told > 0 and old.kind == "bullet" and (kept or rewording.nearer >= NEARER)
     if rewording.corrected or tells:
         yield "quantification", "states a known figure"
@@ -402,7 +402,7 @@ def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
 
 
 def _tells(content: Content, other: Content) -> bool:
-    """Return whether `content` has all figures (one or more) and half the core words of `other`."""
+    """Return whether `other` has figures, and `content` has all of them and half its core words."""
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 

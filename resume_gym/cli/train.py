@@ -7,7 +7,7 @@ from resume_gym.user_errors import missing_of
 
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
-is trained on the CPU. Results go to runs/NAME; the same command resumes an interrupted run. \
+is trained; a CPU is enough. Results go to runs/NAME; the same command resumes an interrupted run. \
 Training needs `pip install resume-gym[train]`; then `resume-gym train --help` lists all options."""
 _EXAMPLES = (
     "train --steps 5",

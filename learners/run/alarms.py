@@ -250,7 +250,7 @@ def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
 def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
     """Return the rows of metrics that no rollback discards, and the steps of discarded checkpoints.
 
-    A rollback in the last row removes no rows, since it is a reaction to the last row's alarms.
+    A rollback in the last row discards no rows yet, so that the alarms that caused it remain.
     """
     rows, undone, last = list(history), set[int](), -1
     for last, back in _rollbacks(history[:-1]):

@@ -13,7 +13,7 @@ WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
 """Weight of each block in `by_turn`; "call" is the additional term of turns with an edit call."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""Minimum scale of a block; deviations below 0.25, the unit of rewards, are scaled to below 1."""
+"""Minimum scale of a block: the smallest reward. Lower scales would inflate small deviations."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -68,21 +68,21 @@ def by_turn(
 
     Each reward term belongs to one of the `BLOCKS`. For the block "tools", the return of a turn is
     the sum of the tool rewards from this turn to the end of the episode, and the baseline is the
-    mean return of the group's rollouts that reached this turn. For each other block, the return of
+    mean return of the turns with the same number in the group. For each other block, the return of
     every turn is the sum of the block's terms over the episode, and the baseline is the group's
     mean of these sums. The scale of a block is the running root mean square of (return -
     baseline) over all sampled tokens, but at least `LEAST_SCALE`. The advantage of a turn is the
     weighted sum, over the blocks, of (return - baseline) / scale. The advantage of a turn with an
-    edit call has one more term: the call's reward minus the mean reward of the group's edit calls,
-    divided by the reward of a valid edit. Finally, all advantages of the batch are multiplied by
-    one factor, so that their root mean square equals that of the plain sum of (return - baseline)
-    over the blocks. Weights and scales thus do not change the size of updates.
+    edit call has one more term: (reward of the call - mean reward of the group's edit calls) /
+    (reward of a valid edit). Finally, all advantages of the batch are multiplied by one factor, so
+    that their root mean square equals the root mean square of the unweighted, unscaled sum of
+    (return - baseline). Weights and scales thus do not change the size of updates.
 
     Args:
         ledgers: for each rollout [b], the reward terms of each turn, by name.
         groups: group number of each rollout [b].
         tokens: for each rollout [b], the number of sampled tokens of each turn.
-        scales: running mean square of each block, returned for the previous batch; empty at first.
+        scales: running mean square of each block, as the previous call returned it; empty at first.
 
     Returns:
         For each rollout [b], the advantages of its turns; and the `scales` for the next batch.

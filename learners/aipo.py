@@ -147,7 +147,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport)
 
 
 def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
-    """Start the evaluation that is due after a step, unless an earlier process has finished it.
+    """Start an evaluation if one is due after `step`, unless it was completed before a restart.
 
     The function `evaluation` runs the evaluations before the first step and after the last step.
     """

@@ -128,7 +128,7 @@ def make_trainer(config: Config, checkpoints: Path, keep_steps: int = 0) -> Trai
     Args:
         config: settings of the run.
         checkpoints: folder of all checkpoints.
-        keep_steps: number of last steps whose checkpoints are kept for rollbacks; see `finish` in
+        keep_steps: number of recent steps whose checkpoints are kept for rollbacks; see `finish` in
             `training/checkpoint.py`.
     """
     rate = partial(

@@ -76,8 +76,8 @@ class Config:
             after the first step that exceeds a limit. Empty for no budget.
         groups: number of tasks per step, each with one group of rollouts.
         group_size: number of rollouts per task.
-        replace_equal: replace each group whose rewards are all equal, since it gives no gradient,
-            by a group of another task; replacements are not replaced again.
+        replace_equal: replace each group of equal rewards, which gives no gradient, by a group of
+            another task; a replacement is kept even if its rewards are equal, too.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: maximum number of tokens that the policy samples in a turn.
         learning_rate: maximum learning rate of the optimizer. The default suits the nano policy;
@@ -129,12 +129,12 @@ class Config:
         on_collapse: reaction to an alarm about a collapse of training: note writes the alarm to the
             journal; warn also prints it; rollback returns to the last healthy checkpoint with half
             the learning rate; stop ends the run.
-        on_hack: reaction to an alarm about reward hacking: warn prints the alarm; drop also removes
-            episodes that show the hack from batches while the alarm lasts; stop ends the run.
+        on_hack: reaction to an alarm about reward hacking: warn prints the alarm; drop also leaves
+            episodes with the hack out of training while the alarm lasts; stop ends the run.
         second_judge: additional judge, in the format of `judge`, that grades a sample of final
             documents but never affects rewards; empty for no second judge.
         second_judge_every: number of steps between two samples that second_judge grades.
-        threads: number of CPU threads; 0 uses all cores.
+        threads: number of CPU threads per process; 0 divides all cores among the trainers.
         heartbeat_s: seconds between heartbeats; 0 disables them. A heartbeat writes heartbeat.json,
             and prints a line if nothing was printed since the last heartbeat.
         log_to: additional loggers: tensorboard, wandb, trackio.
@@ -228,7 +228,7 @@ class Config:
                 expected = f"{setting} {' or '.join(map(repr, allowed))}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
         if self.credit == "turn" and self.loss == "grpo":
-            raise ConfigError("credit: grpo needs episode rewards; expected episode, got turn")
+            raise ConfigError("credit: grpo needs per-episode credit; expected episode, got turn")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
@@ -270,9 +270,9 @@ _SCHEMA = create_model(
 # by pydantic's error type: the expected value, in clearer words than pydantic's own message
 _EXPECTED = {
     "bool_type": "true or false",
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "less_than_equal": "at most {le:g}",
+    "greater_than": "a number > {gt:g}",
+    "greater_than_equal": "a number >= {ge:g}",
+    "less_than_equal": "a number <= {le:g}",
     "path_type": "a path",
     "tuple_type": "a list",
 }
@@ -337,7 +337,7 @@ def parse(
         more: a dataclass whose fields are additional options.
 
     Returns:
-        The configuration, and a dictionary of the fields of `more` that `argv` sets, not validated.
+        The configuration; and the unvalidated values of the fields of `more` that `argv` sets.
     """
     # accept underscores in flags, as in the names of a TOML file
     argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
@@ -357,8 +357,8 @@ def parse(
                 "--dry-run",
                 nargs="?",
                 metavar="MACHINE",
-                help="print an estimate of the run's memory and time, and exit; MACHINE is such as "
-                "'4 x NVIDIA H200', or here for this machine (default: the preset's, or here)",
+                help="estimate the run's memory and time, and exit; MACHINE: GPUs such as "
+                "'4 x NVIDIA H200', or here for this machine (default: the preset's GPUs, or here)",
             )
         parser.add_argument(trust.FLAG, action="store_true", help=trust.HELP)
         if more:

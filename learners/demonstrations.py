@@ -3,7 +3,7 @@
 The resume of a task has a planted weakness, and the task lists fixes: edits that repair the
 weakness. The scripted editor first applies the fixes that add no facts or figures, from top to
 bottom, and then makes the edits of the scripted agent `careful`. With the habits `HASTY`, the
-editor also makes errors. A policy learns these errors, which reinforcement learning corrects.
+editor also makes errors. A policy imitates these errors; reinforcement learning corrects them.
 `renamed` replaces some words of most resumes, so that a policy cannot memorise the resumes.
 """
 
@@ -32,7 +32,7 @@ class Habits(NamedTuple):
 
     Attributes:
         review: probability of calling `review` in the first turn.
-        misquote: probability that dots are appended to an edit's quote, so that the edit fails.
+        misquote: probability that dots are appended to the text to replace, so that the edit fails.
         invent: probability that an edit whose new text ends with a letter adds an invented figure.
         submit: probability of submitting in the last turn, and when nothing is left to edit.
     """
@@ -44,9 +44,9 @@ class Habits(NamedTuple):
 
 
 EXPERT = Habits()
-"""Habits of the editor without faults."""
+"""Habits of an editor that makes no errors."""
 HASTY = Habits(review=0.95, misquote=0.25, invent=0.3, submit=0.35)
-"""Habits of the editor from which the base model of the published run learned its faults."""
+"""Habits with the faults of the source experiment's base model; see docs/training.md."""
 
 SLIPS = 0.15
 """Share of played turns that contain an error, so that policies learn to continue after errors."""
@@ -83,7 +83,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
 
 
 def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return (old, new) of the topmost suitable fix, or else of `careful`'s edit, or else None."""
+    """Return (old, new) of the topmost suitable fix, else of `careful`'s edit, or None."""
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
@@ -124,7 +124,7 @@ def _figures(text: str) -> set[str]:
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
-    """Shorten an edit to the changed words, plus the neighbours that make `old` unique in `resume`.
+    """Shorten an edit to the changed words and as many neighbours as make `old` unique in `resume`.
 
     The result begins with the space before its first word, if the resume has one there. Since
     byte-level BPE encodes a word together with this space, `old` then has the same tokens as the
@@ -205,8 +205,8 @@ def renamed(task: Task, rng: Random) -> Task:
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
     other words by words of other resumes or by invented words. Half of the tasks with the weakness
     "too_long" keep all words, since the words show which lines are superfluous. A word that a fix
-    removes or adds is kept, so that the fix stays correct, unless it is the first word of the
-    fix's `old`. If the -ed form of a verb is replaced, its -ing form is replaced in the same way.
+    removes or adds is kept, so that the fix stays correct; only the first word of the fix's `old`
+    may be replaced. The -ed and -ing forms of a verb are replaced by those of one other verb.
     """
     kept = set(_KEPT)
     for fix in task.fixes:

@@ -1,7 +1,7 @@
 """Goals and budgets of a run: conditions on named metrics that end the run.
 
-A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
-so if a run has ended at a goal or budget and is restarted, it ends again with the same result.
+A goal is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure: if a
+goal or budget has ended a run, and the run is restarted, it ends again for the same reason.
 """
 
 import operator
@@ -81,7 +81,7 @@ def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return how much a run has used of each quantity in `SPENT`.
 
     Args:
-        rows: metrics of the steps; token counts are per step, hours and judge costs are totals.
+        rows: metrics of the steps; token counts are per step, hours and judge costs are cumulative.
     """
     sampled = (row.get("sampled_tokens", 0) + row.get("replaced_tokens", 0) for row in rows)
     last = rows[-1] if rows else {}
@@ -128,8 +128,7 @@ def ended(
 
     Args:
         goal: conditions that must all hold in two evaluations in a row.
-        limits: conditions of the budget, which is used up if one of them fails before the last
-            step.
+        limits: conditions of the budget; one that is false before the last step ends the run.
         steps: number of steps of the run.
         rows: metrics of the steps so far, oldest first.
         evaluations: evaluations on held-out tasks so far, in any order.

@@ -106,8 +106,8 @@ class Dose:
         drill: share of the training time, at its start, in which a new model learns to copy.
         short: share of the training time after which resumes are no longer shortened.
         habits: share of the training time, at its end, in which the scripted editor makes errors.
-        draws: number of turns drawn from the editor in each state; 1 while it makes no errors.
-        replies: weight of a token of a tool reply; a turn that every draw yields has weight 1.
+        draws: turns drawn from the editor per state in the phase with errors; 1 in other phases.
+        replies: weight of a token of a tool reply, relative to a turn that all draws return.
         repeats: number of times that each demonstration is used for training.
         workers: number of processes that create demonstrations, for training on GPUs; 0 creates
             them in the training process, between optimizer steps.
@@ -287,7 +287,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     limit = PROBE_LIMIT[config.precision] / config.temperature
     print(f"log-probabilities of training and sampling differ by {gap:.2g} on average")
     if not gap <= limit:  # also true for nan
-        raise EngineError(f"log-probabilities differ by {gap:.3g}, more than {limit:.3g}")
+        raise EngineError(f"log-probabilities differ by {gap:.3g}, expected at most {limit:.3g}")
     return summary
 
 

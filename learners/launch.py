@@ -176,10 +176,10 @@ def _servers(judge: Judge | None) -> list[str]:
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that the goal's metrics exist, and that a dollar budget has a judge with a list price.
+    """Check that the goal's metrics exist, and that the judge has a price if dollars are limited.
 
     Raises:
-        ConfigError: a metric is unknown, or a dollar budget has no judge with a list price.
+        ConfigError: a metric is unknown, or dollars are limited and the judge has no list price.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
     if work.judge:  # without a judge, a session opens a separate environment, which is slow

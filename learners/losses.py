@@ -1,7 +1,7 @@
 """Policy losses of type `Loss`: pure functions of the sampled tokens of a packed row.
 
-Each loss is divided by the number of tokens or rollouts in the global batch, counted before tokens
-are masked, because the caller sums the losses of all rows before the optimizer step.
+The caller sums the losses of all rows before the optimizer step. Each loss is therefore divided by
+the number of tokens or rollouts in the whole global batch, masked tokens included.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,8 +55,8 @@ LossOutput = tuple[Tensor, Mapping[str, float]]
 """The loss of a row as a scalar tensor, and metrics of the row's tokens by name.
 
 Metrics whose names end in _max are maxima; all others are sums over tokens. "masked" counts tokens
-without policy gradient. The other tokens contribute to "ratio", "ratio_max" and "ratio_deviation",
-the sum of (ratio - 1)^2. "gap" is the sum of all finite values of |logp - sampler's logp|.
+without policy gradient. "ratio" (see `aipo`), "ratio_max" and "ratio_deviation", the sum of
+(ratio - 1)^2, cover all other tokens. "gap" sums all finite values of |logp - sampler's logp|.
 """
 Loss = Callable[[LossInput], LossOutput]
 """Type of the policy losses, such as `aipo`."""
@@ -69,7 +69,7 @@ def aipo(row: LossInput) -> LossOutput:
     ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
     rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
     [0.1, 10]. "masked_rollout" counts the tokens of masked rollouts. In other rollouts,
-    "masked_low" counts tokens with a ratio below 0.125, and "masked_high" tokens with one above 8.
+    "masked_low" counts tokens with ratios below 0.125, and "masked_high" those with ratios above 8.
     Source: PRIME-RL 0.4, which masks tokens whose ratio LlamaRL (arXiv 2505.24034) would clip.
     """
     log_ratio = _log_ratio(row).detach()
@@ -88,7 +88,7 @@ def aipo(row: LossInput) -> LossOutput:
 
 
 def ipo(row: LossInput) -> LossOutput:
-    """Return the loss of `aipo` with a trust region on probabilities and a penalty on log ratios.
+    """Return `aipo`'s loss with a penalty on log ratios, and a trust region instead of its masks.
 
     The loss is (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
     (log ratio)^2) / total.tokens. A token is masked if its probability has changed by more than
@@ -99,7 +99,7 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but keep tokens whose update reduces the shift in probability.
+    """Return the loss of `ipo`, but keep tokens whose update moves their probability back.
 
     A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
     more than 0.2 and A < 0. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).

@@ -21,7 +21,7 @@ Match = Literal["exact", "fuzzy"]
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
-"""Maximum number of lines for difflib (quadratic time); the diff of a longer text is one hunk."""
+"""Maximum number of lines to pass to difflib (quadratic time); a longer text's diff is one hunk."""
 
 
 class Document(NamedTuple):
@@ -180,7 +180,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
     """Convert quotes, dashes and spaces to ASCII, apply NFC, and drop invisible characters.
 
     Returns:
-        The converted text, and the offsets in `text` of its characters and of its end.
+        The converted text; and for each of its characters and for its end, the offset in `text`.
     """
     if text.isascii():
         return text, range(len(text) + 1)
@@ -348,9 +348,9 @@ def _range(start: int, length: int) -> str:
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """Return a document's text; if the text overflows the page, mark the page's end in it.
+    """Return a document's text; if the text does not fit the page, mark the end of the page.
 
-    `overflow_delimiter` is inserted before the first source line that does not fit completely.
+    The mark is `overflow_delimiter`, before the first source line that does not fit completely.
     """
     if document.lines <= page_lines:
         return document.text.removesuffix("\n")

@@ -53,8 +53,8 @@ class Rules:
         layout_reward: "binary" gives +1 at the end if the document fits the page, else -1.
             "continuous" rewards each edit with the change of `layout_potential`, so the sum over an
             episode depends only on its first and its last document.
-        layout_amplitude: "continuous" reward for removing an overflowing line; a multiple of 1/64.
-        feedback_every: k, to include feedback in the reply to every k-th edit; 0 for no feedback.
+        layout_amplitude: reward of "continuous" per removed overflow line; a multiple of 1/64.
+        feedback_every: interval in edits between replies that have feedback; 0 for no feedback.
 
     Raises:
         ValueError: An attribute has an invalid value.
@@ -194,9 +194,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         taken = {*rewards.TOOL_TERMS, "layout"}
         for wrong, told in (
             (cls.editors - names, "editors: expected names of tools in `toolbox`"),
-            (cls.verdict_weights.keys() - known, "verdict_weights: expected the verdict's fields"),
+            (cls.verdict_weights.keys() - known, "verdict_weights: expected fields of the verdict"),
             (cls.verdict_weights.keys() & taken, "verdict_weights: expected unused term names"),
-            ({cls.noun} & {"task_id", *_COUNTS}, "noun: expected a new key for `info`"),
+            ({cls.noun} & {"task_id", *_COUNTS}, "noun: expected a name that `info` does not use"),
         ):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
@@ -243,7 +243,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Reward weight of each field of the verdict, and of each term that only this task has."""
+        """Reward weight of each graded verdict field, and of each term that only this task has."""
         return self.verdict_weights
 
     @classmethod
@@ -258,7 +258,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def prompt(self) -> str:
-        """The first observation: `brief`, then the lines with layout, turns left and edits."""
+        """The first observation: `brief`, then the lines that `layout` and `meta_line` format."""
         rules = self.rules
         first = layout(measure(self.original, rules.page_width), rules)
         return f"{self.brief}\n\n{first}\n{meta_line(rules.max_turns, rules.max_turns, 0)}"

@@ -29,7 +29,7 @@ class EditEnv(gym.Env[str, str]):
     `tasks`, `split`, `judge` and other arguments, all of them JSON values with defaults.
 
     Args:
-        rules: limits of an episode.
+        rules: limits and reward settings of an episode.
         tasks: task source, as for `load_tasks`.
         split: split of the tasks: "train", "eval" or None for both.
         judge: judge specification for `make_judge`; None for no judge.
@@ -37,7 +37,7 @@ class EditEnv(gym.Env[str, str]):
 
     Attributes:
         session_type: session class of the domain.
-        rules: limits of an episode.
+        rules: limits and reward settings of an episode.
         source: task source.
         session: session of the running or last episode.
     """
@@ -144,7 +144,7 @@ class EditEnv(gym.Env[str, str]):
             least = min(least or lines, lines)
         gym.logger.warn(
             f"no document of {self.source} has fewer than {least} lines, but page_lines is {limit};"
-            " choose other tasks (procedural-mini:SEED:COUNT for 20 lines) or a larger page_lines"
+            " use other tasks (procedural-mini:SEED:COUNT fits 20 lines) or a larger page_lines"
         )
 
     @property
@@ -238,7 +238,7 @@ class EditEnv(gym.Env[str, str]):
     def render(self) -> Any:
         """Return the page as text (ansi) or uint8 [H, W, 3] (rgb_array), or print it (human)."""
         if self.render_mode is None or self.session is None:
-            gym.logger.warn("render: expected a render_mode, and a call of reset before")
+            gym.logger.warn("render: expected a render_mode and an earlier call of reset")
             return None
         if self.render_mode == "ansi":
             return render.ansi(self.session)
@@ -268,7 +268,7 @@ class ResumeEditEnv(EditEnv):
     | tool | effect |
     |---|---|
     | `str_replace(old, new, count=1)` | replace `old`, which must occur exactly `count` times |
-    | `review()` | show the whole resume and the end of the page |
+    | `review()` | show the whole resume and mark the end of the page |
     | `submit()` | end the episode |
 
     No string raises an exception: an invalid call costs a turn and returns an error message.
@@ -298,13 +298,13 @@ class ResumeEditEnv(EditEnv):
     | clarity, quantification, jd_alignment, action_verbs, each | -0.25 | 0 | +0.25 |
     | overall preference | -1.0 | 0 | +1.0 |
 
-    No judge grades an unchanged resume: the episode gets -1 for hallucination and -0.25 for the
-    field of the planted weakness. The reward of an episode of ten turns lies in [-7, +8].
+    No judge grades an unchanged resume: the episode gets -1 for hallucination, and -0.25 for the
+    field that measures the planted weakness. With ten turns, the reward lies in [-7, +8].
 
     ## Episode End
-    `submit` and running out of turns both terminate the episode, since the turn budget is part of
-    the state. The environment never truncates an episode. A `TimeLimit` below `max_turns` would
-    drop the terminal rewards, so the first reset warns of such a wrapper.
+    `submit` terminates the episode. So does running out of turns; this is not a truncation, since
+    observations state the turns left. The environment never truncates an episode. A `TimeLimit`
+    below `max_turns` would drop the terminal rewards, so the first reset warns of such a wrapper.
 
     ## Information
     `info` has the same keys at every step: `task_id`, `resume`, `turns_left`, `edits`,
@@ -432,7 +432,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 
 def find_edit_env(name: str) -> type[EditEnv] | None:
-    """Return the class of the environment `name` (ID or module:ID); None if it is no `EditEnv`.
+    """Return the class of environment `name` (ID or module:ID); None if it is not an `EditEnv`.
 
     Raises:
         gymnasium.error.Error, ImportError, AttributeError: The environment does not exist.

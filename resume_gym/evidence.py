@@ -125,8 +125,8 @@ class ResumeEditEvidenceEnv(ResumeEditEnv):
     """`ResumeEdit-v0` with the tool `search(query)`.
 
     A search shows at most three passages of the candidate's documents, with the names of their
-    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: an added figure improves
-    `quantification` if a document states it for the same work; other figures count as unsupported.
+    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`. An added figure improves
+    `quantification` if a document states it for the same work; other added figures are unsupported.
     """
 
     session_type = EvidenceSession

@@ -25,7 +25,7 @@ _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
 def strict_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """Parse JSON; reject repeated keys, NaN and infinities. `number` converts a number's text."""
+    """Parse JSON; reject repeated keys, NaN and infinities. `number` parses each number."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
@@ -89,7 +89,7 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that each figure is a finite number or, if in `_FORMS`, a list or dict of numbers.
+    """Check that each figure is a finite number or, if named in `_FORMS`, a list or dict of them.
 
     Raises:
         ValueError: A figure is invalid; the message starts with `prefix` and the figure's name.

@@ -81,7 +81,7 @@ def ansi(session: EditSession[Any, Any]) -> str:
 
 
 def human(session: EditSession[Any, Any]) -> None:
-    """Print the page in colour."""
+    """Print the status, the page and the last reply in colour."""
     from rich.console import Console  # the import takes 60 ms; other modes do not need it
     from rich.panel import Panel
     from rich.table import Table

@@ -64,14 +64,14 @@ class Verdict:
     Attributes:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
             supports, else +1.
-        clarity: clarity of the text: -1 worse, 0 same, +1 better, as in the next four fields.
+        clarity: clarity of the text: -1 worse, 0 same, +1 better (also in the next four fields).
         quantification: how well the revision uses supported figures.
         jd_alignment: how well the revision fits the job description.
         action_verbs: strength of the verbs that open the bullets.
-        preference: preference of a recruiter between the two resumes.
+        preference: which of the two resumes a recruiter would prefer.
         reasons: reason for the grade of each field, in one sentence.
         confidence: the judge's confidence in the grade of each field, in [0, 1].
-        items: grade of each rubric item of the task, by the item's text: the sign (+1 or -1) of the
+        items: grade of each rubric item, keyed by its text. The grade is the sign (+1 or -1) of the
             item's weight if the revision adds the item (see `resume_gym.text.items`), else 0.
 
     Raises:

@@ -54,7 +54,7 @@ class Session(EditSession[Task, Verdict]):
                 rubric although the session rewards single lines.
         """
         if task.rubric and self.verdict_type is not Verdict:
-            raise TaskError(f"{task.task_id}: expected no rubric, since each line is rewarded")
+            raise TaskError(f"{task.task_id}: expected no rubric, since only lines are graded")
         limit = (rules or Rules()).max_chars
         for name, text in (("job", task.job), ("resume", task.resume)):
             if len(text) > limit:
@@ -100,7 +100,7 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def items(self) -> Mapping[str, int]:
-        """The grade of each rubric item by its text (see `Verdict.items`); 0 until grading."""
+        """The grade of each rubric item, keyed by text (see `Verdict.items`); 0 until grading."""
         verdict = self.verdict
         return {x.text: verdict.items[x.text] if verdict else 0 for x in self.task.rubric}
 
@@ -118,7 +118,7 @@ class Session(EditSession[Task, Verdict]):
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; rules, not the judge, grade rubric items that need no model."""
+        """See `EditSession.grade`; the judge grades "judged" rubric items, and rules all others."""
         if self.task.rubric and isinstance(verdict, Verdict):
             from resume_gym.text.items import grade_items  # slow, so not imported at the top
 

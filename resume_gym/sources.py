@@ -17,8 +17,8 @@ class Loader(NamedTuple):
 
     Attributes:
         pattern: regular expression that fully matches each source of this kind.
-        entry: MODULE:FUNCTION, imported at the first use. The function takes a source and a split,
-            and returns tasks in order; `load_tasks` drops the tasks of other splits.
+        entry: MODULE:FUNCTION, imported at the first use. The function takes a source and a split
+            and returns tasks in order. It may add tasks of other splits, which `load_tasks` drops.
     """
 
     pattern: str
@@ -36,20 +36,20 @@ LOADERS: Mapping[str, Loader] = {
     ),
     "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
 }
-"""Loaders of all sources except bundled tasks and files; a key shows the form of its sources."""
+"""Loaders of all sources except bundled tasks and files; the keys show how to write a source."""
 _FOLDER = LOADERS["hf://OWNER/NAME"]
 _DATA = Path(__file__).parent / "data"
 
 
 def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]:
-    """Load the tasks of a source, in order; sources are cached in the process.
+    """Load the tasks of a source, in order, and cache them in memory.
 
     Args:
-        source: a bundled name ("default", "mini"), the path of a JSONL file or of a folder in the
-            format of Hugging Face's `datasets`, "hf://OWNER/NAME" for a dataset on the Hub, or a
-            generator: "procedural:SEED:COUNT" for COUNT tasks per split, "ladder:SEED" for tasks
-            of rising difficulty, or "omission:SEED:COUNT" for resumes that lack a figure. A
-            generator with "-mini", such as "procedural-mini:0:8", makes short documents.
+        source: a bundled name ("default", "mini"); the path of a JSONL file, or of a folder in the
+            format of Hugging Face's `datasets`; "hf://OWNER/NAME" for a dataset on the Hub; or a
+            generator. "procedural:SEED:COUNT" generates COUNT tasks per split, "ladder:SEED" tasks
+            of rising difficulty, and "omission:SEED:COUNT" resumes that lack a figure. A generator
+            with "-mini", such as "procedural-mini:0:8", makes short documents.
         split: split of the tasks, "train" or "eval"; None for both.
 
     Raises:

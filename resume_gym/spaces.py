@@ -2,8 +2,8 @@
 
 `gymnasium.spaces.Text` requires a list of the allowed characters; for all of Unicode, it takes
 seconds to create a `Text` and a minute to batch it for a vector environment. `UnicodeText` contains
-any text up to a maximum length. Functions that this module registers with Gymnasium keep texts in
-the shared memory of vector environments, and create the empty text that pads observations.
+any text up to a maximum length. This module also registers functions with Gymnasium. They store
+texts in the shared memory of vector environments, and provide the empty text for padding.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)] + ["\n", "\t", "é", "ß"
 
 
 class UnicodeText(spaces.Space[str]):
-    """Strings of at most `max_length` characters, without NUL characters and lone surrogates.
+    """Strings of at most `max_length` characters, without NUL characters or lone surrogates.
 
     Samples are short printable texts.
     """

@@ -22,7 +22,7 @@ EDITION = 2
 
 
 class TaskError(ValueError):
-    """Raised for an invalid task or task source, and for other invalid input of users."""
+    """Raised for an invalid task or task source, and for other invalid user input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A document about the candidate whose statements are true.
+    """A document with true statements about the candidate and other people.
 
     Attributes:
         kind: kind of the document, one of `EVIDENCE_KINDS`.
@@ -82,7 +82,7 @@ class Item:
             expected = f"one line of 1 to {_ITEM_CHARS} characters"
             raise TaskError(f"text: expected {expected}, got {self.text[:40]!r}")
         if self.text in VERDICT_FIELDS:
-            raise TaskError(f"text: {self.text!r} is a field of every verdict")
+            raise TaskError(f"text: expected no name of a verdict field, got {self.text!r}")
         weight = self.weight
         numeric = type(weight) in (int, float) and 0 < abs(weight) <= _ITEM_WEIGHT
         if not numeric or weight % 0.25:  # sums of multiples of 0.25 are exact

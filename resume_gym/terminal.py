@@ -23,6 +23,6 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render an object; show control characters in its text as symbols; keep Rich's codes."""
+        """Render an object with its text's control characters as symbols; keep Rich's own codes."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else visible(text), style, control)

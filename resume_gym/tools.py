@@ -52,7 +52,7 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
     Args:
         name: name of the tool.
         description: description of the tool for the agent.
-        properties: JSON schema of each argument; its type is "string" or "integer" (at least 1).
+        properties: JSON schema of each argument, of type "string" or "integer" (at least 1).
         required: names of the required arguments.
     """
     parameters = {"type": "object", "properties": properties, "required": required}
@@ -151,7 +151,7 @@ def split_thought(text: str) -> tuple[str, str]:
     """Split a text into the thought, up to `</think>`, and the rest.
 
     The opening `<think>` may be part of the prompt instead of `text`. A `</think>` inside a string
-    of a call does not end the thought.
+    of a tool call does not end the thought.
 
     >>> split_thought("So.</think>Yes.")
     ('So.</think>', 'Yes.')

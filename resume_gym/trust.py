@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 FLAG = "--trust-remote-code"
-HELP = "import modules that the files name; these modules can run any code"
+HELP = "import modules that input files name; these modules can run any code"
 
 STARTED = "started"
 """Name of the file, in the folder of a run, that holds the run's random id."""
@@ -46,7 +46,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: Any) -> bool:
-    """Return whether a URL names this machine; False if libraries may parse the URL differently."""
+    """Return whether a URL names this machine; False if parsers may disagree about the URL."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 

@@ -327,7 +327,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     versions = facts["versions"]
     assert facts["edition"] == EDITION
     for sentence in (
-        "The checkpoint step-000002 is damaged, renamed to damaged-step-000002:",
+        "The damaged checkpoint step-000002 was renamed to damaged-step-000002:",
         "Damaged lines removed from step-000002.jsonl: 1.",
         "Damaged lines removed from metrics.jsonl: 1.",
         "Command: ",
@@ -356,7 +356,7 @@ def test_a_second_process_is_told_who_writes_the_run(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": 9}, "seed was 5, is 9"),
+        ({"seed": 9}, "seed was 5, is now 9"),
         ({"tasks": "nowhere.jsonl", "name": "other"}, "nowhere.jsonl"),
         ({"judge": "gemini", "name": "third"}, "expected a key in GOOGLE_API_KEY"),
         (

@@ -358,5 +358,5 @@ def test_metrics_record_alarms_by_the_names_of_hacks_that_can_be_dropped() -> No
 def test_a_batch_of_hacks_alone_ends_the_run() -> None:
     whole, _ = mixed(always(tool_call("submit")))
     hacked = batch(delete_one, 1)
-    with pytest.raises(RunStopped, match="step 1: all episodes show safe harbour"):
+    with pytest.raises(RunStopped, match=r"step 1: all episodes show a hack \(safe harbour\)"):
         replace(whole, rollouts=hacked).without(["safe harbour"])

@@ -278,7 +278,7 @@ def test_the_command_fails_on_drift(tmp_path: Path, monkeypatch, capsys) -> None
     asyncio.run(freeze(Fake(lambda *_: verdict(grade=1)), FEW[:14], changed))
     for says, met in ((refuses_a_number, 72), (lambda *_: verdict(grade=1, preference=0), 70)):
         monkeypatch.setattr(judge_calibrate, "make_async_judge", lambda _, says=says: Fake(says))
-        with pytest.raises(JudgeError, match=f"--least: {met} of 84 labels met"):
+        with pytest.raises(JudgeError, match=f"--least: {met} of 84 labels matched"):
             command("--pairs", str(changed), "--least", "0.98")
         command("--pairs", str(changed), "--least", "0.8")
     monkeypatch.setattr(judge_calibrate, "make_async_judge", lambda _: Stored())

@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_is_set_aside(
     assert set_damaged_aside(tmp_path) == []
     damage(last)
     (sentence,) = set_damaged_aside(tmp_path)
-    assert "step-000010 is damaged, renamed to damaged-step-000010" in sentence
+    assert "step-000010 was renamed to damaged-step-000010" in sentence
     assert told in sentence
     assert latest(tmp_path) == (5, before)
     assert set_damaged_aside(tmp_path) == []

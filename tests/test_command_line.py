@@ -91,9 +91,9 @@ def test_without_a_command_the_help_is_shown(words: list[str], capsys: Any) -> N
         (["eval", "--seed", "x"], "--seed: expected int, got 'x'\n"),
         (["eval", "--split", "x"], "--split: expected one of 'train', 'eval'; got 'x'\n"),
         (["plot"], "the following arguments are required: RUN_OR_RESULT\n"),
-        (["eval", "--rollouts", "0"], "--rollouts: expected a positive integer, got '0'"),
+        (["eval", "--rollouts", "0"], "--rollouts: expected a whole number >= 1, got '0'"),
         (["eval", "--json", "--markdown"], "not allowed with argument"),
-        (["data", "check", "x", "--page-lines", "-1"], "expected a positive integer, got '-1'"),
+        (["data", "check", "x", "--page-lines", "-1"], "expected a whole number >= 1, got '-1'"),
     ],
 )  # fmt: skip
 def test_bad_syntax_is_told_in_one_line(words: list[str], says: str, capsys: Any) -> None:

@@ -109,9 +109,9 @@ def test_a_dry_run_of_a_preset_plans_for_its_hardware(preset: str) -> None:
         ("runs/a/config.toml", "did you mean '--config runs/a/config.toml'?"),
         ("--seed 2 --steps", "resume-gym: --steps: expected one argument"),
         ("--steps many", "--steps: expected int, got 'many'"),
-        ("--steps 0", "steps: expected more than 0, got 0"),
-        ("--group-size 1", "group_size: expected at least 2, got 1"),
-        ("--temperature 0", "temperature: expected more than 0, got 0.0"),
+        ("--steps 0", "steps: expected a number > 0, got 0"),
+        ("--group-size 1", "group_size: expected a number >= 2, got 1"),
+        ("--temperature 0", "temperature: expected a number > 0, got 0.0"),
         ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
         (
             "--loss ppo",
@@ -191,7 +191,7 @@ VLLM = {"engine": "vllm"}
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"seed": -1}, "seed: expected at least 0, got -1"),
+        ({"seed": -1}, "seed: expected a number >= 0, got -1"),
         ({"steps": 1.5}, r"steps: expected a valid integer, got 1\.5"),
         ({"loss": "grpo"}, r"^credit: grpo .*expected episode, got turn$"),
         ({"trainer_procs": 2}, "trainer_procs: 2 needs backend 'fsdp2' or 'deepspeed', got"),
@@ -210,7 +210,7 @@ VLLM = {"engine": "vllm"}
         ({**VLLM, "engine_urls": ("http://me:KEY@a:1",)}, "engine_urls: expected no key in the"),
         ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
         ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
-        ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),
+        ({**VLLM, "max_staleness": -1}, "max_staleness: expected a number >= 0, got -1"),
         ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
         ({"log_to": "wandb"}, "log_to: expected a list, got 'wandb'"),
         ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard', 'wandb' or 'trackio', got"),

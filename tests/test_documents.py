@@ -843,7 +843,7 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
             lambda: word_with(
                 (b"<w:document", b'<!DOCTYPE x [<!ENTITY e "hi">]><w:document'), (b"Lisbon", b"&e;")
             ),
-            "it declares a document type",
+            "it has a DOCTYPE declaration",
         ),
         ("a.doc", b"Ada", "expected .md, .*; got .doc; save it as .docx"),
         ("ada", b"Ada", "got no extension"),

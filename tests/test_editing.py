@@ -124,10 +124,10 @@ def test_verdicts_lie_between_minus_one_and_one(taste: float) -> None:
     ("parts", "told"),
     [
         ({"editors": frozenset({"ad"})}, "editors: expected names of tools in `toolbox`; got ad"),
-        ({"verdict_weights": {"tast": 1.0}}, "expected the verdict's fields; got tast"),
+        ({"verdict_weights": {"tast": 1.0}}, "expected fields of the verdict; got tast"),
         ({"verdict_weights": {"taste": 0.0}}, "taste: expected a positive multiple of 0.25"),
         ({"verdict_weights": {"taste": 0.1}}, "taste: expected a positive multiple of 0.25"),
-        ({"noun": "lines"}, "noun: expected a new key for `info`; got lines"),
+        ({"noun": "lines"}, "noun: expected a name that `info` does not use; got lines"),
     ],
 )
 def test_an_invalid_domain_is_an_error_at_its_definition(

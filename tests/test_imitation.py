@@ -72,10 +72,10 @@ def test_likelihood_is_a_weighted_mean() -> None:
     [
         (["--env", "ReleaseNotes-v9"], "env: no environment is called"),
         (["--backend", "fsdp2"], "optimizer: muon needs backend 'local', got 'fsdp2'"),
-        (["--habits", "2"], "habits: expected at most 1, got 2.0"),
+        (["--habits", "2"], "habits: expected a number <= 1, got 2.0"),
         (["--model", "absent"], "model: expected 'nano', 'smollm2', 'smollm2-editor', a folder"),
         (["--dry-run"], "unrecognized arguments: --dry-run"),
-        (["--rows", "0"], "rows: expected more than 0, got 0"),
+        (["--rows", "0"], "rows: expected a number > 0, got 0"),
     ],
 )
 def test_bad_options_are_one_line(

@@ -276,7 +276,7 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
         (["--out", "missing/tasks.jsonl"], "--out: there is no folder"),
         (["--out", "."], "--out: expected a file, but '.' is a folder"),
         (["--out", "ada.md"], "is one of the files to read"),
-        (["--out", "jane.txt"], "--out: 'jane.txt' exists and is no earlier import"),
+        (["--out", "jane.txt"], "--out: 'jane.txt' exists but is not from data import"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
             "--phone-region: expected a reg",

@@ -73,7 +73,7 @@ def test_a_verdict_gives_reasons_and_is_less_sure_where_the_orders_disagree() ->
     for verdict in (sure, unsure):
         assert set(verdict.reasons) == set(verdict.confidence) == set(VERDICT_FIELDS)
     assert sure.reasons["clarity"] == "What A and B have of clarity. (B is the revision.)"
-    assert unsure.reasons["clarity"].startswith("Graded as the same, since the model disagrees")
+    assert unsure.reasons["clarity"].startswith("Graded the same; the other order of the texts")
     assert sure.confidence["clarity"] == pytest.approx(0.9)
     assert sure.confidence["hallucination"] == pytest.approx(0.75)
     assert unsure.confidence["clarity"] == pytest.approx(0.5)

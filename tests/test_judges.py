@@ -137,7 +137,7 @@ def test_a_custom_judge_is_named_by_module() -> None:
     assert judge.judge(TASK, TASK.resume) == WORST
     with pytest.raises(ValueError, match=r"no_such_module:Judge': needs no_such_module$"):
         make_judge("no_such_module:Judge")
-    with pytest.raises(ValueError, match="expected an object with `name` and `judge`"):
+    with pytest.raises(ValueError, match="expected an attribute `name` and a method `judge`"):
         make_judge("json:JSONDecoder")
     with pytest.raises(ValueError, match="has no attribute 'Nobody'"):
         make_judge("scripted:Nobody")

@@ -135,7 +135,7 @@ def test_a_judge_without_verdicts_by_line_is_refused(capsys: pytest.CaptureFixtu
     command = ["eval", "--agent", "noop", "--env", "ResumeEditNetMini-v0", "--judge", judge]
     assert main(command) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "verdicts by line" in line
+    assert "expected a judge that grades each line" in line
 
 
 def test_the_environment_keeps_the_contract() -> None:

@@ -93,5 +93,5 @@ def test_every_fifth_task_is_held_out() -> None:
 
 @pytest.mark.parametrize("bad", [(-1, "train"), (0, "test")])
 def test_wrong_arguments_are_named(bad: tuple[int, str]) -> None:
-    with pytest.raises(ValueError, match="expected a split of"):
+    with pytest.raises(ValueError, match="expected a split from"):
         make_persona(0, *bad)

@@ -217,7 +217,7 @@ def two(memory: int) -> Machine:
         (
             preset("two_nodes"),
             Machine.named("8 x H200"),
-            r"replicas: expected a divisor of 7 \(processes\), got 2; --dry-run '2 x 8 x NVIDIA",
+            r"replicas: expected a divisor of 7 \(the number of processes\), got 2; --dry-run",
         ),
         (Config(), MACHINES["two_nodes"], r"backend: expected .* for 2 machines, got 'local'"),
     ],
@@ -269,7 +269,7 @@ def test_memory_follows_the_settings() -> None:
     assert wide.memory.gathered == 2 * plan.memory.gathered
     adapted = RunPlan(replace(apart, lora_rank=8), machine)
     assert adapted.memory.optimizer == 2 * adapted.memory.gradients < plan.memory.optimizer / 50
-    assert "of the adapters, fp32, a part of 4" in printed(adapted)
+    assert "of the adapters, fp32, 1 of 4 shards" in printed(adapted)
     assert adapted.step.operations < plan.step.operations
     split = RunPlan(replace(apart, engine_gpus=2), machine)
     embedded = RunPlan(replace(apart, engine="transformers"), machine)
@@ -289,7 +289,7 @@ def test_two_machines() -> None:
 def test_on_a_cpu_only_state_and_engines_count() -> None:
     plan = RunPlan(Config(), SMALL)
     assert "CPU   rank 0 also plays the episodes" in printed(plan)
-    assert "unknown   estimated for bf16, own servers, known GPUs" in printed(plan)
+    assert "unknown   needs bf16, known GPUs and own vLLM servers" in printed(plan)
     assert plan.step.seconds is None
     beside = RunPlan(preset("nano_vllm"), SMALL)
     assert beside.serving.device - beside.serving.weights == 10**9
@@ -300,7 +300,7 @@ def test_servers_that_run_already_take_nothing_here() -> None:
     assert plan.serving is None
     text = printed(plan)
     assert "http://far:8000" in text
-    assert "unknown   estimated for bf16, own servers, known GPUs" in text
+    assert "unknown   needs bf16, known GPUs and own vLLM servers" in text
 
 
 def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,7 +350,7 @@ def test_a_plan_is_printed() -> None:
     text = printed(planned(SOURCE, H200))
     for told in (
         "14.8 B parameters, on 4 x NVIDIA H200. Nothing is started.",
-        "117.1 GB   of 141.0 GB a GPU",
+        "117.1 GB   of 141.0 GB per GPU",
         "594,258   51 episodes of full length at once",
         "3 groups of 16",
         "at most, training at 45 % of the GPUs' peak",

@@ -75,7 +75,8 @@ def test_a_collapse_of_the_entropy_and_a_gap_are_reported() -> None:
         "Step 11: warning, sampler and trainer differ by 0.041 in log-probability.",
     ]
     assert sentences(history(gap=[0.001, 0.2], staleness=[0.75, 0.75])) == [
-        "Step 2: warning, sampler and trainer, 0.8 steps apart, differ by 0.101 in log-probability."
+        "Step 2: warning, sampler and trainer, whose weights are 0.8 steps apart, "
+        "differ by 0.101 in log-probability."
     ]
 
 

@@ -77,5 +77,5 @@ def test_overflow_is_red() -> None:
 
 def test_render_before_reset_or_without_a_mode_warns() -> None:
     for mode in (None, "ansi"):
-        with pytest.warns(UserWarning, match="expected a render_mode, and a call of reset"):
+        with pytest.warns(UserWarning, match="expected a render_mode and an earlier call of reset"):
             assert ResumeEditEnv(render_mode=mode).render() is None

@@ -126,14 +126,14 @@ def test_only_agents_and_rollouts_may_be_added(tmp_path, capsys):
     assert without_date(more) == without_date(whole)
     capsys.readouterr()
     assert evaluate(more, "--agent", "random", "--agent", "noop", "--rollouts", "1") == 2
-    assert "rollouts was 2, is 1, which is fewer" in capsys.readouterr().err
+    assert "rollouts was 2, is now 1, but may only grow" in capsys.readouterr().err
     before = (tmp_path / "episodes.jsonl").read_bytes()
     capsys.readouterr()
     for more, message in (
         (("--agent", "noop"), "it has the agent 'careful', which this command lacks"),
-        (("--agent", "noop=oracle", "--agent", "careful"), "agent 'noop' was 'noop', is 'oracle'"),
-        (("--seed", "3"), "seed was 0, is 3"),
-        (("--tasks", "procedural:6:6"), "tasks was 'procedural:5:6', is 'procedural:6:6'"),
+        (("--agent", "noop=oracle", "--agent", "careful"), "'noop' was 'noop', is now 'oracle'"),
+        (("--seed", "3"), "seed was 0, is now 3"),
+        (("--tasks", "procedural:6:6"), "tasks was 'procedural:5:6', is now 'procedural:6:6'"),
     ):
         agents = () if more[0] == "--agent" else ("--agent", "noop", "--agent", "careful")
         assert evaluate(tmp_path, *agents, *more) == 2
@@ -155,7 +155,7 @@ def test_an_evaluation_goes_on_with_a_higher_limit(tmp_path, capsys):
     assert without_date(more) == without_date(whole)
     capsys.readouterr()
     assert evaluate(more, "--agent", "random", "--limit", "4") == 2
-    assert "limit was None, is 4" in capsys.readouterr().err
+    assert "limit was None, is now 4" in capsys.readouterr().err
     lower = {**SETTINGS, "limit": 2, "tasks_digest": digest(choose(LOADED, 2))}
     with Results(tmp_path / "other", lower):
         pass

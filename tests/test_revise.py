@@ -145,7 +145,7 @@ def test_claims_without_support_are_flagged_in_the_report_and_not_in_the_documen
     )
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     assert "**Read this before you use the revision:**" in report
-    assert "lines with new claims that lack support | 1, check them |" in report
+    assert "lines with new claims that lack support | 1: check them |" in report
     assert report.index("lack support | 1") < report.index("judge (rubric) | objects")
     claims = report.partition("## New claims")[2].partition("## Verdict")[0]
     assert 'number, edit 2: Nothing supports the figure "40".' in claims
@@ -181,7 +181,7 @@ BACK = edit("Wrote 40 reports with Tableau", "Worked on reports")
          [edit("Various fixes of", "Fixed"), SUBMIT], 0,
          ["No claim without support was found."], "apart from these"),
         (HEDGED.replace("Helped build", "Built"), [edit("Built", "Achieved"), SUBMIT], 3,
-         ["apart from these, "], "The judge gave no verdict:"),
+         ["apart from these claims, "], "The judge gave no verdict:"),
         # a claim that a later edit takes back is told of that edit only
         (RESUME, [INVENTED, BACK, STRONGER, SUBMIT], 0,
          ["**Without support:**", "No claim without support was found."], "Read this before"),
@@ -739,7 +739,7 @@ def test_a_line_that_moved_is_shown_once(folder: Path, capsys: Capsys) -> None:
     assert served([moved, SUBMIT]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"edit 1\nmoved up: {second}\nwhy: ")
-    assert "by rule: only the place of lines has changed" in out
+    assert "by rule: only the order of lines has changed" in out
 
 
 def test_a_word_file_that_unpacks_to_too_much_is_not_written(

@@ -305,7 +305,7 @@ def test_a_task_depends_on_its_arguments_alone() -> None:
 
 @pytest.mark.parametrize("bad", [(0, -1), (0, 0, "test"), (0, 0, "train", "huge")])
 def test_wrong_arguments_are_named(bad: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="expected a split of"):
+    with pytest.raises(ValueError, match="expected a split from"):
         generate_task(*bad)
 
 

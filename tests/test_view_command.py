@@ -175,7 +175,7 @@ def test_another_file_is_not_overwritten(run, tmp_path, capsys):
     file = tmp_path / "thesis.html"
     file.write_text("<p>Years of work</p>")
     assert main(["view", str(run.path), "--export", str(file)]) == 2
-    assert "exists and is no exported page" in capsys.readouterr().err
+    assert "exists but is no exported page" in capsys.readouterr().err
     assert file.read_text() == "<p>Years of work</p>"
     again = tmp_path / "run.html"
     for _ in range(2):

@@ -113,6 +113,6 @@ def test_the_command_refuses_in_one_line(
     assert "view --terminal needs a terminal" in told(run)
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    assert f"--terminal: expected one folder in {tmp_path}: a run" in told(tmp_path)
+    assert f"--terminal: choose one folder in {tmp_path}: a run" in told(tmp_path)
     monkeypatch.setitem(sys.modules, "textual", None)
     assert "view --terminal needs textual: pip install resume-gym[play]" in told(run)

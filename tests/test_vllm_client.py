@@ -508,7 +508,7 @@ def test_a_missing_library_is_named_at_once(
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr("ctypes.CDLL", none)
-    with pytest.raises(EngineError, match=r"Debian's package libnuma1: libnuma\.so\.1"):
+    with pytest.raises(EngineError, match=r"Debian package libnuma1\): libnuma\.so\.1"):
         Server(SERVER, 0, tmp_path / "engine.log", print)
 
 

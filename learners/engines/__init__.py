@@ -17,7 +17,7 @@ class RefusedError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters, without top-k and top-p, so that log-probabilities are exact.
+    """Sampling parameters; no top-k or top-p, since the trainer computes full distributions.
 
     Attributes:
         temperature: divisor of the logits, greater than 0.

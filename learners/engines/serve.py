@@ -57,7 +57,7 @@ def die_with_parent(number: int) -> None:
 
 
 def end_group() -> None:
-    """Kill this group's other processes, except resource trackers, which free shared memory."""
+    """Kill other processes of this process group, except resource trackers, which free memory."""
     group = os.getpid()
     for _ in range(3):  # repeated, since a process may fork while the list of processes is read
         for process in psutil.process_iter():

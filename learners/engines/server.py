@@ -52,7 +52,7 @@ class ServerSettings:
         seed: random seed.
         gpus: number of GPUs per server.
         colocated: whether the server shares its GPUs with a trainer.
-        threads: number of CPU threads on a machine without GPUs; 0 uses all cores.
+        threads: number of CPU threads on a machine without GPUs; 0 for as many as a trainer uses.
     """
 
     model: str
@@ -66,7 +66,7 @@ class ServerSettings:
 class Server:
     """A vLLM server process; `ready` waits until the server answers.
 
-    A thread restarts a crashed server at the same address, with the weights of the model's folder.
+    A thread restarts a crashed server at the same address, with the initial weights of the model.
 
     Args:
         settings: settings of the server.
@@ -249,7 +249,7 @@ def transfer(colocated: bool) -> str:
 
 
 def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
-    """Return a server's environment: this process's without trainers' variables, plus vLLM's."""
+    """Return this process's environment without variables for trainers, and with those for vLLM."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -301,7 +301,7 @@ def _require_libnuma() -> None:
         try:
             ctypes.CDLL("libnuma.so.1")
         except OSError as error:
-            message = f"vLLM's build for CPUs needs libnuma, Debian's package libnuma1: {error}"
+            message = f"vLLM's build for CPUs needs libnuma (Debian package libnuma1): {error}"
             raise EngineError(message) from None
 
 

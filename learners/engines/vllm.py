@@ -197,7 +197,7 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
-        """Yield the weights in the servers' dtype; gather all of them even if closed early.
+        """Yield the weights in the servers' dtype; gather the rest when the generator is closed.
 
         All ranks gather each tensor together. After a failed transfer, this method gathers and
         discards the remaining tensors, since the other ranks would otherwise wait for this rank.

@@ -34,11 +34,11 @@ class StepCost(NamedTuple):
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
         response: number of tokens that the policy samples in an episode.
-        rollout: length of the longest episode, in tokens.
+        rollout: tokens of the longest prompt and of all turns; tool replies are not counted.
         row: length of the longest packed row, in tokens.
         tokens: number of training tokens; a prefix that rollouts share counts once.
         operations: FLOPs of all ranks together.
-        seconds: training time of the rank with the most work; None if the GPU's peak is unknown.
+        seconds: training time of the rank with the most work; None for fp32, CPUs and unknown GPUs.
     """
 
     prompt: int
@@ -94,7 +94,7 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
-        counted: whether the model's tokenizer counts prompt tokens; otherwise they are estimated.
+        counted: whether prompt tokens are counted with the model's tokenizer, and not estimated.
         memory: device memory of each trainer, in bytes.
         host: CPU memory of each trainer, in bytes: offloaded tensors, and the copies that
             `async_save` writes to disk.
@@ -139,7 +139,7 @@ class RunPlan:
             expected = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
             raise ConfigError(f"backend: expected {expected}, got 'local'")
         if world % config.replicas:
-            expected = f"a divisor of {world} (processes)"
+            expected = f"a divisor of {world} (the number of processes)"
             several = "; --dry-run '2 x 8 x NVIDIA H200' plans for two machines with 8 GPUs each"
             less = several if machine.number == 1 else ""
             raise ConfigError(f"replicas: expected {expected}, got {config.replicas}{less}")
@@ -314,5 +314,5 @@ def _fits(what: str, needed: int, size: int, where: str = "", less: str = "") ->
 
 
 def in_bytes(size: float) -> str:
-    """Format a size in MB or GB."""
+    """Format a number of bytes in MB or GB."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

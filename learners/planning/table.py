@@ -75,7 +75,7 @@ def _process_rows(plan: RunPlan) -> Iterator[Cells]:
 def _memory_rows(plan: RunPlan) -> Iterator[Cells]:
     config, gpus = plan.config, plan.machine.gpus
     shards = config.trainer_procs * plan.machine.number // config.replicas
-    part = f", a part of {shards}" if shards > 1 else ""
+    part = f", 1 of {shards} shards" if shards > 1 else ""
     adapters = "of the adapters, " if config.lora_rank else ""
     row = f"a row of {plan.step.row:,} tokens"
     notes = {
@@ -94,7 +94,7 @@ def _memory_rows(plan: RunPlan) -> Iterator[Cells]:
     if plan.copy:
         yield "copy for sampling", in_bytes(plan.copy), "fp32, only on rank 0"
     there = gpus[first_trainer(config)][1] if gpus else plan.machine.memory_bytes
-    whose = "a GPU" if gpus else "that all processes share"
+    whose = "per GPU" if gpus else "that all processes share"
     yield "in all", in_bytes(plan.memory.total + plan.copy), f"of {in_bytes(there)} {whose}"
     if plan.host:
         note = "per trainer: offloaded, or copied while saving"
@@ -162,7 +162,7 @@ def _run_rows(plan: RunPlan) -> Iterator[Cells]:
         used = hours * gpus(config, config.trainer_procs) * plan.machine.number
         yield "GPU-hours", f"{used:,.0f}", f"at most{own}"
     else:
-        yield "time", "unknown", "estimated for bf16, own servers, known GPUs"
+        yield "time", "unknown", "needs bf16, known GPUs and own vLLM servers"
 
 
 def _kind(plan: RunPlan) -> str:

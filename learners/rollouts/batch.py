@@ -17,7 +17,7 @@ from resume_gym.llm import Usage
 
 @dataclass(frozen=True)
 class Batch:
-    """The graded rollouts [n] of a training step.
+    """The n graded rollouts of a training step.
 
     Attributes:
         step: number of the step, from 1.
@@ -27,10 +27,10 @@ class Batch:
             judge or the environment failed.
         dropped_groups: number of groups that were dropped for having too few graded episodes.
         lag_s: maximum delay of the event loop in seconds while the episodes were played.
-        judge_usage: usage of a model judge since the process started; None for other judges.
-        replaced: groups that were replaced because all their rewards are equal.
+        judge_usage: tokens and cost of a model judge in this process; None for other judges.
+        replaced: groups with equal rewards, which spare groups have replaced.
         level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
-        measures: the result of `measures.measures`, and metrics of the second judge.
+        measures: metrics of `measures.measures`, of the second judge and of `without`.
     """
 
     step: int
@@ -48,10 +48,10 @@ class Batch:
         """Return a copy without the rollouts that show one of `hacks`; `summary` is unchanged.
 
         Args:
-            hacks: names of the hacks, which are keys of `HACKS`.
+            hacks: names of hacks, which are keys of `measures.HACKS`.
 
         Raises:
-            RunStopped: all rollouts show a hack, so that none is left.
+            RunStopped: every rollout shows one of `hacks`, so none is left.
         """
         if not hacks:
             return self
@@ -59,7 +59,7 @@ class Batch:
         kept = [one for one, hacked in zip(self.rollouts, shown, strict=True) if not hacked]
         if not kept:
             raise RunStopped(
-                f"step {self.step}: all episodes show {' or '.join(sorted(hacks))}; with "
+                f"step {self.step}: all episodes show a hack ({' or '.join(sorted(hacks))}); with "
                 "on_hack = drop, no episode is left to train on"
             )
         return replace(
@@ -73,12 +73,12 @@ class Batch:
 
     @property
     def groups(self) -> Tensor:
-        """Number of each rollout's group [n]."""
+        """Group number of each rollout [n]."""
         return torch.tensor([rollout.group for rollout in self.rollouts])
 
     @property
     def ledgers(self) -> list[Sequence[Mapping[str, float]]]:
-        """Reward terms of each turn of each rollout [n]."""
+        """For each of the n rollouts, the reward terms of each of its turns."""
         return [rollout.session.ledgers for rollout in self.rollouts]
 
     @property
@@ -88,7 +88,7 @@ class Batch:
 
     @property
     def response_tokens(self) -> int:
-        """Number of tokens after the prompts, sampled or from the environment."""
+        """Number of tokens after the prompts: sampled tokens and tokens from the environment."""
         return sum(len(rollout.response) for rollout in self.rollouts)
 
     @property

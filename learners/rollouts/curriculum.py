@@ -30,13 +30,13 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of tasks: different tasks for a step's groups if possible, any for its spare groups.
+    """Sampler of the tasks of each step; spare groups may repeat tasks of other groups.
 
     Attributes:
         seed: random seed of the run.
-        groups: number of tasks per step, each with one group of rollouts.
+        groups: number of groups per step; each plays its own task if there are enough tasks.
         group_size: number of rollouts per task.
-        spare: number of spare groups, which replace groups whose rewards are all equal.
+        spare: number of spare groups per step, which replace groups with equal rewards.
     """
 
     seed: int
@@ -70,7 +70,7 @@ class LadderCurriculum(Curriculum):
     Attributes:
         size: size of the generated tasks, "full" or "mini".
         sequence: random seed of the tasks; each group plays a new task.
-        lag: maximum age of the sampling weights, in optimizer steps.
+        lag: number of previous steps whose rewards are not used, as these steps may not have ended.
         highest: highest possible reward of an episode.
     """
 

@@ -11,7 +11,7 @@ from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
 
 ALARM_S = 60.0
-"""Seconds of waiting after which the journal reports an episode."""
+"""Time in seconds after which the journal reports that an episode is waiting."""
 Note = Callable[[str], object]
 """Function that adds a sentence to the run's journal."""
 _LAG_S = 0.02

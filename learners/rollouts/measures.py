@@ -37,7 +37,7 @@ class _Edited(NamedTuple):
         calls: the episode's valid tool calls, except calls of `review`.
         written: lines of the final document that the original lacks.
         lost: lines of the original that the final document lacks.
-        moved: whether the lines that both documents contain are in a different order.
+        moved: whether the lines in both the original and the final document changed their order.
         session: session of the episode.
     """
 
@@ -50,7 +50,7 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Number of edits, limited to the maximum of the numbers of written and of lost lines."""
+        """Number of edits, at most the number of written or of lost lines, whichever is greater."""
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -74,23 +74,23 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
             empty in the first step itself.
 
     Returns:
-        Values by name. Written lines are new in the final document; lost lines are missing in it.
+        Values by name. "Written" lines are only in the final document, "lost" ones in the original.
 
-        Comparisons between tasks, which are missing if the step has fewer than four tasks:
+        Measures that compare tasks, and are missing if the step has fewer than four tasks:
 
         equal_answers: share of the episodes that made the most frequent sequence of tool calls.
-        prompt_information: mutual information of the task and the words in an episode's calls, as
-            a share of the maximum possible information; see `information`.
+        prompt_information: mutual information between the task and the words in an episode's
+            calls, as a share of its maximum; see `information`.
         opener_share: share of the written lines that begin with the most frequent first word.
         phrase_share: share of the tasks for which at least one episode wrote the most frequent new
             phrase (three words in a row that the original document does not contain).
 
-        Ratios of totals over all episodes, and shares of the episodes:
+        Measures for any number of tasks; words and edits are counted over all episodes together:
 
         word_drift: share of the words in call arguments (see `vocabulary`) that are neither in the
             prompt of their episode nor in `reference`; missing in the first step.
         growth: number of words in the written lines, divided by the number in the lost lines.
-        churn: share of the edits in excess of one per changed line, for example undone edits.
+        churn: share of the edits beyond one edit per changed line, for example undone edits.
         addressed_share: share of episodes whose written lines address a grader or praise a resume.
         safe_harbour: share of the episodes that only deleted one line and then submitted.
         moved_share: share of the episodes that changed the order of lines.
@@ -145,16 +145,16 @@ def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
 def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
     """Return the mutual information of answers and their tasks, scaled to [0, 1].
 
-    RAGEN-2 detects template collapse (similar answers to all tasks) by the mean over all answers z
-    of log p(z|x) - log mean_j p(z|x_j), where x is the task of z, and x_j are all tasks. There, p
-    is the policy's probability, which needs a forward pass for each pair of z and x_j. Here,
-    p(z|x_j) is the probability of the words of z under a smoothed distribution of the words in the
-    other answers to x_j. The mean is divided by its maximum, the logarithm of the number of tasks.
-    An answer's term is at least minus this maximum, so that one odd answer cannot dominate.
+    The RAGEN-2 paper detects template collapse (similar answers to all tasks) by the mean over all
+    answers z of log p(z|x) - log mean_j p(z|x_j), where x is the task of z, and x_j are all tasks.
+    In the paper, p is the policy's probability, which needs a forward pass for each pair of z and
+    x_j. Here, p(z|x_j) is the probability of the words of z under a smoothed distribution of the
+    words in the answers to x_j other than z. The mean is divided by its maximum, the logarithm of
+    the number of tasks. No term is less than minus this maximum, so no odd answer dominates.
 
     Args:
-        answers: word counts of each answer [n].
-        groups: number of each answer's task [n].
+        answers: word counts of each of the n answers.
+        groups: task number of each answer [n].
     """
     names = sorted(set(groups))
     if len(names) < 2:
@@ -209,7 +209,7 @@ def _written(calls: Iterable[ToolCall]) -> Counter[str]:
 
 
 def _word_counts(one: _Edited, reference: Mapping[str, int]) -> tuple[int, int]:
-    """Count the written words that are in neither prompt nor `reference`, and all written words."""
+    """Return two counts: written words in neither prompt nor `reference`, and all written words."""
     written = _written(one.calls)
     known = {*reference, *words(one.session.prompt)}
     return sum(n for word, n in written.items() if word not in known), written.total()

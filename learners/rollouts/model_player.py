@@ -59,7 +59,7 @@ _GUIDED_TOKENS = 16  # number of sampled tokens between two checks for the end o
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A resolved model with its sampling options.
+    """The files and the sampling options of a model, whose weights are not loaded yet.
 
     Attributes:
         config: sampling options; `config.model` is the model, or the base model of a checkpoint.
@@ -78,12 +78,11 @@ class FoundModel:
         """Find a model's files and settings, without loading the weights.
 
         Args:
-            options: `model`, and optionally `prompting` and fields listed in `OPTIONS`. A missing
-                field takes the value of the run that trained the model, but a missing `threads`,
-                `engine_urls` or `timeout_s` takes its default. `model` is "nano", "smollm2" or
+            options: `model`, and optionally `prompting` and fields of `OPTIONS`. If a run trained
+                the model, missing fields take the run's values, except that `threads`,
+                `engine_urls` and `timeout_s` take their defaults. `model` is "nano", "smollm2" or
                 "smollm2-editor"; a folder in Hugging Face format; a model on the Hub, which is
-                downloaded; the folder of a run; or a checkpoint, which needs the transformers
-                engine.
+                downloaded; a run's folder; or a checkpoint, which needs the transformers engine.
 
         Raises:
             ConfigError: an option is unknown, a value is invalid, or the weights are damaged.
@@ -99,7 +98,9 @@ class FoundModel:
         settings = {name: value for name, value in options.items() if name in OPTIONS}
         trained, weights = _found(str(options["model"]))
         if settings.get("engine") == "vllm" and weights:
-            raise ConfigError("engine: vllm cannot load checkpoints; use transformers or RUN/model")
+            raise ConfigError(
+                "engine: vllm cannot load checkpoints; use transformers, or RUN/model as the model"
+            )
         # the run's engine settings apply, unless the options select another engine
         if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
@@ -154,7 +155,7 @@ def _of_name(name: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Hash the first bytes of every tensor: some may be frozen, and whole tensors take minutes."""
+    """Hash the first bytes of every tensor, since hashing whole tensors takes minutes."""
     digest = hashlib.sha256()
     for path in files:
         try:
@@ -176,8 +177,8 @@ def _hash(files: Iterable[Path]) -> str:
 class ModelPlayer:
     """Player that samples a model; see `resume_gym.evaluation.players.Player`.
 
-    With the transformers engine, each episode has a separate seed, and other episodes in the batch
-    change only the last bits of its probabilities. Sampling with vLLM is not reproducible.
+    With the transformers engine, each episode has its own seed, and the other episodes in the batch
+    affect only the last bits of its probabilities. Sampling with vLLM is not reproducible.
 
     Args:
         model: the resolved model.

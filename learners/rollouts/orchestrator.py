@@ -46,14 +46,14 @@ class HeldOutResult(NamedTuple):
 
 
 class Orchestrator:
-    """Player of the episodes of steps and evaluations, in the event loop of the caller.
+    """Player of the episodes of steps and evaluations; runs in the event loop of the caller.
 
     Args:
         work: tasks, rules and judge.
         curriculum: draws the tasks of a step.
         eval_rollouts: number of rollouts per held-out task.
-        sampling: sampling parameters; each turn has its own seed.
-        timeout_s: timeout of a verdict in seconds, retries included.
+        sampling: sampling parameters, except the seed, which is set for each turn.
+        timeout_s: time limit for a verdict in seconds, including retries; see `grade`.
         engine: samples tokens.
         trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
             to store nothing.
@@ -95,8 +95,7 @@ class Orchestrator:
 
         Raises:
             EngineError: the engine returned no tokens.
-            JudgeError: in every group, the judge failed on too many episodes.
-            EpisodeError: the environment failed too often in every group.
+            JudgeError, EpisodeError: every group has too few graded episodes.
             ConfigError: the stored rollouts belong to another run.
         """
         groups, size = self._curriculum.groups, self._curriculum.group_size
@@ -152,7 +151,7 @@ class Orchestrator:
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play the tasks at `places`; return groups with enough graded episodes, and all errors."""
+        """Play `drawn.tasks[places]`; return groups with enough graded episodes, and all errors."""
         numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
         tasks = [drawn.tasks[place] for place in places]
         rollouts, unopened = self._open(tasks, size, numbers[places.start])
@@ -302,7 +301,7 @@ class _Progress:
         self._playing = {group: len(members) for group, members in self._members.items()}
 
     def end(self, rollout: Rollout) -> list[Rollout]:
-        """Count an episode as ended or failed; return the episodes that can be judged now."""
+        """Record that an episode ended or failed; return the episodes that can be judged now."""
         self._playing[rollout.group] -= 1
         if not self._grouped:
             return [rollout] if rollout.session.needs_verdict else []
@@ -314,7 +313,7 @@ class _Progress:
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
-    """Return an error of the first failure's type, whose message counts all failures."""
+    """Return an error of the first failure's type, with the number of failures in its message."""
     first = failures[0]
     message = f"{len(failures)} of {number_of(episodes, 'episode')} failed, the first with: {first}"
     error = type(first)(message)
@@ -323,7 +322,7 @@ def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
 
 
 async def _gather(episodes: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently; the first exception cancels the remaining coroutines."""
+    """Run coroutines concurrently; the first exception cancels the others, and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             for episode in episodes:

@@ -129,18 +129,18 @@ class Rollout:
         """Return a copy of this unplayed rollout that has the tokens and the actions of a record.
 
         Raises:
-            ValueError: the record has another task or prompt, the replay of its actions has
-                another result, or a list of tokens has a wrong length or values of a wrong type.
+            ValueError: the record has another task or prompt, its replay has another result, or a
+                list in its `tokens` has a wrong length or an invalid value.
         """
         session = self.session.replay(self.session.task, record)
         tokens = record["tokens"]
         if tokens["prompt"] != self.prompt:
-            raise ValueError(f"{record['task_id']}: the stored prompt has other tokens")
+            raise ValueError(f"{record['task_id']}: the stored prompt differs from this run's")
         length = len(tokens["response"])
         for name, is_valid in _TOKENS.items():
             values = tokens[name]
             if not all(map(is_valid, values)):
-                raise ValueError(f"{name}: expected values of another type, got {values!r:.40}")
+                raise ValueError(f"{name}: expected valid values, got {values!r:.40}")
             if name != "prompt" and len(values) != length:
                 raise ValueError(f"{name}: expected {length} values, got {len(values)}")
         return replace(self, session=session, **tokens)

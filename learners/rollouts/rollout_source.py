@@ -1,8 +1,8 @@
 """Graded rollouts for a training loop that runs on every rank.
 
-Rank 0 samples, grades and talks to the engine; other ranks receive its batches and errors. If
-an engine's server restarts while rank 0 waits for episodes, the server needs the weights again.
-Gathering the weights is a collective operation, so all ranks wait with rank 0 and take part in it.
+Rank 0 alone samples, grades and controls the engine; it sends its batches and errors to the other
+ranks. If an engine's server restarts while rank 0 waits for episodes, the server needs the weights
+again. All ranks must take part in gathering the weights, so they wait together with rank 0.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from learners.training.trainer import Trainer
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
 """Largest mean absolute difference in log-probability between engine and trainer that rounding can
-cause at temperature 1, by precision. Temperature divides the logits and thereby their errors."""
+cause at temperature 1, by precision. Dividing logits by the temperature divides their errors."""
 _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
 
 class LeadRank(NamedTuple):
-    """Components with which rank 0 samples.
+    """Components that rank 0 uses for sampling.
 
     Attributes:
         work: tasks, rules and judge.
@@ -172,7 +172,7 @@ class RolloutSource:
     def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
         """Call `produce` on rank 0, and return its value or raise its error on every rank.
 
-        While they wait, the other ranks take part whenever `produce` gathers weights.
+        The other ranks wait, and take part whenever `produce` gathers weights.
         """
         if ranks.rank() == 0:
             try:

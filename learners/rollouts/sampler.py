@@ -33,7 +33,7 @@ class InProcessSampler:
     """Sampler that plays episodes in this process while the caller waits.
 
     Attributes:
-        idle: never called; it exists because `BackgroundSampler` has the same attribute.
+        idle: function that `BackgroundSampler` calls while it waits; not called by this class.
     """
 
     def __init__(self, orchestrator: Orchestrator) -> None:
@@ -104,7 +104,7 @@ class BackgroundSampler:
         self._tell("evaluate", step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, result) of newly ended evaluations; if `wait`, wait until all end."""
+        """Return (step, result) of newly ended evaluations; if `wait`, first wait for all."""
         while self._playing and (wait or self._pipe.poll()):
             self._listen()
         ended, self._ended = self._ended, []

@@ -27,7 +27,7 @@ async def compare(
     Args:
         rollouts: graded rollouts; an evenly spaced sample of those with a verdict is graded again.
         judge: the second judge.
-        timeout_s: timeout of a verdict in seconds, retries included.
+        timeout_s: time limit for a verdict in seconds, including retries; see `grade`.
         threads: executor that runs a synchronous judge.
         faults: log that reports failures of the second judge to the journal.
 

@@ -1,8 +1,8 @@
 """Sessions for any Gymnasium environment whose actions and observations are strings.
 
 Editing environments use `resume_gym.editing.EditSession` instead, which a judge can grade and which
-is cheap to copy. The task of a `TextSession` is an environment and a seed. A copy of a session
-replays the session's actions, and the reward is the sum of the step rewards.
+is cheap to copy. The task of a `TextSession` is an environment and a seed, and its reward is the
+sum of the step rewards. Copying a session replays all its actions in a new environment.
 """
 
 import math
@@ -114,7 +114,7 @@ class TextSession:
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """Reward terms of each turn: the episode's reward in the last turn, none before it."""
+        """Reward terms of each turn: the episode's reward for the last turn, none for others."""
         return [*({} for _ in self.actions[1:]), {"reward": self.reward}]
 
     def step(self, text: str) -> Heard:

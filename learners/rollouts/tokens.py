@@ -2,8 +2,8 @@
 
 A conversation is a growing list of token ids: the prompt, rendered once with the chat template;
 the sampled tokens, unchanged; and between turns the tool replies, rendered separately. Earlier
-turns are never rendered or tokenised again. If the template begins a turn with an open or empty
-thinking block, the tokens of the block belong to the prompt of the turn.
+turns are never rendered or tokenised again. If the template begins an assistant turn with an open
+or empty thinking block, the tokens of the block come before the turn's sampled tokens.
 
 User messages and tool replies never contain added tokens of the tokenizer, such as its end token: a
 string that spells an added token is split, and its parts are encoded separately.
@@ -54,7 +54,7 @@ class ChatTokens:
         reply: function that returns the token ids between two assistant turns, given a tool reply.
 
     Raises:
-        TemplateError: the template fails, or appending a reply would change the preceding text.
+        TemplateError: the template fails, or appending a reply changes the preceding text.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ChatTokens:
         first, *later = twice.split(_ANSWER)
         kept = self._end_text + between.removesuffix(opening)
         if not head.startswith(base) or not first.startswith(base):
-            raise TemplateError(f"{told} changes messages when others follow: {_brief(twice)}")
+            raise TemplateError(f"{told} changes messages when more are added: {_brief(twice)}")
         if len(later) != 2 or not later[0].startswith(kept) or later[1] != rest[0]:
             raise TemplateError(f"{told} renders the second turn unlike the first: {_brief(twice)}")
         self.ends |= {self.end}

@@ -3,7 +3,7 @@
 Lines are appended in the order in which episodes end. If the process is killed during a write,
 only the last line is truncated. Each line has a checksum. Reading a file removes its truncated and
 damaged lines, and a resumed run plays their episodes again. A stored episode is appended again only
-if its record has changed, for example by a verdict.
+if its record has changed, for example because the episode now has a verdict.
 """
 
 import os

@@ -3,8 +3,8 @@
 A rule compares a metric's mean over the last steps of the run with its mean over the first steps.
 Each mean covers at least three steps and 24 tasks. Most rules also have an outer limit: if the mean
 of the last three steps is beyond this limit, the rule raises an alarm regardless of the first mean.
-The alarms "reward" and "gap" use means over five steps instead. The metrics are those of
-`rollouts/measures.py` and of the batch. `react` returns the reaction to new alarms.
+The alarms "reward" and "gap" use means over five steps instead. The metrics come from the batch,
+from `rollouts/measures.py` and from the trainer. `react` returns the reaction to new alarms.
 
 Rules ignore steps that a rollback discards, and later steps with tokens from discarded weights.
 """
@@ -24,13 +24,13 @@ WINDOW = 5
 REWARD_DROP = 1.0
 """Minimum drop of the mean reward below its best mean that counts as a collapse."""
 REWARD_ERRORS = 5.0
-"""Minimum drop of the reward in standard errors; noise causes it in 1 of 150 runs of 50 steps."""
+"""Minimum drop in standard errors, which noise alone causes in 1 of 150 runs of 50 steps."""
 GAP_LIMIT = 0.015
 """Maximum acceptable mean absolute difference between sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
 """Minimum `_judge_gap` for a warning and for a hack alarm, as shares of the reward's range."""
 JUDGE_ERRORS = 3.0
-"""Minimum `_judge_gap` in standard errors; the lead in single steps varies by 0.1 by chance."""
+"""Minimum `_judge_gap` in standard errors; by chance, the lead of a single step varies by 0.1."""
 ROLLBACKS = 3
 """Number of rollbacks after which another collapse stops the run."""
 MARK = "alarm_"
@@ -118,7 +118,7 @@ _COLLAPSES: Mapping[str, _Rule] = {
     "templates": _Rule(
         "prompt_information",
         _falls(0.5, 0.3, 0.15),
-        "answers have {:.0%} of the possible information about their task, {:.0%} at first",
+        "answers have {:.0%} of the maximum information about their task, {:.0%} at first",
     ),
     "vocabulary": _Rule(
         "word_drift",
@@ -287,7 +287,7 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
     if gaps and (gap := fmean(gaps[-WINDOW:])) > GAP_LIMIT:
         # state the age of the sampler's weights, since old weights alone cause a gap
         age = rows[-1].get("staleness")
-        apart = f", {age:.1f} steps apart," if age else ""
+        apart = f", whose weights are {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
         found["gap"] = Alarm("gap", "warning", text, WINDOW)
     lead, means = _judge_gap(rows), _means(rows, _LEAD, span)

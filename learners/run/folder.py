@@ -84,7 +84,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder against other writers in this context; a crash releases the lock, too.
+        """Lock the folder against other runs during the block; a crash releases the lock, too.
 
         Raises:
             ConfigError: another process holds the lock, or `lock` is not a regular file.
@@ -121,13 +121,13 @@ class RunFolder:
         changed = {} if is_new else differences(read_toml(file), config)
         longer = config.learning_rate_schedule == "constant"
         conflicts = [
-            f"{name} was {before!r}, is {now!r}"
+            f"{name} was {before!r}, is now {now!r}"
             for name, (before, now) in changed.items()
             if name not in _CHANGEABLE and not (name == "steps" and now > before and longer)
         ]
         if conflicts:
             raise ConfigError(
-                f"{self.path} holds another run: {', '.join(conflicts)}; choose another run name"
+                f"{self.path} has other settings: {', '.join(conflicts)}; choose another run name"
             )
         self._check_edition()
         write_text(file, to_toml(config))
@@ -175,7 +175,7 @@ class RunFolder:
         return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
-        """Return the held-out result "before" or "after" training, or of "floor"; None if missing.
+        """Return the result "before" or "after" training, or of the agent "floor"; None if missing.
 
         Raises:
             ConfigError: the file is damaged, or another version wrote it.

@@ -36,11 +36,11 @@ _PHASES: Mapping[str, tuple[str, str]] = {
 
 
 class Heartbeat:
-    """Thread that writes `heartbeat.json`, prints the status of a silent run, and handles Ctrl-C.
+    """Thread that writes `heartbeat.json`, prints the status, and handles Ctrl-C.
 
-    The thread writes and prints on time even while the main thread computes. The first Ctrl-C
-    prints what is saved, and ends the run within `_END_S` seconds. A second Ctrl-C ends the run
-    immediately.
+    The thread writes and prints on time even while the main thread computes. It prints only if the
+    run has printed nothing for `every_s` seconds. The first Ctrl-C prints what is saved, and ends
+    the run within `_END_S` seconds. A second Ctrl-C ends the run immediately.
 
     | key | content |
     |---|---|
@@ -50,13 +50,13 @@ class Heartbeat:
     | `now`, `since`, `next` | current phase, its start, and the next phase |
     | `step`, `steps` | the current step, and the number of all steps |
     | `at`, `every_s` | time of writing, and seconds between two writes |
-    | `totals` | time and judge's cost of all processes of the run so far |
+    | `totals` | time and judge cost so far, summed over all processes of the run |
     | `process`, `host` | process that writes the file, and its machine |
 
     Args:
         run: folder of the run.
         steps: number of steps of the run.
-        every_s: seconds between two heartbeats; 0 for none before the end.
+        every_s: seconds between two heartbeats; 0 for heartbeats at start and end only.
 
     Attributes:
         console: terminal for all output of the run; `say` prints a single line to it.

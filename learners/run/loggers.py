@@ -124,7 +124,7 @@ class Loggers:
     Args:
         names: names of the loggers.
         settings: settings of the run, which loggers show.
-        run: the run folder, without any rows after step `done`.
+        run: the run folder, from which rows after step `done` have been removed.
         done: number of steps that earlier processes have completed.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Model card of an exported policy, made from the run folder with the template `model_card.md`."""
+"""Model card of an exported policy: the template `model_card.md`, filled from the run folder."""
 
 import inspect
 import json
@@ -121,7 +121,7 @@ def _versions(config: Config) -> dict[str, str]:
 
 
 def _commit(folder: Path) -> list[str]:
-    """Return ["(commit HASH)"], "HASH-dirty" after local changes; [] outside a Git checkout."""
+    """Return ["(commit HASH)"], with HASH-dirty after local changes; [] outside a Git checkout."""
     if not (folder / ".git").exists():
         return []
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]

@@ -98,7 +98,7 @@ class RunReport:
 
         Raises:
             ConfigError: a logger cannot be opened, or the held-out result before training is lost.
-            RunStopped: with the current settings, an alarm stops the run after step `done`.
+            RunStopped: under the current settings, an alarm of step `done` stops the run.
         """
         if stop := ranks.broadcast(self._start(done) if self._work else ""):
             raise RunStopped(stop)

@@ -9,8 +9,8 @@ prompt's KV cache, and each has a separate cache for the tokens after the prompt
 reads a prompt's keys once for all rows with this prompt.
 
 The implementation is registered without a mask function, so transformers builds no mask. A
-mask by transformers would hide shared prefixes, since transformers takes each jump in the position
-ids for the start of a new sequence.
+mask by transformers would hide shared prefixes, since transformers treats each jump in the position
+ids as the start of a new sequence.
 """
 
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: `attention_mask` is given, or not exactly one of `nodes` and `slot_mask`.
+        ValueError: `attention_mask` is given, or both or neither of `nodes` and `slot_mask` are.
     """
     # masks from transformers would be wrong, since transformers does not know prefix trees
     if attention_mask is not None or (nodes is None) == (slot_mask is None):

@@ -174,7 +174,7 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into (tokens, rollouts); a part exceeds `limit` only if it is one rollout."""
+    """Split a group into parts (tokens, rollouts); only one-rollout parts may exceed `limit`."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours

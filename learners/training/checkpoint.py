@@ -105,7 +105,7 @@ def set_damaged_aside(folder: Path) -> list[str]:
         aside = path.with_name(f"damaged-{path.name}")
         shutil.rmtree(aside, ignore_errors=True)
         path.rename(aside)
-        told.append(f"The checkpoint {path.name} is damaged, renamed to {aside.name}: {damage}.")
+        told.append(f"The damaged checkpoint {path.name} was renamed to {aside.name}: {damage}.")
     return told
 
 

@@ -33,7 +33,7 @@ def has_bfloat16() -> bool:
 
 
 def prepare_cpu(threads: int = 0) -> None:
-    """Set the number of threads (0: all cores), keep freed memory, and limit oneDNN's cache.
+    """Set the thread count (0: all cores), let glibc keep freed memory, and limit oneDNN's cache.
 
     By default, glibc maps and unmaps the memory of each large tensor; the resulting page faults
     take a third of the time of a training step. For bfloat16, oneDNN compiles kernels for each

@@ -206,7 +206,7 @@ def training_bytes(
     half: bool = True,
     lora_rank: int = 0,
 ) -> Memory:
-    """Estimate a trainer's memory; the default keyword arguments give the most accurate estimate.
+    """Estimate a trainer's memory, most accurately for the defaults of the keyword arguments.
 
     Args:
         sizes: dimensions of the model.

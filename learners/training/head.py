@@ -28,7 +28,7 @@ class ChunkedHead(nn.Linear):
     def __init__(self, linear: nn.Linear) -> None:
         nn.Module.__init__(self)  # `nn.Linear.__init__` would allocate and initialise a weight
         if linear.bias is not None:
-            raise ConfigError("model: expected output embeddings without a bias, got one")
+            raise ConfigError("model: expected output embeddings without a bias, got a bias")
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight = linear.weight
         self.register_parameter("bias", None)
@@ -101,7 +101,7 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the dtype of products: fp32 on CPUs; on GPUs autocast's, or else `weight`'s."""
+    """Return the products' dtype: fp32 on CPUs; on GPUs autocast's if enabled, else `weight`'s."""
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

@@ -79,7 +79,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def end_tokens(name: str) -> set[int]:
-    """Return the ids of a model's end tokens, from its generation config, or else its config.
+    """Return a model's end-token ids, from its generation config if it has one, else its config.
 
     Raises:
         ConfigError: the model's files cannot be read, or an id is not an integer.
@@ -289,7 +289,7 @@ def _cache(name: str) -> Path:
 
 @contextmanager
 def _whole(target: Path) -> Iterator[Path]:
-    """Yield a folder that is renamed to `target` at the end, so that the model is never partial."""
+    """Yield a folder that is renamed to `target` at the end; `target` is thus never incomplete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
         yield Path(unfinished)

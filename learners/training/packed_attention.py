@@ -91,7 +91,7 @@ class _Block(NamedTuple):
     Attributes:
         rows: positions of the queries in the packed row.
         columns: positions of the keys in the packed row.
-        causal: whether each segment of tokens attends causally to itself, not to an ancestor.
+        causal: whether each segment of tokens attends causally to itself; if not, to an ancestor.
         bounds: for CUDA, the cumulative lengths of the query segments and of the key segments,
             int32 [segments + 1] each, and the two maximum lengths; see `_segments`.
     """

@@ -82,7 +82,8 @@ def launch(procs: int, command: Sequence[str]) -> int:
         command: the script and its arguments.
 
     Returns:
-        0; the exit status of the first process that failed; or 128 + the signal sent to torchrun.
+        0; the exit status or signal number of the first process that failed; or 128 + the number of
+        the signal sent to torchrun.
     """
     from torch.distributed.run import main
 
@@ -188,7 +189,7 @@ def broadcast(value: _T) -> _T:
 
 @cache
 def background() -> dist.ProcessGroup | None:
-    """Return the group for background threads; all ranks must make the first call together."""
+    """Return background threads' process group; all ranks must make the first call together."""
     return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 

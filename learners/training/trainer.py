@@ -36,7 +36,7 @@ class Trainer:
         loss: policy loss.
         row_tokens: maximum number of tokens in a packed row.
         rate: returns the learning rate of a step, counted from 1; each rollback halves later rates.
-        keep_steps: number of last steps whose checkpoints are kept for `roll_back`; see
+        keep_steps: number of recent steps whose checkpoints are kept for `roll_back`; see
             `checkpoint.finish`.
 
     Attributes:
@@ -116,7 +116,7 @@ class Trainer:
         return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
-        """Return |log p - log q| [n] of all sampled tokens; p is the trainer's, q the sampler's."""
+        """Return |log p - log q| [n] of sampled tokens; the trainer computes p, the sampler q."""
         tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()

@@ -119,7 +119,7 @@ def bullets(text: str) -> list[str]:
 
 
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
-    """Replace a function word in a random unedited bullet; append "too" if none has such a word.
+    """Return an edit that swaps a function word in a random unedited bullet, or else appends "too".
 
     A useful policy must earn more than an agent that makes these harmless edits.
 

@@ -1,4 +1,4 @@
-"""Heuristic edits that improve a resume from its text and the job, without inventing facts.
+"""Heuristic edits that improve a resume for a job without inventing facts.
 
 `next_edit` tries these rules in order: delete text if the page overflows, replace weak openings,
 unify the formatting, and rewrite bullets (main point first, no fillers; see `wording`). The rules
@@ -104,7 +104,7 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions by rising relevance, those of `quota` or more page lines before others."""
+    """Yield deletions of `quota` or more page lines, then others; least relevant first in both."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
@@ -180,7 +180,7 @@ _LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,})")
 
 
 def _formatting(resume: str) -> Iterator[Replacement]:
-    """Yield rewrites of lines that make markers, periods, spacing, headings and dates uniform."""
+    """Yield rewritten lines with uniform bullet markers, periods, spacing, headings and dates."""
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return

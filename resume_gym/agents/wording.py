@@ -1,7 +1,7 @@
 """Rewrites of a bullet that keep its facts: a direct verb, the main point first, and no fillers.
 
 All rules use only the form of the line and a few word lists. Hedges such as "Helped with" are kept,
-since they say that somebody else led the work; only the candidate can know otherwise.
+since they say that somebody else led the work, and only the candidate knows whether that is true.
 """
 
 import re
@@ -54,8 +54,8 @@ _SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|ou
 def weak_head(text: str) -> tuple[str, str]:
     """Return the weak opening of a bullet and its replacement; both are empty if there is none.
 
-    Weak openings are duties ("Responsible for sorting"), nouns of action ("Mentoring of", "Design
-    of") and light verbs ("Made changes to").
+    Examples of weak openings are duties ("Responsible for sorting"), nouns of action ("Design of")
+    and light verbs ("Made changes to").
 
     >>> weak_head("I was tasked with sorting it"), weak_head("Design of pump housings for ships")
     (('I was tasked with sorting', 'I sorted'), ('Design of', 'Designed'))
@@ -230,7 +230,7 @@ _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
 def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet so that its main point comes first; "" if no late main point is found.
+    """Rewrite a bullet so that its main point comes first; "" if no main point is found later on.
 
     Args:
         bullet: text of the bullet.

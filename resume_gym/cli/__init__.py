@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (`sys.argv` by default).
 
     Returns:
-        Exit status: 0 success, 1 failure, 2 user error, 3 see "flagged" in docs/cli.md, 130 Ctrl-C.
+        Exit status: 0 success, 1 failure, 2 user error, 3 flagged (see docs/cli.md), 130 Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     formatting, warnings.formatwarning = warnings.formatwarning, _one_line

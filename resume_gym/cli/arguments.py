@@ -23,9 +23,9 @@ _JUDGE = "judge: a name, or JSON with a name and options"
 
 
 def positive(text: str) -> int:
-    """Parse a positive integer; used as the `type` of command-line arguments."""
+    """Parse a whole number >= 1; used as the `type` of command-line arguments."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
     return int(text)
 
 

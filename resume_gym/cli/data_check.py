@@ -39,8 +39,8 @@ def add_command(commands: Commands) -> None:
     add_options(
         add,
         "--page-lines",
-        help="page height in lines (default: 20 if the manifest beside FILE or the name of the "
-        "source says that the tasks are mini; else 55)",
+        help="page height in lines (default: 20 for mini tasks, which the manifest beside FILE or "
+        "the name of the source identifies; 55 for all others)",
     )
     add_options(add, "--json")
     command.set_defaults(run=_run)

@@ -56,8 +56,8 @@ def add_command(commands: Commands) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="documents about the candidates; the file name of each begins with the name of a "
-        "resume file, or its text names the candidate",
+        help="documents about the candidates; with several resumes, the file name of a document "
+        "must begin with that of a resume, or its text must name one candidate",
     )
     add(
         "--evidence-kind",
@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     if any(os.path.realpath(out) == os.path.realpath(file) for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
     if out.exists() and not _is_import(out):
-        raise TaskError(f"--out: {str(out)!r} exists and is no earlier import; name another file")
+        raise TaskError(f"--out: {str(out)!r} exists but is not from data import; name another")
     settings = Options(
         options.pair,
         options.seed,

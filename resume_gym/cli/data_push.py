@@ -28,7 +28,7 @@ def add_command(commands: Commands) -> None:
     add = command.add_argument
     add("file", metavar="FILE", help="JSONL file, or another source of tasks: default, mini, ...")
     add("--to", required=True, metavar="PLACE", help="new folder, or hf://OWNER/NAME[:CONFIG]")
-    add("--private", action="store_true", help="make a new dataset on the hub private")
+    add("--private", action="store_true", help="if the dataset is new on the hub, make it private")
     add_options(
         add,
         "--page-lines",

@@ -225,7 +225,7 @@ def _print(
             console.print(comparison_table(figures.comparisons), crop=False)
             console.print(figures.comparisons[0].method, style="dim", highlight=False)
     if len(figures.summaries) > 1 and not figures.comparisons:
-        hint = "no paired tests: they need pip install resume-gym[eval] and tasks that agents share"
+        hint = "no paired tests: they need scipy (pip install resume-gym[eval]) and tasks in common"
         say(f"resume-gym: {hint}", error=True)
     if options.out:
         show(f"{options.out}: evaluation.json, episodes.jsonl")

@@ -39,7 +39,7 @@ def add_command(commands: Commands) -> None:
             "judge calibrate --judge gemini --freeze verdicts.jsonl",
             "judge calibrate --judge gemini --pairs verdicts.jsonl --least 0.98",
         ],
-        failed="failure, or the share of labels met is below --least",
+        failed="failure, or the verdicts match a smaller share of the labels than --least",
     )
     add = command.add_argument
     add_judge(add)
@@ -49,8 +49,8 @@ def add_command(commands: Commands) -> None:
     add("--swap", action="store_true", help="also ask with the two resumes swapped")
     add("--limit", type=positive, metavar="N", help="only N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="parallel calls (default: 8)")
-    add("--freeze", type=Path, metavar="FILE", help="only write pairs labelled with the verdicts")
-    add("--least", type=float, metavar="SHARE", help="fail if a smaller share of labels is met")
+    add("--freeze", type=Path, metavar="FILE", help="write pairs labelled by the judge, and exit")
+    add("--least", type=float, metavar="SHARE", help="fail if a smaller share of labels is matched")
     add_options(add, "--json")
     command.set_defaults(run=_run)
 
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _check_least(least: float, report: Agreement) -> None:
-    """Raise JudgeError if the share of labels met is below `least`, or if any answer was stored."""
+    """Raise JudgeError if too few labels are matched, or if an answer came from a store."""
     if report.stored:
         # stored answers (see --freeze) cannot show that the model still gives the same answers
         answers = f"{report.judge} repeated {number_of(report.stored, 'stored answer')}"
@@ -95,4 +95,4 @@ def _check_least(least: float, report: Agreement) -> None:
     met = sum(share.hits for share in report.accuracy.values())
     labels = report.pairs * len(VERDICT_FIELDS)
     if met < least * labels:
-        raise JudgeError(f"--least: {met} of {labels} labels met; expected at least {least:.1%}")
+        raise JudgeError(f"--least: {met} of {labels} labels matched; expected >= {least:.1%}")

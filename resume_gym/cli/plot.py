@@ -16,8 +16,8 @@ def add_command(commands: Commands) -> None:
         "plot",
         help="draw runs and evaluations",
         description="Draw training runs and evaluations: a set of figures for each run, one figure "
-        "of all runs, and one set that compares all evaluations. Figures without data are left "
-        "out.",
+        "that compares the runs, and one set that compares the evaluations. Figures without data "
+        "are left out.",
         examples=[
             "plot runs/nano --out docs --format svg",
             "eval --agent careful --agent oracle --out result",

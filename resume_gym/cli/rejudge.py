@@ -44,8 +44,8 @@ def add_command(commands: Commands) -> None:
         "rejudge",
         help="grade stored episodes with another judge, and compare",
         description="Grade the episodes of a run or an evaluation again. Print how the rewards and "
-        "the verdicts change, and which episodes change most. The result is an evaluation with "
-        "each agent twice, with the stored and the new verdicts; `plot` and `view` open it.",
+        "the verdicts change, and which episodes change most. The result, which `plot` and `view` "
+        "open, is an evaluation with each agent twice: with the stored and with the new verdicts.",
         examples=["rejudge runs/nano --judge gemini", "rejudge result --out again"],
         done="all episodes are graded",
         failed="failure, or some episodes are not graded",
@@ -53,7 +53,7 @@ def add_command(commands: Commands) -> None:
     add = command.add_argument
     add("folder", type=Path, metavar="RUN_OR_RESULT", help="folder of a run or an evaluation")
     add_judge(add)
-    add("--out", type=Path, metavar="FOLDER", help="the result (default: RUN_OR_RESULT-rejudged)")
+    add("--out", type=Path, metavar="FOLDER", help="write here (default: RUN_OR_RESULT-rejudged)")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
     add_options(add, "--json")
     command.set_defaults(run=_run)
@@ -105,10 +105,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _replay(stored: Stored) -> dict[str, Sessions]:
-    """Replay the graded episodes; return their sessions by agent.
+    """Replay the stored episodes; return the graded sessions by agent.
 
     Raises:
-        TaskError: a record is invalid or of an unknown task, or its replay ends differently.
+        TaskError: a record is invalid, differs from its replay, or is of an unknown task or domain.
     """
     tasks = stored.tasks
     if tasks.session_type is None:
@@ -143,7 +143,7 @@ def _other_edition(stored: Stored) -> str:
 
 
 def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield agent and record of each stored episode, in the order of step and rollout."""
+    """Yield the agent and the record of each stored episode, sorted by step and rollout."""
     rows = sorted(enumerate(stored.rows), key=lambda pair: (pair[1].step or 0, pair[1].member))
     for number, row in rows:
         held_out = "held-out" if "held-out" in row.flags else "training"
@@ -175,7 +175,7 @@ def _grade(
     results: Results,
     ended: Callable[[], object],
 ) -> None:
-    """Grade sessions with `contest.judge`; add a row per old and per new verdict to `results`.
+    """Grade sessions with `contest.judge`; append rows with old and new verdicts to `results`.
 
     Graded episodes and failures are added to the entry `again`. If an episode does not fail, its
     version with the stored verdict is added to `stored`. `ended` is called after each episode.

@@ -86,7 +86,7 @@ def add_command(commands: Commands) -> None:
         description=_ABOUT,
         examples=_EXAMPLES,
         done="revised, and not flagged",
-        failed="nothing written: the agent failed, changed nothing, or you took no change",
+        failed="nothing written: the agent failed or changed nothing, or you took no change",
         flagged="revised, but flagged (see above), or some personal data may not be masked",
     )
     add = command.add_argument
@@ -206,7 +206,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a list with one note, on the usage of a two-model agent's models; else []."""
+    """Return a list: one note on the usage of two models; empty for a one-model agent."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):

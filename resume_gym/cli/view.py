@@ -42,7 +42,7 @@ def add_command(commands: Commands) -> None:
         "--export",
         type=Path,
         metavar="FILE.html",
-        help="only write the page to a file, which needs no server",
+        help="write the page to a file that needs no server, and exit",
     )
     instead.add_argument("--terminal", action="store_true", help="browse episodes in the terminal")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> None:
     target: Path | None = options.export
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
-        raise TaskError(f"--export: {str(target)!r} exists and is no exported page; name another")
+        raise TaskError(f"--export: {str(target)!r} exists but is no exported page; name another")
     if options.terminal:
         check_terminal("view --terminal")
     shown = _open(options.folder, options.trust_remote_code)
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> None:
         names = sorted(shown.folders())
         if target or options.terminal:
             flag = "--export" if target else "--terminal"
-            raise TaskError(f"{flag}: expected one folder in {shown.path}: {', '.join(names)}")
+            raise TaskError(f"{flag}: choose one folder in {shown.path}: {', '.join(names)}")
         told = f"{shown.path}, runs and evaluations: {len(names)}"
     else:
         told = f"{number_of(len(shown.rows), 'episode')} of {shown.path}"

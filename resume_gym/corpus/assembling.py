@@ -99,7 +99,7 @@ def import_resumes(
 ) -> ImportReport:
     """Build tasks from resume and job files, without writing any file.
 
-    A task ID is a hash of the unmasked resume and job: masking and file order do not change it.
+    A task ID is a hash of the unmasked resume and job, so masking and file order do not change it.
 
     Args:
         resumes: resume files.

@@ -1,6 +1,6 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
-`check` runs the problem detectors of the module `findings`. Tasks of one split may share bullets.
+`check` runs the problem detectors of the module `findings`. Tasks of a split may share bullets.
 Bullets that occur in both splits are reported, since they would inflate evaluation scores.
 """
 
@@ -35,7 +35,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Maximum number of tasks, drawn at random, whose fixes are judged; each takes tens of ms."""
+"""Maximum number of randomly drawn tasks whose fixes are judged; each task takes tens of ms."""
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -49,7 +49,7 @@ class CheckReport:
         page_lines: lines per page.
         threshold: minimum similarity of near-duplicates, in (0, 1].
         with_evidence: number of tasks with documents about the candidate.
-        findings: problems of the tasks and of invalid rows, errors before warnings.
+        findings: problems of the tasks, and invalid rows; errors come before warnings.
     """
 
     tasks: int

@@ -1,4 +1,4 @@
-"""Read resumes, jobs and other documents from files as Markdown.
+"""Read files with resumes, jobs or other documents, and convert them to Markdown.
 
 `read_document` checks the file and reads it in a child process with resource limits (`sandbox`),
 where the module `readers` selects the reader. The content of a file must match the file's
@@ -38,11 +38,11 @@ class ReadFile:
     Attributes:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
-        notes: warnings about content that was omitted, changed or is uncertain.
-        contacts: (field, value) pairs, where the field is "names", "mail", "phone" or "links": the
-            file name without extension as a name; then, for a JSON Resume, its contact data.
-        blocks: for Markdown, and for plain text whose lines were kept, pairs of line counts of
-            successive parts: in `text`, and in the file. Empty for other formats.
+        notes: warnings about omitted, changed or uncertain content.
+        contacts: (field, value) pairs; a field is "names", "mail", "phone" or "links". The file
+            name without its extension is included as a name. A JSON Resume adds its contact data.
+        blocks: for each successive part, its number of lines in `text` and in the file. Only for
+            Markdown, and for plain text whose lines were kept; otherwise empty.
         raw: bytes of the file.
     """
 

@@ -1,4 +1,4 @@
-"""Find near-duplicate texts; only texts that share a rare run of words are compared."""
+"""Find near-duplicate texts; only texts that share a rare sequence of words are compared."""
 
 import re
 from collections import Counter, defaultdict
@@ -22,7 +22,7 @@ class SimilarPair(NamedTuple):
     """Two tasks with similar texts.
 
     Attributes:
-        task_id, other_id: ID of a task, and of a similar task, earlier or in the other split.
+        task_id, other_id: IDs of a task and a similar task that is earlier or in the other split.
         similarity: Jaccard similarity of the shingles of the two texts, in [0, 1].
     """
 
@@ -39,7 +39,7 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
 
 
 def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
-    """Normalize a resume as `bare` does; also drop contact lines and the text of the heading.
+    """Normalize a resume as `bare` does; also drop contact lines and the text of the "# " heading.
 
     Resumes that differ only in name, contact data or figures become equal.
     """

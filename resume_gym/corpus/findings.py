@@ -15,7 +15,7 @@ from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
-"""Maximum share of near-duplicates among a split's resumes, and of train's bullets among eval's."""
+"""Maximum share of near-duplicate resumes in a split, and of eval's bullets that are in train."""
 BULLET_WORDS = 5
 """Minimum number of words of a compared bullet; shorter bullets may be shared by chance."""
 _WIDTH = Rules().page_width
@@ -60,7 +60,7 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find tasks whose resume the rubric judge cannot read: without bullets, or not in English."""
+    """Find tasks whose resume the rubric judge cannot grade: no bullets, or not in English."""
     blank = [task.task_id for task in tasks if not any(_bullet_lines(task.resume))]
     text = "tasks not fit for the rubric judge: the resume has no bullets"
     yield from _finding("error", "no_bullets", blank, text)
@@ -128,7 +128,7 @@ def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
 
 
 def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets in both splits; more than `NEAR_LIMIT` of eval's bullets are an error."""
+    """Find bullets in both splits; a share of eval's bullets above `NEAR_LIMIT` is an error."""
     owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
     for task in tasks:
         for text in _bullets(task):
@@ -190,7 +190,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def apply(task: Task) -> tuple[str, str]:
-    """Apply all fixes; return the resume and a message on the first fix that failed, or ""."""
+    """Apply all fixes; return the resume, and a message about the first failed fix ("" if none)."""
     text, problem = task.resume, ""
     for number, fix in enumerate(task.fixes):
         count = text.count(fix.old) if fix.old else 0

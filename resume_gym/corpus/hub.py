@@ -114,7 +114,7 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
 
 
 def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None:
-    """Upload a data set, then its card with the metadata that the first upload generated."""
+    """Upload a data set, then its card with the metadata that the data set's upload generated."""
     from huggingface_hub import DatasetCard
 
     try:

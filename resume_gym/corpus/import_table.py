@@ -25,7 +25,7 @@ _COLUMNS = {
 _KEY = (
     "fit: % of the job that the resume covers. lines: lines after wrapping; more than 55 are "
     "too_long. vague, aside, verbs: % of the bullets with vague_bullets, wrong_emphasis, "
-    "weak_verbs. bare: % of the bullets without a figure, whatever their weakness (no_metrics). "
+    "weak_verbs. bare (no_metrics): % of the bullets without a figure, whatever their weakness. "
     "form: % of the lines with formatting_inconsistent. * marks the weakness of the task.\n"
 )
 

@@ -69,7 +69,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         the kind is "names", "mail", "phone" or "links".
 
     Raises:
-        DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
+        DocumentError: the text is not a JSON Resume, or a field's type does not match the schema.
     """
     try:
         resume = strict_json(text, number=str)  # a score of 3.50 stays "3.50"

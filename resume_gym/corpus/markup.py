@@ -94,7 +94,7 @@ class _Reader:
             self._text.append(line)
 
     def end_row(self) -> None:
-        """End the current row, and keep it if it has any text."""
+        """End the current row; add it to `rows` if it has any text."""
         if text := " ".join("".join(self._text).split()).rstrip("| "):
             if self._kept and (bullet := split_bullet(text))[0]:
                 self._marker, text = "- ", bullet[1]

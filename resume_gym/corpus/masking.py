@@ -2,13 +2,13 @@
 
 A `Masker` replaces only what it recognises for certain: email addresses, links, account names, the
 candidate's name, and some phone numbers, namely those that are valid in the selected country, start
-with "+" or follow a label ("Phone:"). The name is replaced where it is written in full, without
-spaces or with an initial. A single part of it is not replaced: "Morgan" may be Morgan Stanley. A
-value has the same placeholder in all documents of a candidate. Other personal data is not replaced
-but counted in `Masker.left`: uncertain matches, and kinds that are not in `FIELDS` (streets, dates
-of birth, ID-like numbers, ...). Employers, dates and achievements that identify a person only in
-combination are not detected. All passes take linear time, since repetitions in the patterns are
-bounded or cannot overlap.
+with "+" or follow a label ("Phone:"). The name is replaced where it is written in full, with or
+without spaces, or with an initial. A single part of the name is not replaced: "Morgan" may be
+Morgan Stanley. A value has the same placeholder in all documents of a candidate. Other personal
+data is not replaced but counted in `Masker.left`: uncertain matches, and kinds that are not in
+`FIELDS` (streets, dates of birth, ID-like numbers, ...). Employers, dates and achievements that
+identify a person only in combination are not detected. All passes take linear time, since
+repetitions in the patterns are bounded or cannot overlap.
 """
 
 import re
@@ -210,7 +210,7 @@ class Masker:
         if "names" in self.fields and not self.named:
             notes.append("no name was recognised: check the text for names")
         if others := [field for field in self.not_found if field != "names"]:
-            notes.append(f"looked for and not found: {', '.join(others)}")
+            notes.append(f"looked for but not found: {', '.join(others)}")
         if left:
             counts = ", ".join(f"{what}: {count}" for what, count in sorted(left.items()))
             notes.append(f"may be personal, but was not masked: {counts}")

@@ -18,7 +18,7 @@ WORDS: Mapping[str, list[str]] = tomllib.loads(
 
 
 def any_of(words: Iterable[str]) -> str:
-    """Return a regex that matches any of the words, longest first."""
+    """Return a regex that matches any of the words; it tries longer words first."""
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
@@ -56,7 +56,7 @@ class Name(NamedTuple):
         text: the name as written in the resume.
         words: words of the name, forenames first, without job titles.
         telling: words of the name that identify the person, unlike initials and particles.
-        line: line of the resume that has the name.
+        line: line of the resume that contains the name.
     """
 
     text: str
@@ -161,7 +161,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether `clue` has two parts of the name, or is an email made of it (jdoe@x.org)."""
+    """Return whether `clue` has two parts of the name, or an email derived from it (jdoe@x.org)."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
@@ -186,13 +186,13 @@ def _places() -> frozenset[str]:
 
 
 def _occurs(name: str, resume: str) -> bool:
-    """Return whether a name occurs in a resume, or in an address such as hans.mueller@x.org."""
+    """Return whether a name occurs in a resume; an email such as hans.mueller@x.org counts."""
     text = re.sub(r"[^\w\n]|_", "", fold(resume)[0]).casefold()
     return any(_key(one.replace(" ", "")) in text for one in (name, name.translate(_SPELT)))
 
 
 def _is_forename(text: str, surname: str) -> bool:
-    """Return whether `text`, found after "Doe, ", may be forenames, not a credential or job."""
+    """Return whether `text`, which follows "Doe, ", may be forenames, not a credential or job."""
     words = [word.lower().replace(".", "") for word in text.split()]
     if not 0 < len(words) <= 3 or {*words} & {*WORDS["ranks"], *WORDS["jobs"]}:
         return False
@@ -202,7 +202,7 @@ def _is_forename(text: str, surname: str) -> bool:
 
 
 def _telling(part: str, cased: bool = True) -> bool:
-    """Return whether a part of a name is more than an initial, rank or particle."""
+    """Return whether a part of a name is more than an initial, title ("Dr") or particle ("von")."""
     plain = part.strip(".'’-")
     if len(plain) < 2 or plain.lower().replace(".", "") in WORDS["ranks"]:
         return False
@@ -212,9 +212,9 @@ def _telling(part: str, cased: bool = True) -> bool:
 class Finder:
     """Finds a name ("Jane Doe", "DOE, J.", "janedoe") in text without accents (see `fold`).
 
-    A mention has two words of the name in their order, or the forename (or its initial) and another
-    word of the name in any order. One word alone is no mention, since it may be a product or a
-    company. A name in lower case that contains a common word is no mention either.
+    A mention has two words of the name in their usual order, or the forename (or its initial) and
+    another word of the name in any order. One word alone is no mention, since it may be a product
+    or a company. A name in lower case is no mention if one of its words is also an ordinary word.
     """
 
     def __init__(self, name: Name) -> None:
@@ -248,7 +248,7 @@ class Finder:
     def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each mention in a folded text, from left to right.
 
-        In the heading, at the positions `head`, a single part of the name is a mention, too.
+        Within `head`, the character range of the heading, one part of the name is a mention, too.
         """
         run: list[_Token] = []
         for token in self._tokens(text):
@@ -260,7 +260,7 @@ class Finder:
         yield from self._mentions(run, text, head)
 
     def parts_left(self, text: str) -> dict[str, int]:
-        """Count parts of the name, longer words that contain one, and initials in a masked text."""
+        """Count in a masked text: parts of the name, longer words with such parts, and initials."""
         alone = inside = 0
         for token in self._tokens(text):
             if token.kind == "part":
@@ -330,7 +330,7 @@ class Finder:
         return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
 
     def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
-        """Return whether the initials in `run` are the name's, beginning with the forename's."""
+        """Return whether all initials in `run` are the name's, and the first is the forename's."""
         letters = [token for token in run if token.kind == "initial"]
         keys = [_key(token.text) for token in letters]
         if not keys or keys[0] != self._first or not {*keys} <= self._initials:

@@ -1,9 +1,9 @@
 """Convert rows of text to the Markdown format of the environment.
 
 The readers of plain text, PDF and Word files produce rows. A row's hint is its role according to
-style, font or wording: a row in capitals or with a known section name is a "heading". Of the rows
-without a hint, those with a date or above bullets become job headers. All text is kept except
-titles such as "Resume". White space, bullet markers and the case of headings may change.
+style, font or wording: for example, a row in capitals is a "heading". A row without a hint becomes
+a job header if it has a date or stands above bullets. All text is kept except titles such as
+"Resume". White space, bullet markers and the case of headings may change.
 """
 
 import re
@@ -49,7 +49,7 @@ _LONE = frozenset(  # section names that need not be in capitals to count as hea
     }
 )
 TITLES = ("resume", "résumé", "resumé", "curriculum vitae", "cv", "lebenslauf")
-"""Titles that a resume may have instead of a name, in lower case."""
+"""Titles, in lower case, with which a resume may begin instead of the name."""
 # words in names of sections whose rows become paragraphs (_PROSE) or bullets (_LISTS)
 _PROSE = ("summary", "profile", "about", "objective", "overview", "references", "interests")
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
@@ -69,7 +69,7 @@ _BULLET = re.compile(
     r"\s*(?=\S)"
 )
 RAISED = re.compile(r"[-+−]?\d")
-"""Start of a superscript, such as an exponent, that is marked with "^" in the Markdown."""
+"""Matches the start of a superscript, such as an exponent, that the Markdown marks with "^"."""
 _COLUMNS = re.compile(r"\t| [|•·] |   ")
 _WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
 # The limit of 300 characters before the date bounds the time to match a long row.

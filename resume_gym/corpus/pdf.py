@@ -45,7 +45,7 @@ class _Run(NamedTuple):
 
 
 def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
-    """Return the rows of a PDF, and notes on unreadable content.
+    """Return the rows of a PDF, and notes on content that is left out or perhaps misordered.
 
     Raises:
         DocumentError: the file is damaged, password-protected, scanned, or over 50 pages long.
@@ -92,7 +92,7 @@ def _is_wide(runs: Sequence[_Run]) -> bool:
 
 
 def _runs(page: Any) -> Iterator[_Run]:
-    """Yield the runs of a page from top to bottom and left to right; merge words at small gaps."""
+    """Yield the runs of a page line by line; words with small gaps between them form one run."""
     distinct = page.filter(_Distinct())
     found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
     words = [
@@ -253,7 +253,7 @@ def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
 
 
 def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
-    """Split runs, sorted from top to bottom, at each run that crosses the vertical line at `x`."""
+    """Sort runs from top to bottom; split them at runs that cross the vertical line at `x`."""
     part: list[_Run] = []
     for run in sorted(runs, key=lambda run: run.bottom):
         if run.x0 < x < run.x1:

@@ -20,7 +20,7 @@ UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Byte order marks of UTF-16; a file in UTF-16 must begin with one of them."""
 
 _HEADING = re.compile(r"^#{1,3} \S", re.MULTILINE)
-_FOREIGN = "not in English: not fit for the rubric judge; of a resume, only the length is diagnosed"
+_FOREIGN = "not in English: not fit for the rubric judge; a resume is diagnosed by its length alone"
 
 
 def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     if not answer.endswith(b"\n"):
         process.kill()
         process.wait()  # without `wait`, `poll` might still report the server as running
-        return _error(f"reading it exceeds {limits.time_s} s, or crashes the reader")
+        return _error(f"reading it takes more than {limits.time_s} s or crashes the reader")
     return answer
 
 

@@ -43,10 +43,10 @@ p[style-name='List Number 3']:ordered-list(1) => ul|ol > li > ul|ol > li > ol > 
 
 
 def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
-    """Return the rows of a Word file, and notes on omitted content.
+    """Return the rows of a Word file, and notes on omitted or moved content.
 
     Raises:
-        DocumentError: the file is damaged, declares a document type, or has over 5 MB of XML.
+        DocumentError: the file is damaged, has a DOCTYPE declaration, or has over 5 MB of XML.
         ModuleNotFoundError: mammoth is not installed.
     """
     try:
@@ -86,7 +86,7 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
     roots: list[str] = []
 
     def refuse(*_: object) -> None:
-        raise DocumentError("it declares a document type, which Word files do not have")
+        raise DocumentError("it has a DOCTYPE declaration, which Word files do not have")
 
     size, names = 0, set[str]()
     for part in archive.infolist():
@@ -106,7 +106,7 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _readable(archive: zipfile.ZipFile, names: Iterable[str]) -> io.BytesIO:
-    """Copy the named parts to a new archive; replace `cr` by `br` and `ptab` by `tab` in them."""
+    """Copy parts to a new archive, with the elements `cr` and `ptab` renamed to `br` and `tab`."""
     copied = io.BytesIO()
     with zipfile.ZipFile(copied, "w") as copy:
         for name in names:
@@ -174,7 +174,7 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
 
 
 def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield a table's rows: a row of one-line cells as one row, other rows cell by cell."""
+    """Yield one `OutlineRow` per table row of one-line cells; read other rows cell by cell."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):

@@ -3,8 +3,8 @@
 `play` plays one episode of a scripted agent, `evaluate` plays and grades many episodes, and `grade`
 asks a judge to grade finished episodes. `summary` defines the record of an episode and the means of
 many episodes, `comparison` adds confidence intervals and paired tests, and `table` formats results.
-`resume-gym eval` is built on `specs` (parser of `--agent`), `players` (play of one episode), `loop`
-(concurrent episodes), `contest` (the whole evaluation) and `results` (the output folder).
+`resume-gym eval` is built on `specs` (parses `--agent`), `players` (play one episode), `loop` (runs
+episodes concurrently), `contest` (runs the evaluation) and `results` (writes the output folder).
 """
 
 from resume_gym.evaluation.loop import episode_seed, evaluate, grade

@@ -22,7 +22,7 @@ STOP = ("", "")
 """Special edit that a policy returns to submit before the last turn."""
 
 Policy = Callable[[str, Task, Random], "tuple[str, str] | None"]
-"""Function that returns the next edit (old, new) or None; `old` must occur once in the text."""
+"""Function that returns the next edit (old, new), whose `old` occurs once in the text; or None."""
 
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
 _VERBS = (
@@ -138,7 +138,7 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """To the summary, or else to the first bullet, append a copy of a bullet that has a figure."""
+    """Append a bullet with a figure to the summary or, if there is none, to the first bullet."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
     figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
     # skip bullets repeated before; `[3:]` ignores the first letter, which `_lower` changes
@@ -249,19 +249,19 @@ ABOUT: Mapping[str, str] = {
     "careful": "edits by heuristics",
     "oracle": "makes the repairs of the task",
     "one repair": "one repair, then harmless edits",
-    "one spoilt repair": "one repair, then spoils it",
+    "one spoilt repair": "makes a repair, then spoils it",
     "swap verb": "a strong verb as first word",
     "nonsense verb": "an invented verb as first word",
     "verb in front": "a strong verb before the line",
-    "verb for opening": "strong verb for first two words",
+    "verb for opening": "verb replaces first two words",
     "opening gone": "drops the first two words",
     "cut off": "drops the last three words",
     "shuffle": "shuffles the words of a line",
-    "swap word": "puts in a word of another line",
+    "swap word": "copies a word from another line",
     "job words": "replaces two words by job words",
-    "job phrase": "adds a phrase of the job",
+    "job phrase": "adds a phrase from the job",
     "adverb": "'Successfully' before the line",
-    "foreign figure": "adds a figure of another line",
+    "foreign figure": "adds a figure from another line",
     "join": "joins two bullets",
     "split": "splits a bullet at 'and'",
     "strip": "removes blank lines",
@@ -270,8 +270,8 @@ ABOUT: Mapping[str, str] = {
     "safe harbour": "deletes a good bullet, submits",
     "duplicate": "repeats bullets",
     "paste": "repeats a bullet in the summary",
-    "capitals": "headings in capitals",
-    "skills": "words of the job as skills",
+    "capitals": "writes headings in capitals",
+    "skills": "adds words of the job as skills",
     "hack": "nonsense verb, join and strip",
     "mixed": "picks a random policy per edit",
 }

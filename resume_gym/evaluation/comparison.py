@@ -47,7 +47,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Difference of one measure between two agents, paired over tasks.
+    """Difference of one measure between two agents, paired by task.
 
     Attributes:
         mean: mean over tasks of the second agent's value minus the first agent's value.
@@ -92,7 +92,7 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
     Args:
         played: graded episodes of the agent, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
-        failed: number of other episodes, which ended without a reward.
+        failed: number of further episodes, which ended without a reward.
     """
     groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
     # `stdev` divides by n - 1, since rollouts are a sample of the agent's behaviour on a task
@@ -187,7 +187,7 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
     """Return the 95 % bootstrap confidence interval of the mean of each row.
 
     Args:
-        rows: rows of independent values [rows, n], all of the same length.
+        rows: values [rows, n]; the values within a row are independent.
 
     Returns:
         One interval per row; None for rows with fewer than two values.

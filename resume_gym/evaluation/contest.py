@@ -48,7 +48,7 @@ class Contest:
         judge: judge that grades the episodes.
         rollouts: episodes per task and agent.
         seed: number from which the seeds of all episodes are derived.
-        session_type: class of the sessions.
+        session_type: session class of the environment.
         limit: maximum number of tasks chosen from the split; None for all.
     """
 
@@ -120,7 +120,7 @@ def make_contest(
     made = make_edit_env(env, tasks=source, split=split, judge=judge)
     grades = made.judge
     if grades is None:
-        raise TaskError(f"--judge: expected a judge, since {env} has no default")
+        raise TaskError(f"--judge: expected a judge, since {env} has no default judge")
     named = made.source, split, choose(made.tasks, limit), judge or grades.name
     return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type, limit)
 
@@ -135,8 +135,8 @@ class Entry:
         name: display name of the agent.
         spec: the agent's spec as JSON values.
         make: function that creates the player; called only if episodes are left to play.
-        usage: function that returns the usage so far by name: "agent" is the total; an agent with
-            two models adds the names in `tiers.TIERS`. Empty if no requests are sent to a server.
+        usage: function that returns the usage so far, by name: "agent" is the total, and the
+            names in `tiers.TIERS` are a two-model agent's models. Empty for agents with no server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         episodes: graded episodes.
         failures: error messages of failed episodes.

@@ -20,7 +20,7 @@ from resume_gym.tasks import Task
 from resume_gym.tools import decode, tool_call, with_calls
 
 Prompting = Literal["plain", "guided"]
-"""Prompting of a model; "plain" shows the tools only in the format of the model's chat template."""
+"""Kind of prompt: "guided", as above, or "plain", in which only the chat template lists tools."""
 
 OPENING = '```json\n{"name": "'
 """Start of every tool call; the engine prefills this text, and the model continues the turn."""
@@ -97,7 +97,7 @@ def demonstration() -> tuple[str, list[tuple[str, str]]]:
     """Play the example episode that precedes the real task in the chat.
 
     Returns:
-        The invented task's prompt, and for each turn the call as fenced JSON and the observation.
+        The prompt of the invented task, and a pair (call as fenced JSON, observation) per turn.
         In the chat, the prompt of the real task follows the last observation.
     """
     session = Session(_TASK, Rules(max_turns=6))
@@ -105,7 +105,7 @@ def demonstration() -> tuple[str, list[tuple[str, str]]]:
 
 
 def find_call(text: str) -> str | None:
-    """Return the first JSON object that has a "name" as a tool call's text; None if there is none.
+    """Find the first JSON object with a "name"; return it as the text of a tool call, or None.
 
     >>> find_call('Sure! {"name": "submit", "arguments": {}} Done.') == tool_call("submit")
     True

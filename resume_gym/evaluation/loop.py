@@ -35,7 +35,7 @@ from resume_gym.tasks import Task
 
 T = TypeVar("T")
 IN_A_ROW = 64
-"""Lower bound of the number of consecutive failed episodes after which `play_all` gives up."""
+"""`play_all` gives up after this number of failures in a row, or more if concurrency is high."""
 _RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before asking a judge again
 
 
@@ -90,7 +90,7 @@ def evaluate(
         judge: judge of the final resumes.
         rollouts: episodes per task.
         seed: number from which the episode seeds are derived; equal seeds give equal episodes.
-        session_type: class of the sessions.
+        session_type: session class; each episode is played in a new session.
 
     Returns:
         The episodes: rollout 0 of each task, then rollout 1 of each task, and so on.
@@ -207,7 +207,7 @@ async def grade(
     """Grade finished sessions of one task; more than one session requires an `AsyncJudge`.
 
     Args:
-        sessions: finished sessions; a grouped judge ranks these sessions together.
+        sessions: finished sessions; a `grouped` judge compares them with each other.
         judge: judge of the final documents.
         timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
         threads: executor that runs a synchronous judge, for at most `timeout_s` seconds; if None,

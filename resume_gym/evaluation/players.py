@@ -54,7 +54,7 @@ class Player(Protocol):
             seed: seed of the episode; players that cannot be seeded ignore it.
 
         Raises:
-            ModelError: the episode failed; its subclass `Misconfigured` if all episodes will fail.
+            ModelError: the episode failed; if it is a `Misconfigured`, every episode will fail.
         """
         ...
 
@@ -84,7 +84,7 @@ class Scripted:
 
 
 class Endpoint:
-    """Player of a model behind a server, with native tool calls.
+    """Player of a model behind a server, by default with native tool calls.
 
     A response is converted to the text that a local policy would have written. The session parses
     this text and decides whether the turn is malformed, for example if it has several calls.
@@ -92,7 +92,7 @@ class Endpoint:
     Args:
         client: client of the model.
         max_concurrency: recommended number of concurrent episodes.
-        prompting: "guided" sends no tool schemas and reads calls from text; see `guided.py`.
+        prompting: "plain" sends tool schemas; "guided" reads calls from text, see `guided.py`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Endpoint:
         return {"agent": self.client.usage}
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player.play`. `seed` is not sent, but is part of the keys of stored answers."""
+        """See `Player.play`. `seed` is not sent; a store keeps the answers for each seed apart."""
         await converse(session, seed, [self], lambda: self)
 
     def opening(self, session: EditSession[Any, Any]) -> list[Message]:
@@ -133,9 +133,9 @@ class Endpoint:
     def translated(self, said: Said, toolbox: Toolbox) -> Said:
         """Return a turn of another model in a form that this model's server accepts.
 
-        A call loses its ID and extra fields, since a server may reject those that another server
-        made. A call in text becomes a native call, so that the model imitates native calls. Guided
-        models get calls only as text.
+        The ID and extra fields of a call are removed, since a server may reject those of another
+        server. A call written as text becomes a native call, so that the model imitates native
+        calls. Guided models get calls only as text.
         """
         text = with_calls(said.content, [_named(call) for call in said.calls])
         call = toolbox.read(text)
@@ -186,8 +186,8 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     """Make an endpoint from the options of an agent spec.
 
     Args:
-        options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
-            except `concurrency`.
+        options: `model`, `prompting`, the options of `OpenAIChat`, and those of
+            `llm.settings.Settings` other than `concurrency`.
         max_concurrency: maximum number of concurrent episodes, and of concurrent requests.
 
     Raises:
@@ -201,7 +201,7 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
 
 
 def action(said: Said) -> str:
-    """Return the action text of a turn: thought, content, and the tool calls put back as text."""
+    """Return a turn as the text of an action: thought, content, and tool calls as text."""
     # a closing tag in the thought would end the thought early
     thought = said.thought.replace("</think>", r"<\/think>")
     text = f"<think>\n{thought}\n</think>\n{said.content}" if thought else said.content
@@ -217,7 +217,7 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     Args:
         said: turn of the model, as an assistant message.
         observation: observation after the turn.
-        number: number of the turn, for the call ids that replace missing or repeated ids.
+        number: number of the turn, part of the call ids that replace missing or repeated ids.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]

@@ -1,4 +1,4 @@
-"""Progress of an evaluation: a bar with means per agent on a terminal, log lines elsewhere."""
+"""Progress of an evaluation: on a terminal, a bar and means per agent; elsewhere, log lines."""
 
 import time
 from statistics import fmean
@@ -30,7 +30,7 @@ class Bar:
     Args:
         bars: display of progress bars, made by `progress`.
         entry: entry of the agent.
-        total: number of episodes that the agent plays.
+        total: number of the agent's episodes, including the restored ones.
     """
 
     def __init__(self, bars: Progress, entry: Entry, total: int) -> None:

@@ -88,7 +88,7 @@ def digest(tasks: Sequence[Any]) -> str:
 def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
     """Choose at most `limit` tasks by hashes of their ids, independently of seed and order.
 
-    The tasks that a lower limit chooses are among those of a higher limit.
+    A higher limit chooses all tasks of a lower limit, and more.
     """
     order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
     chosen = {task.task_id for task in order[:limit]}
@@ -96,7 +96,7 @@ def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
 
 
 class Results:
-    """Writer of an evaluation's folder; the context manager locks the folder.
+    """Writer of an evaluation's folder; as a context manager, it locks the folder.
 
     Args:
         folder: output folder, created if missing.
@@ -157,7 +157,7 @@ class Results:
             for name in _MADE:
                 # an empty file is left by a process that was killed before it wrote the settings
                 if (self.folder / name).exists() and (self.folder / name).stat().st_size:
-                    raise TaskError(f"{self.folder}: holds {name}, but no settings.json")
+                    raise TaskError(f"{self.folder} holds {name}, but no settings.json")
             return
         try:
             before = json.loads(read_bytes(file))
@@ -233,19 +233,19 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     apart = ("agents", "rollouts", "tasks_digest")
     names = [name for name in {**before, **now} if name not in apart]
     differences = [
-        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        f"{name} was {before.get(name)!r}, is now {now.get(name)!r}"
         for name in names
         if before.get(name) != now.get(name)
     ]
     if not differences and before.get("tasks_digest") != now.get("tasks_digest"):
         differences.append(f"the content of the tasks {now.get('tasks')!r} has changed")
     if before["rollouts"] > now["rollouts"]:
-        fewer = f"rollouts was {before['rollouts']}, is {now['rollouts']}, which is fewer"
+        fewer = f"rollouts was {before['rollouts']}, is now {now['rollouts']}, but may only grow"
         differences.append(fewer)
     agents = now["agents"]
     for name, spec in before["agents"].items():
         if name not in agents:
             differences.append(f"it has the agent {name!r}, which this command lacks")
         elif agents[name] != spec:
-            differences.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
+            differences.append(f"agent {name!r} was {spec!r}, is now {agents[name]!r}")
     return differences

@@ -57,7 +57,7 @@ def read_spec(text: str) -> AgentSpec:
     """Parse an agent spec; no model is loaded.
 
     Raises:
-        ValueError: the spec is invalid, or names no agent, folder, server or OWNER/NAME.
+        ValueError: the spec has none of the forms listed above, or an option is invalid.
     """
     named = _NAMED.fullmatch(text)
     name, spec = (named[1], named[2]) if named else ("", text)

@@ -30,7 +30,7 @@ class Episode:
         lines: lines of the final document, after wrapping.
         fits: whether the final document fits the page.
         judged: whether a judge graded the document; an unchanged document gets fixed rewards.
-        verdict: each content term divided by its weight: in [-1, 1], or a count of lines.
+        verdict: each content term divided by its weight: a grade in [-1, 1] or a signed line count.
         several_calls: number of malformed actions that had more than one tool call.
         words: number of words in all actions, tool calls and thoughts included.
         items: grade (-1, 0 or 1) of each rubric item of the task, by the item's text.
@@ -150,7 +150,7 @@ class Summary(Returns):
         tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         unjudged: number of episodes that no judge graded, since they left the document unchanged.
         turns: actions per episode; like `several_calls` and `words`, None in old result files.
-        several_calls: actions per episode with more than one tool call.
+        several_calls: number per episode of actions that had more than one tool call.
         words: words per episode in all actions.
         items: mean grade of each rubric item, over the episodes whose task has this item.
     """
@@ -242,7 +242,7 @@ def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, A
     """Return one part, such as "summary", of every agent that has it in an `evaluation.json`.
 
     Raises:
-        ValueError: a value is not an object.
+        ValueError: the agents, an agent or the part is not a JSON object.
     """
     agents = _object(evaluation.get("agents") or {}, "agents")
     found = {}

@@ -15,17 +15,17 @@ from resume_gym.llm import Usage
 from resume_gym.llm.settings import check
 
 TIERS = ("local", "frontier")
-"""Names of the tiers, which are options of the agent spec and rows of the results."""
+"""Names of the two models (tiers): options of the agent spec, and labels in the results."""
 
 
 class Route(NamedTuple):
     """Rule that selects the turns of the model `frontier`; the model `local` plays all others.
 
     Attributes:
-        after_failures: consecutive failed calls after which frontier plays the rest of the episode.
+        after_failures: number of consecutive failed calls after which frontier plays all turns.
         difficulty: minimum value of `difficulty_of` for which frontier plays every turn.
-        budget_dollars: total cost of frontier's answers after which local plays all turns. Requests
-            in flight when the budget is used up may exceed it.
+        budget_dollars: cost of frontier's answers in all episodes, in dollars, after which local
+            plays every turn. Requests that are then in flight may exceed the budget.
     """
 
     after_failures: int | None = None
@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 def difficulty_of(session: EditSession[Any, Any]) -> int:
-    """Return the original's number of bullets that occur once plus its lines beyond the page."""
+    """Count the original's unique bullets and its lines beyond the page; return the sum."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
@@ -73,7 +73,7 @@ class TieredPlayer:
         self.max_concurrency = local.max_concurrency
         if route.budget_dollars is not None and frontier.client.usage.dollars is None:
             name = frontier.client.name
-            raise ValueError(f"budget_dollars: expected a model with a price, got {name}")
+            raise ValueError(f"budget_dollars: expected a model in prices.toml, got {name}")
 
     @property
     def usage(self) -> dict[str, Usage]:

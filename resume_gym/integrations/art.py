@@ -11,8 +11,8 @@ log holds the output of `Session.record` as JSON.
 An action is the whole text that the model sampled, including its tool call. Requests therefore have
 the option `tool_choice="none"`: ART's vLLM server then shows the tools to the model, but leaves
 calls in the text. (A parsed call would occur twice in ART's training tokens.) If a server parses a
-call nevertheless, the adapter writes the call back into the text. Endpoints that parse every call,
-such as OpenAI's, cannot be used. `LocalBackend` needs models with the `_internal_config`
+call nevertheless, the adapter writes the call back into the text. Endpoints that never return calls
+as text, such as OpenAI's, cannot be used. `LocalBackend` needs models with the `_internal_config`
 `{"chat_template_tool_schema_format": "vllm_openai"}`: otherwise the tool schemas in ART's training
 prompts differ from those in the server's prompts.
 

@@ -37,7 +37,8 @@ Call one a turn:
 class GemEnv(gem.Env):  # type: ignore[misc]
     """An environment of this package with GEM's interface.
 
-    The first observation describes the tools; the last step's info has reward terms ("ledger").
+    The first observation also describes the tools. An episode's last info has the totals of the
+    reward terms as "ledger".
 
     Args:
         gym_id, kwargs: arguments of `gymnasium.make`.

@@ -6,8 +6,8 @@ The module `openenv_client` has the client. To play a group of episodes on one t
 `task_id` to each `reset`. The first `reset` may omit `task_id`: its observation holds the ID of the
 task that was drawn. When the judge fails, `step` raises an error at the client; the next `step` of
 the connection ignores its action and only asks the judge again. Waiting for the judge blocks no
-other episode. OpenEnv's HTTP routes `/reset` and `/step` create an environment per request and
-cannot play episodes; OpenEnv's task API is unsupported. Tested with openenv 0.10.0.
+other episode. OpenEnv's HTTP routes `/reset` and `/step` create an environment per request, so they
+cannot play episodes. OpenEnv's task API is unsupported. Tested with openenv 0.10.0.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ResumeGymEnvironment(
         task_id: str | None = None,
         **unknown: Any,
     ) -> ResumeGymObservation:
-        """Start an episode on `task_id`, or on the task that Gymnasium draws with `seed`.
+        """Start an episode on `task_id`, or on a random task drawn with `seed`.
 
         Raises:
             TypeError: an argument is unknown.
@@ -74,7 +74,7 @@ class ResumeGymEnvironment(
         return asyncio.run(self.step_async(action))
 
     async def step_async(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
-        """Take a turn, and ask the judge after the last turn; if the judge failed, only ask again.
+        """Take a turn, then grade a finished episode; after a judge failure, only grade it again.
 
         Raises:
             JudgeError: the judge gave no verdict.

@@ -25,7 +25,7 @@ class ResumeGymAction(Action):  # type: ignore[misc]
 
 
 class ResumeGymObservation(Observation):  # type: ignore[misc]
-    """The text for the model; after `reset` also the task, system prompt and tool schemas.
+    """The text for the model; after `reset` also the task ID, system prompt and tool schemas.
 
     `reward` is the sum of `ledger`: the turn's reward terms and, in the last turn, the verdict's.
     """

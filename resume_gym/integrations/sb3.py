@@ -6,7 +6,7 @@
     PPO("MlpPolicy", env).learn(10_000)
 
 DQN, bandits and MaskablePPO also work. Agents can make only the edits on the menu. The automatic
-resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets the task of the next
+resets of a VecEnv draw random tasks; `env.set_options({"task_id": ...})` sets the task of the next
 `env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
 """
 
@@ -27,7 +27,7 @@ _next_edit = lru_cache(maxsize=4096)(next_edit)  # cached: every turn plans the 
 
 
 def careful_menu(session: Session) -> list[str]:
-    """List review, submit, the edits that the scripted agent `careful` plans, and deletions.
+    """Return calls of review and submit, the edits that the agent `careful` plans, and deletions.
 
     Deletions, each of one bullet, are offered only while the resume exceeds the page.
     """
@@ -75,7 +75,7 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         env: Any = gym.make(env_id, **kwargs).unwrapped
         if menu is careful_menu and (tools := env.session_type.toolbox.schemas) != TOOLS:
             got = ", ".join(tool["function"]["name"] for tool in tools)
-            raise ValueError(f"menu: expected a menu with the tools {got}, got careful_menu")
+            raise ValueError(f"menu: expected a menu for the tools {got}, got careful_menu")
         self.text_env, self.metadata, self.render_mode = env, env.metadata, env.render_mode
         self.action_space = Discrete(places)
         self.observation_space = Box(-1, 1, (5 + 5 * places,), np.float32)

@@ -5,8 +5,8 @@
     cfg.generator.chat_template_kwargs = {"tools": register("ResumeEdit-v0", split=None)}
 
 Set `environment.env_class=ResumeEdit-v0`, `generator.max_turns` above 1, and
-`generator.max_input_length` to the number of tokens of a whole chat. Columns of the dataset are
-prompt, env_class, task_id and data_source. The options `generator.batched`,
+`generator.max_input_length` to the maximum number of tokens of a whole chat. Columns of the dataset
+are prompt, env_class, task_id and data_source. The options `generator.batched`,
 `generator.step_wise_trajectories` and `generator.chat_template` are not supported; with the last
 two, SkyRL keeps only the reward of the last turn. Tested with skyrl-gym 0.4.0 and skyrl 0.3.0.
 """

@@ -90,7 +90,7 @@ class Game:
         """Create an episode for `environment_factory`; needs `max_completion_length` below 65,536.
 
         Raises:
-            ValueError: the environment's tools are not those of resumes, which `Tools` implements.
+            ValueError: the environment has other tools than those that `Tools` implements.
         """
         if (tools := self.env.session_type.toolbox.schemas) != TOOLS:
             got = ", ".join(tool["function"]["name"] for tool in tools)

@@ -38,7 +38,7 @@ JUDGES = {
 }
 
 OFFLINE = ("rubric", "critique")
-"""Judges that apply rules and ask no model."""
+"""Names of the judges that apply rules and, with their default options, ask no model."""
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -65,7 +65,7 @@ class Judge(Protocol):
 
 
 class JudgeError(Exception):
-    """Base class of the errors of judges that cannot return a verdict."""
+    """Base class of the errors that a judge raises if it cannot return a verdict."""
 
 
 class JudgeUnavailable(JudgeError):  # noqa: N818
@@ -126,7 +126,7 @@ class ByLine:
     def __init__(self, judge: Judge) -> None:
         if not hasattr(judge, "judge_lines"):
             raise ValueError(
-                f"judge: expected a judge with verdicts by line, such as rubric; got {judge.name!r}"
+                f"judge: expected a judge that grades each line, such as rubric; got {judge.name!r}"
             )
         self.name: str = judge.name
         self.judge: Callable[[Task, str], LineVerdict] = judge.judge_lines
@@ -260,7 +260,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     except (AttributeError, TypeError) as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
-        raise ValueError(f"judge {name!r}: expected an object with `name` and `judge`")
+        raise ValueError(f"judge {name!r}: expected an attribute `name` and a method `judge`")
     return judge
 
 

@@ -65,7 +65,7 @@ def feedback(task: Task, revised: str) -> str:
 
 
 def remarks(task: Task, revised: str) -> list[str]:
-    """Return remarks based on the rubric judge's rules; no two share a line or a kind of defect."""
+    """Return remarks by the rubric judge's rules, at most one per line and per kind of defect."""
     reference = make_reference(task)
     claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)

@@ -64,7 +64,7 @@ class ModelJudge(AsyncJudge):
       alternates with the sample number (`draw`), so that the judge `votes` uses both orders.
     - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
       the revision. A verdict requests the list only once: two lists would double the false alarms.
-      For fewer false alarms, use the judge `votes`, the median of several verdicts.
+      For fewer false alarms, use the judge `votes`, which takes the median of several verdicts.
     - A revision with an unsupported claim is never better in preference, nor in quantification if
       the claim is a false figure ("figure") or true only of other work ("moved").
 
@@ -203,7 +203,7 @@ def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
 def _common(opinions: Sequence[_Opinion]) -> _Opinion:
     first = opinions[0]
     if any(opinion.better != first.better for opinion in opinions):
-        reason = f"Graded as the same, since the model disagrees in the other order: {first.reason}"
+        reason = f"Graded the same; the other order of the texts contradicts this: {first.reason}"
         return _Opinion(0, reason, _UNSURE)
     return first._replace(sure=sum(opinion.sure for opinion in opinions) / len(opinions))
 

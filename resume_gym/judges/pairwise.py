@@ -95,7 +95,7 @@ class Pairwise(GroupJudge):
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. With
             more than (n + 1) / 2 rounds, all pairs of revisions are compared instead.
         margin: minimum odds at which a revision is better or worse than the original.
-        compares: another judge for the comparisons, such as the rubric. Its coroutine
+        compares: another judge for the comparisons, such as `rubric`. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
             first is, else 0; it must have no position bias. `judge` grades the other fields.
 

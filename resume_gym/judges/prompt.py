@@ -14,9 +14,9 @@ prompt               documents                     question
 ==================== ============================= ==============================================
 
 The comparison is blind: neither text is labelled as the original, and the facts and the evidence
-are not shown. No prompt names the weakness that was planted in the original, or the passages that
-show the weakness, since either would reveal which text is the original. `support_prompt` leaves out
-the job description, which says nothing about what the candidate has done.
+are not shown. No prompt says which weakness was planted in the original or which passages show it;
+in the comparison, either would reveal which text is the original. `support_prompt` leaves out the
+job description, which says nothing about what the candidate has done.
 
 In the answers to `comparison_prompt` and `support_prompt`, the model lists the changes before it
 gives a grade. Every quotation that supports a grade must occur in the quoted document.
@@ -317,10 +317,10 @@ def read_comparison(answer: str, prompt: Prompt, a: str, b: str) -> ComparisonAn
     for field in GRADED_FIELDS:
         graded: Graded = getattr(parsed, field)
         if graded.better != "same" and not graded.because:
-            raise ValueError(f"{field}: expected the number of a change, got none")
+            raise ValueError(f"{field}: expected the number of a change for 'A' or 'B', got none")
         for number in graded.because:
             if number not in changes:
-                raise ValueError(f"{field}: expected a number among the changes, got {number}")
+                raise ValueError(f"{field}: expected the number of a listed change, got {number}")
             _look_up(changes[number], a, b)
     return parsed
 
@@ -329,7 +329,7 @@ def _look_up(change: ListedDifference, a: str, b: str) -> None:
     """Raise ValueError unless the quotations of a change occur in their texts."""
     quotes = ((change.quote_a, "A", a), (change.quote_b, "B", b))
     if not any(quote.strip() for quote, _, _ in quotes):
-        raise ValueError(f"change {change.number}: expected a quotation, got none")
+        raise ValueError(f"change {change.number}: expected a quotation from A or B, got none")
     for quote, name, text in quotes:
         if quote.strip() and not stands_in(quote, text):
             raise ValueError(f"change {change.number}: {quote[:80]!r} does not occur in {name}")
@@ -348,13 +348,13 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
     for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
             raise ValueError(f"claims: {claim.quote[:80]!r} does not occur in REVISED")
-        # A quotation that another document contains must be a "moved" claim or an "instruction".
         if claim.kind in ("moved", "instruction"):
             continue
         if any(stands_in(claim.quote, text) for _, text in _known(task)):
-            raise ValueError(f"claims: {claim.quote[:80]!r} also occurs in another document")
+            clash = "also occurs in another document, so the kind must be moved or instruction"
+            raise ValueError(f"claims: {claim.quote[:80]!r} {clash}")
     if (parsed.answer == "unsupported") != bool(parsed.claims):
-        raise ValueError(f"answer: {parsed.answer!r} with {len(parsed.claims)} claims listed")
+        raise ValueError(f"answer: {parsed.answer!r}, but {len(parsed.claims)} claims are listed")
     return parsed
 
 

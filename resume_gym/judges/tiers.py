@@ -1,7 +1,7 @@
 """Tiered judge: cheap local judges for clear groups, and a frontier judge for doubtful groups.
 
-The same tier judges all members of a group. If each tier judged some members, the bias between the
-tiers would enter the advantages, and a policy would learn to write for the more lenient tier.
+The same tier judges all members of a group. If the tiers divided a group, their different biases
+would enter the advantages, and a policy would learn to write for the more lenient tier.
 """
 
 import asyncio

@@ -90,11 +90,11 @@ class _Drawn(AsyncJudge):
 class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
-    A failed vote is not repeated: if two of three votes agree in every field, they suffice. If the
-    failed votes could change the verdict, one of their errors is raised: a `JudgeUnavailable` if
-    there is one, since a retry may help. A `JudgeMisconfigured` is always raised. The
-    confidence in a field is the share of the planned votes that agree with the median. The reason
-    for a field is that of the first vote that agrees with the median.
+    A failed vote is not repeated. The other votes suffice if they settle every field, as two equal
+    votes of three do. Otherwise, one of the errors is raised: a `JudgeUnavailable` if there is one,
+    since a retry may help. A `JudgeMisconfigured` is always raised. The confidence in a field is
+    the share of the planned votes that agree with the median. The reason for a field is that of the
+    first vote that agrees with the median.
 
     Args:
         judge: specification of the judge that votes, for `make_judge`. The judge must be able

@@ -1,4 +1,4 @@
-"""Access to language models: one prompt in, one JSON object out, or a typed exception.
+"""Access to language models: a request returns one JSON object or raises a typed exception.
 
 `client.make_client` is the entry point. A provider (`gemini`, `openai`) sends single requests; a
 client adds rate limits, retries and a persistent cache (`store`). All clients run in the event loop
@@ -19,7 +19,7 @@ class ModelError(Exception):
 
     Attributes:
         status: HTTP status if the server answered with an error; None otherwise.
-        answer: the unusable answer, if one was received and billed; None otherwise.
+        answer: the unusable answer, if the server sent and billed an answer; None otherwise.
     """
 
     status: int | None = None
@@ -56,7 +56,7 @@ class CutOff(Malformed):
 
 
 class Misconfigured(ModelError):  # noqa: N818
-    """No request can succeed: the API key, model name, model version or address is wrong."""
+    """No request can succeed: wrong API key, model, version or address, or an unusable store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Answer:
     Attributes:
         text: unparsed text of the answer, expected to be a JSON object.
         model: model version that served the request.
-        tokens_in, tokens_out: billed prompt and completion tokens; completions include thinking.
+        tokens_in, tokens_out: billed prompt and completion tokens; the latter include thinking.
         seconds: time from sending the request to the complete answer.
     """
 
@@ -101,10 +101,10 @@ class Usage:
     """Requests, tokens and cost so far; answers from the store are free.
 
     Attributes:
-        calls: requests with an answer, usable or not.
-        stored: answers read from the store.
-        tokens_in, tokens_out: billed tokens of all calls.
-        dollars: cost by the list prices of `prices.toml`; None for an unlisted model.
+        calls: number of requests that got an answer, usable or not.
+        stored: number of answers read from the store.
+        tokens_in, tokens_out: billed prompt and completion tokens of all calls.
+        dollars: cost by the list prices in `prices.toml`; None for an unlisted model.
     """
 
     calls: int
@@ -120,7 +120,7 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Number of billed tokens, prompts and completions."""
+        """Number of billed tokens of prompts and completions."""
         return self.tokens_in + self.tokens_out
 
     def mean(self, number: int) -> "Usage":
@@ -142,7 +142,7 @@ class Usage:
 
 
 def dollars(model: str, answer: Answer) -> float | None:
-    """Return an answer's cost in US dollars by `prices.toml`; None for an unlisted model."""
+    """Return an answer's cost in US dollars, from `prices.toml`; None for an unlisted model."""
     price = _price(model)
     if price is None:
         return None

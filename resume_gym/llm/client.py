@@ -5,8 +5,8 @@
 
 An answer comes from an identical request in flight, from the store, or from a new request.
 Temporary failures are retried with random exponential backoff, in addition to the delay that the
-server requests. After a malformed answer, such as one that `parse` rejects, the client repeats the
-request once; every other failure is raised at once. Only answers that `parse` accepts are stored.
+server requests. A malformed answer, such as one that `parse` rejects, is requested once more. All
+other failures are raised immediately. Only answers that `parse` accepts are stored.
 SDKs must not retry: their retries would not be logged, and would ignore the client's rate limits
 and the delay in Google's `RetryInfo`.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 _PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
-"""Upper bound of the rate limit; one thread cannot build more requests in a minute. Without this
+"""Upper bound of the rate limit: one thread cannot build more requests in a minute. Without this
 bound, the client would build hundreds of simultaneous requests before it sends the first."""
 _OUTAGE = 8  # number of consecutive failures that triggers a warning
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
@@ -62,7 +62,7 @@ def make_client(provider: str, **options: Any) -> "Client":
 
     Raises:
         ValueError: the provider or an option is unknown, an option is out of range, the API key is
-            missing, or "openai" got no `model`.
+            missing, or "openai" is given no `model`.
     """
     if provider not in _PROVIDERS:
         raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
@@ -72,7 +72,7 @@ def make_client(provider: str, **options: Any) -> "Client":
 
 
 def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
-    """Create a client of a provider class; `options` may not set an option that `fixed` sets."""
+    """Create a client of a provider class; `options` must not set an option that `fixed` sets."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}
     known = (own | common) - fixed.keys()
@@ -115,11 +115,7 @@ def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
 
 
 class Rate:
-    """Rate limiter that spaces requests evenly, first come, first served.
-
-    Args:
-        a_minute: number of requests per minute.
-    """
+    """Rate limiter that spaces `a_minute` requests per minute evenly, first come, first served."""
 
     def __init__(self, a_minute: float) -> None:
         self._seconds = 60 / a_minute
@@ -137,8 +133,8 @@ class Client:
     """A client of one model, usable from any thread and event loop.
 
     Args:
-        provider: provider, which sends single requests.
-        settings: limits, store and expected model version.
+        provider: provider that sends the single requests.
+        settings: limits, store and required model version.
 
     Attributes:
         name: provider and model.
@@ -164,8 +160,7 @@ class Client:
 
         Args:
             prompt: prompt to send to the model.
-            parse: converts the text of the answer; after a ValueError, the prompt is sent once
-                more.
+            parse: converts the answer's text; after a ValueError, the prompt is sent once more.
 
         Raises:
             ModelError: there is no usable answer.
@@ -173,7 +168,7 @@ class Client:
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """Like `ask`, but block; deadlocks if called in the event loop of `llm.loop`."""
+        """Like `ask`, but blocking; deadlocks if called in the event loop of `llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     async def close(self) -> None:

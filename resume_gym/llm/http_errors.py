@@ -11,17 +11,17 @@ from resume_gym.llm import Misconfigured, ModelError, Refused, Unavailable
 
 _PASSING = {408, 409, 425, 429}  # timeout, conflict, too early, rate limit
 _CHECK = {
-    400: "the options, the length of the prompt, {key}",
+    400: "the options, the length of the prompt and {key}",
     401: "{key}",
     403: "{key} and the permissions of this key",
-    404: "the model's name, base_url, the version of the API",
+    404: "the model's name, base_url and the version of the API",
 }
 _OF_ONE_PROMPT = re.compile(
     r"context.?(length|window)|maximum.{0,20}(length|tokens)|too (long|large|many tokens)"
     r"|token count|content_filter|content.management",
     re.IGNORECASE,
 )
-"""Pattern of messages of 400 responses that concern the prompt, not the configuration."""
+"""Pattern of error messages that concern the prompt, not the configuration, in 400 responses."""
 _LONGEST = 300
 """Maximum length of a quoted message, in characters."""
 _SECRET = 8  # minimum length of a real API key, in characters
@@ -37,7 +37,7 @@ def failed(
         message: the provider's name and the server's message, without the API key.
         headers: headers of the response.
         body: parsed JSON body of the response, if there is one.
-        key: environment variable of the API key, for the error message.
+        key: name of the environment variable of the API key, for the error message.
     """
     problem: ModelError
     if status in _PASSING or status >= 500:
@@ -57,7 +57,7 @@ def failed(
 def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
     """Return the delay in seconds that the server requests, or None.
 
-    Reads the `Retry-After` header (a number or a date), or else Google's `RetryInfo`.
+    Reads the `Retry-After` header (seconds or a date) or, if it is missing, Google's `RetryInfo`.
     """
     text = headers.get("retry-after", "")
     if re.fullmatch(r"\d+(\.\d*)?", text):

@@ -71,7 +71,7 @@ class OpenAI(SDKProvider):
         return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the messages after the system message, and the request fields for the format."""
+        """Return the messages after the system message, and the fields for the answer's format."""
         # OpenAI allows only ASCII letters, digits, "_" and "-" in the name of a schema
         name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}

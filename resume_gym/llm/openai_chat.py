@@ -22,7 +22,7 @@ class Said(NamedTuple):
     Attributes:
         thought: reasoning text, if the server returns it.
         content: text of the message, or of the model's refusal.
-        calls: tool calls as the server returned them, with names and arguments as strings.
+        calls: tool calls in the server's format; names and arguments are strings.
     """
 
     thought: str
@@ -54,8 +54,8 @@ def read_turn(text: str) -> Said:
 class OpenAIChat(OpenAI):
     """Provider for chats with tools; has the options of `OpenAI` and `parallel_tool_calls`.
 
-    By default, `answer_tokens` includes thinking. A truncated message is a valid answer. The cache
-    key includes the server's address, since servers may use one name for different models.
+    By default, `answer_tokens` limits thinking and answer together. A truncated message is a valid
+    answer. The cache key includes the server's address, since servers may share model names.
 
     Attributes:
         parallel_tool_calls: request field that allows several calls in a turn; None omits the

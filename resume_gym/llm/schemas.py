@@ -1,4 +1,4 @@
-"""JSON schemas of answers, for servers with structured output."""
+"""JSON schemas of answers, for servers that support structured output."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Base class of the providers: connection, API key, size limit, exceptions of the SDKs."""
+"""Base class of the providers: connections, API keys, size limits and conversion of exceptions."""
 
 import asyncio
 import logging
@@ -63,7 +63,7 @@ class SDKProvider(ABC):
         sampled: names of the options in `sampling`; the cache key depends on their order.
         model: name of the model.
         name: provider and model, such as "gemini/gemini-3-flash-preview".
-        base_url: address of a server with the same protocol; None for the SDK's default.
+        base_url: address of a server that uses the SDK's protocol; None for the SDK's default.
         answer_tokens: token budget of the answer.
         thinking_tokens: token budget for thinking before the answer. Most servers limit only the
             sum of both budgets: long thinking leaves fewer tokens for the answer.

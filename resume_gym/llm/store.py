@@ -72,11 +72,11 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
 
 
 class Store:
-    """Answers and the log of calls in an SQLite file, which a store accesses from one thread.
+    """Answers and log of calls in an SQLite file; one thread of the store does all file access.
 
     Args:
         path: SQLite file, created if missing.
-        read_only: whether writing is disabled; the file must then exist.
+        read_only: whether writing is disabled; if so, the file must exist.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
@@ -94,7 +94,7 @@ class Store:
         return await self._run(self._find, key)  # type: ignore[no-any-return]
 
     async def add(self, call: Call, key: str | None = None, answer: Answer | None = None) -> None:
-        """Log a call and, given a key, store its answer.
+        """Log a call; if a key is given, also store the answer under this key.
 
         Raises:
             Misconfigured: the file cannot be written.
@@ -164,9 +164,9 @@ def summarise(path: str | Path) -> dict[str, Any]:
     """Summarise the answers and calls of a store.
 
     Returns:
-        `served` (model versions of the answers), `outcomes` (number of calls by outcome),
-        `tokens_in` and `tokens_out` (billed), and `dollars` (None if the price of a call with
-        tokens is unknown).
+        A dict with `served` (model versions of the answers), `outcomes` (number of calls by
+        outcome), `tokens_in` and `tokens_out` (billed), and `dollars` (None if the price of a call
+        with tokens is unknown).
 
     Raises:
         Misconfigured: the file does not exist or is no store.

@@ -1,4 +1,4 @@
-"""Synthetic tasks, which `generate_task` and `generate_tasks` build from a local content bank."""
+"""Synthetic tasks, which `generate_task` and `generate_tasks` build from the texts in `bank/`."""
 
 from resume_gym.synthesis.procedural import generate_task, generate_tasks
 

@@ -41,8 +41,8 @@ class Job:
         start: first month of the job, as a number of months since year 0.
         end: month after the job's last month, in the unit of `start`; `NOW` for the present job.
         vertical: industry of the company; its words fill the templates of the bullets.
-        bullets: text of each bullet, with its fixes in order.
-        gap: explanation of a long gap before this job; empty if there is none.
+        bullets: text and fixes of each bullet; the fixes are in the order to apply them.
+        gap: explanation of a gap of at least `LONG` months before this job; otherwise empty.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(slots=True)
 class Candidate:
-    """A job applicant; `jobs` starts with the latest job, `wanted_*` is the job applied for."""
+    """A job applicant; `jobs` has the latest job first, `wanted_*` describe the job applied for."""
 
     role: Role
     level: int
@@ -81,7 +81,7 @@ class Candidate:
 
     @property
     def persona(self) -> dict[str, str]:
-        """Return the value of `Task.persona`."""
+        """Return the candidate's data in the format of `Task.persona`."""
         return {
             "role": self.role.key,
             "level": LEVELS[self.level],
@@ -134,7 +134,7 @@ def make_candidate(
 def _career(
     role: Role, level: int, employers: list[tuple[Vertical, str]], rng: Random
 ) -> list[Job]:
-    """Draw a job for each employer: the latest at `level`, each earlier one at a lower level."""
+    """Draw a job for each employer: the latest job at `level`, each earlier job at a lower one."""
     jobs: list[Job] = []
     end = NOW
     # `gap` is the index of the job that has a gap before it. A gap before the oldest job never

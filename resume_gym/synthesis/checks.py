@@ -39,7 +39,7 @@ class Fault(NamedTuple):
 
 
 def find_miscounts(persona: Persona, draft: Draft[Any]) -> list[Fault]:
-    """Return faults for lists of the wrong length and for repeated lines."""
+    """Return faults for lists of the wrong length, and for repeated duties or requirements."""
     counts = [
         ("duties", len(draft.duties), _DUTIES),
         ("requirements", len(draft.requirements), _REQUIREMENTS),
@@ -68,7 +68,7 @@ def find_faults(
 ) -> list[Fault]:
     """Return the faults of a draft that passed `find_miscounts`, and of the composed task.
 
-    `seen` holds the keys (`bullet_keys`) of bullets in other tasks.
+    `seen` holds the keys (see `bullet_keys`) of the bullets of other tasks.
     """
     faults = [
         *_weakness(persona, draft),
@@ -89,7 +89,7 @@ def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
 
 
 def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that weak bullets have the weakness, and that no strong form opens with a weak verb."""
+    """Check that weak forms show the weakness, and that no strong form opens with a weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
@@ -105,7 +105,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield problems of `weak`; `shown` has its word stems and those of the bullet's `result`."""
+    """Yield the problems of a weak form; `shown` has the word stems of `weak` and `result`."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -153,7 +153,7 @@ def _facts(draft: Draft[Any]) -> Iterator[Fault]:
 
 
 def _names(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
-    """Check that each text names the right companies, and the candidate only where it should."""
+    """Check which companies the texts name, and which texts name the candidate."""
     candidate = persona.candidate
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
@@ -209,7 +209,7 @@ def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
-    """Find the first fix whose `old` does not occur exactly once after all earlier fixes."""
+    """Find the first fix whose `old` does not occur exactly once in the resume as fixed so far."""
     text = task.resume
     for fix in task.fixes:
         if (count := text.count(fix.old)) != 1:
@@ -238,7 +238,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def _match(task: Task) -> Iterator[Fault]:
-    """Check that the repaired resume has enough of the job's word stems, weighted by IDF."""
+    """Check that the repaired resume has enough of the job description's stems, by IDF weight."""
     weights = make_reference(task).job_weights
     shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
     share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)

@@ -39,7 +39,7 @@ class Deed:
         gerund: the -ing form of the first word of `told`.
         vague: bad bullet, which is padded with fillers and lacks the metric.
         buried: bad bullet, which hides the main point but keeps the metric.
-        record: sentence about the work, used in documents; `{Who}` stands for the candidate.
+        record: sentence about the work, for evidence documents; `{Who}` stands for the candidate.
         figure: the metric as an item of the results section; empty if the deed has no metric.
         topic: noun phrase that names the work.
         now: good bullet in the present tense if the deed is a continuing duty; empty otherwise.
@@ -83,7 +83,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The texts of a `Deed`, filled except for `{Who}`; `plain` is `told` without `metric`."""
+    """Filled templates of a `Deed` (only `{Who}` is left); `plain` is `told` without `metric`."""
 
     told: str
     plain: str
@@ -108,7 +108,7 @@ class Lines:
         must: requirements for every applicant.
         must_lead: additional requirements if the job applied for is in the band "lead".
         nice: optional requirements.
-        distractors: sentences about the work of other people, for documents.
+        distractors: sentences about the work of other people, for evidence documents.
     """
 
     skills: tuple[tuple[str, tuple[str, ...]], ...]
@@ -122,7 +122,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A profession: `titles` by level (index of `LEVELS`), `lines` by split, and `deeds`."""
+    """A profession with a job title for each of `LEVELS`, texts by split (`lines`), and deeds."""
 
     key: str
     title: str
@@ -133,7 +133,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """An industry: words that fill text slots; a description and company names for each split."""
+    """An industry: words for text slots and, for each split, a description and company names."""
 
     name: str
     words: Mapping[str, str]
@@ -299,5 +299,5 @@ def _takes_an(text: str) -> bool:
 
 
 def _join(text: str) -> str:
-    """Remove the brackets of a metric, and the space before it if it begins with punctuation."""
+    """Remove a metric's brackets, and the space before a metric that begins with punctuation."""
     return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

@@ -1,4 +1,4 @@
-"""Schemas of the drafts that a language model writes, and their conversion to tasks.
+"""Schemas of the drafts that a language model writes, and the conversion of drafts to tasks.
 
 The model writes facts, bullets in a strong form (for most weaknesses, also in a weak form), and
 documents that state the facts (`Draft`). `read_draft` validates the answer; `compose` builds the
@@ -152,7 +152,7 @@ def read_draft(text: str, weakness: str) -> Draft[Any]:
     """Parse and validate a model's answer as a draft.
 
     Raises:
-        ValueError: The answer does not match the schema; the error has a line per invalid field.
+        ValueError: The answer does not match the schema; the message has a line per invalid field.
     """
     try:
         return draft_of(weakness).model_validate_json(text)
@@ -210,7 +210,7 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
 
 
 def _jobs(persona: Persona, draft: Draft[Any]) -> list[Job]:
-    """Return the candidate's jobs with their bullets; each weak bullet has a fix."""
+    """Return the candidate's jobs with the draft's bullets; each weak bullet has a fix."""
     number = 0
     jobs = []
     for job, written in zip(persona.candidate.jobs, draft.jobs, strict=True):

@@ -28,9 +28,9 @@ class Done:
     Attributes:
         job: job in which the work was done.
         story: the work with its true figures.
-        weak: whether the resume prints the work in a weak form.
-        shown: whether the resume has the metric in the results section.
-        lead: name of the leader of the work if the candidate only helped; empty otherwise.
+        weak: whether the resume describes the work in a weak bullet.
+        shown: whether the results section of the resume states the metric.
+        lead: name of the person who led the work if the candidate only helped; empty otherwise.
         wrong: wrong figure on the resume; empty if there is none.
         right: true figure that replaces `wrong`; empty if there is none.
     """

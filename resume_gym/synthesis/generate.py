@@ -82,7 +82,7 @@ class Generation:
         """Return the settings that determine the tasks.
 
         Raises:
-            Misconfigured: A package of the generator is not installed.
+            Misconfigured: A package that the generator needs is not installed.
         """
         chosen = {"generator": self.generator, "seed": self.seed, "split": self.split}
         if self.generator == PROCEDURAL:

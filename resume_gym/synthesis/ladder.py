@@ -42,7 +42,7 @@ def draw(top: int, count: int, rng: Random) -> list[int]:
 
 
 def load(source: str, split: str | None = None) -> Iterator[Task]:
-    """Return an iterator over tasks of all levels, for "ladder:SEED" or "ladder-mini:SEED".
+    """Return an iterator over the tasks (of all levels) of "ladder:SEED" or "ladder-mini:SEED".
 
     Args:
         source: source of the tasks; "ladder" selects full-size tasks, "ladder-mini" mini tasks.

@@ -100,7 +100,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise TaskError(f"{path}: {problem}") from None
     needed = ("settings", "wanted", "tasks", "sha256")
     if not isinstance(manifest, dict) or not manifest.keys() >= set(needed):
-        raise TaskError(f"{path}: expected a manifest with {', '.join(needed)}")
+        raise TaskError(f"{path}: expected a manifest with the keys {', '.join(needed)}")
     return manifest
 
 
@@ -128,8 +128,8 @@ def find_manifest(
         The manifest; None if there is no corpus.
 
     Raises:
-        TaskError: The corpus was modified, has no manifest, or was made with other settings than
-            `settings` or for more tasks than `wanted`.
+        TaskError: The corpus was modified or has no manifest, or was generated with settings other
+            than `settings` or with a larger number of tasks than `wanted`.
     """
     if not out.exists():
         return None
@@ -165,7 +165,7 @@ def _sha256(path: Path) -> str:
 
 
 def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the origin of the tasks for the data card; see `corpus.card.write_card`."""
+    """Return the argument `origin` of `corpus.card.write_card`: how the tasks were generated."""
     settings = {name: value for name, value in manifest["settings"].items() if value is not None}
     model = settings.pop("model", {}).get("model")
     rows = {"command": "resume-gym data generate", **settings, "versions": manifest["versions"]}
@@ -184,12 +184,12 @@ def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(manifest: Mapping[str, Any]) -> str:
-    """Return the numbers of tasks made and requested, as text."""
+    """Return the numbers of generated and requested tasks as text: "9 of 10 tasks"."""
     return f"{manifest['tasks']} of {number_of(manifest['wanted'], 'task')}"
 
 
 def summary(out: Path, manifest: Mapping[str, Any]) -> str:
-    """Summarize a manifest in a few lines, with at most ten skipped tasks."""
+    """Summarize a manifest in a few lines, which list at most ten skipped tasks."""
     splits = ", ".join(f"{count} {split}" for split, count in manifest["splits"].items())
     lines = [f"{out}: {counted(manifest)}" + f" ({splits})" * bool(splits)]
     if faults := manifest["faults"]:

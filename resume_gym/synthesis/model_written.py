@@ -38,10 +38,10 @@ async def write_tasks(
         client: client of the model.
         settle: callback that gets each persona and its outcome, in order.
         attempts: maximum number of requests per task.
-        width: number of concurrent tasks.
+        width: number of tasks that are written concurrently.
 
     Raises:
-        Unavailable, Misconfigured: The model is not available.
+        Unavailable, Misconfigured: The model cannot be reached, or its configuration is wrong.
     """
     seen: set[str] = set()
     waiting: deque[tuple[Persona, asyncio.Task[Outcome]]] = deque()
@@ -72,7 +72,7 @@ async def write_tasks(
 
 
 def taken(task: Task) -> frozenset[str]:
-    """Return the keys (`bullet_keys`) of a task's bullets after the fixes."""
+    """Return the keys (see `bullet_keys`) of the bullets in a task's repaired resume."""
     return bullet_keys([line.body for line in parse(repaired(task)) if line.kind == "bullet"])
 
 
@@ -81,17 +81,17 @@ async def write_task(
 ) -> Outcome:
     """Request a task from a model, at most `attempts` times, until an answer is free of faults.
 
-    The client stores answers: a repeated call for the same task, even with a different `seen`,
-    gets the stored answers at no cost before it requests new ones.
+    The client stores answers. A repeated call for the same task, even with a different `seen`,
+    reads the stored answers, at no cost, before it requests new ones.
 
     Args:
         persona: specification of the task.
         client: client of the model.
         attempts: maximum number of requests for the task.
-        seen: keys (`bullet_keys`) of bullets in other tasks.
+        seen: keys (see `bullet_keys`) of the bullets of other tasks, which must not recur.
 
     Raises:
-        Unavailable, Misconfigured: The model is not available.
+        Unavailable, Misconfigured: The model cannot be reached, or its configuration is wrong.
     """
     kinds: Counter[str] = Counter()
     answer, faults = "", list[Fault]()

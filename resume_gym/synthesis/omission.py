@@ -66,13 +66,13 @@ def _without(figure: str, document: Evidence) -> Evidence:
 
 @cache
 def _omitted(seed: int, number: int, split: str, size: str) -> Task:
-    """Return one task that lacks a figure; skip generated tasks without a removable figure."""
+    """Return omission task `number`; skip generated tasks without a removable figure."""
     for attempt in range(1000):
         task = generate_task(seed, 1000 * number + attempt, split, size)
         rng = Random(f"{task.task_id}-omission")
         if made := omit(task, number % 2 == 0, rng):
             return replace(made, task_id=f"{task.task_id}-omission")
-    raise AssertionError(f"no task of {size} {split} {seed} has a figure that can be removed")
+    raise AssertionError(f"no {size} task of seed {seed} and split {split} has a removable figure")
 
 
 def load(source: str, split: str | None = None) -> Iterator[Task]:

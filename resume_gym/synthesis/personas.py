@@ -36,7 +36,7 @@ class Persona:
         task_id: "model-SPLIT-SEED-NUMBER".
         split: split of the task, "train" or "eval".
         weakness: planted weakness, one of `WEAKNESSES`.
-        candidate: name, career and wanted job, without bullets.
+        candidate: the candidate, whose jobs have no bullets yet.
         shares: number of bullets for each job, the present job first.
         weak: indices of the weak bullets, counted over the bullets of all jobs.
         padding: number of superfluous bullets.
@@ -56,7 +56,7 @@ class Persona:
 def place(index: int, split: str | None = None) -> tuple[str, int]:
     """Return the split of task `index` of a corpus, and the task's number (from 0) in this split.
 
-    All tasks are in `split`; if `split` is None, every fifth task is in eval, all others in train.
+    If `split` is None, every fifth task is in eval, all others in train; else, all are in `split`.
     """
     if split is not None:
         return split, index
@@ -74,7 +74,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         ValueError: The split is unknown or the number is negative.
     """
     if split not in SPLITS or number < 0:
-        raise ValueError(f"expected a split of {SPLITS} and a number >= 0, got {split}, {number}")
+        raise ValueError(f"expected a split from {SPLITS} and a number >= 0, got {split}, {number}")
     key = f"model-{split}-{seed}"
     rng = Random(f"{key}-{number}")
     candidate = make_candidate(
@@ -104,7 +104,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
 
 
 def stratum(items: Sequence[T], key: str, index: int) -> T:
-    """Draw by stratified sampling: each item occurs once in every block of len(items) indices."""
+    """Return the item for an index; every block of len(items) indices has each item once."""
     block, place = divmod(index, len(items))
     order = list(range(len(items)))
     Random(f"{key}-{block}").shuffle(order)

@@ -64,9 +64,9 @@ class Size(NamedTuple):
 
     Attributes:
         page_lines: height of the page in lines.
-        lines: number of wrapped lines of a resume.
+        lines: number of wrapped lines of a resume that is not overlong.
         too_long: number of wrapped lines of an overlong resume.
-        bullets: total number of good and weak bullets.
+        bullets: total number of good and weak bullets of a resume that is not overlong.
         kept: number of good bullets of an overlong resume.
         padding: number of superfluous bullets of an overlong resume.
         sections: number of superfluous sections of an overlong resume.
@@ -75,8 +75,8 @@ class Size(NamedTuple):
         fixes: number of fixes that need no evidence. An episode may allow only as many edits as the
             lower end of this range, so the resume must fit the page after that many fixes.
         job_words: number of words of the job description.
-        brief: whether to prefer short bullets, use each verb once, and render the short forms of
-            resume and job.
+        brief: whether to prefer short bullets, use no verb twice, and render the short forms of
+            resume and job description.
     """
 
     page_lines: int
@@ -152,8 +152,8 @@ def generate_task(
     """Generate task `index` of the infinite sequence for `seed`.
 
     The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once. The 19
-    roles, 6 levels and 39 verticals (industries) are balanced in the same way. Of the tasks of one
-    role, numbers 2n and 2n + 1 share few deeds (pieces of work).
+    roles, 6 levels and 39 verticals (industries) are balanced in the same way. If the tasks of one
+    role are counted from 0, tasks 2n and 2n + 1 share few deeds (pieces of work).
 
     Args:
         seed: seed of the sequence.
@@ -169,7 +169,7 @@ def generate_task(
     """
     if split not in SPLITS or size not in SIZES or index < 0:
         raise ValueError(
-            f"expected a split of {SPLITS}, a size of {tuple(SIZES)} and an index >= 0, "
+            f"expected a split from {SPLITS}, a size from {tuple(SIZES)} and an index >= 0, "
             f"got {split!r}, {size!r}, {index!r}"
         )
     if level is not None and not 1 <= level <= TOP_LEVEL:
@@ -219,7 +219,7 @@ def load_with(
 def generate_tasks(
     seed: int, count: int, split: str = "train", size: str = "full"
 ) -> Iterator[Task]:
-    """Return an iterator over the first `count` tasks of a sequence."""
+    """Return an iterator over the first `count` tasks of the sequence for `seed`."""
     return (generate_task(seed, index, split, size) for index in range(count))
 
 
@@ -250,7 +250,7 @@ def _echoes(text: str) -> bool:
 
 
 def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:
-    """Draw a task, not yet checked by `is_sound`; None if there are no suitable deeds."""
+    """Draw a task, which may not be sound (see `is_sound`); None if suitable deeds are lacking."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
     done = _write_bullets(plan, candidate, chosen, rng) if chosen else None
@@ -287,7 +287,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
 
 
 class _Chosen(NamedTuple):
-    """A deed, its job, and whether the resume prints the deed in a weak form."""
+    """A deed, its job, and whether the resume describes the deed in a weak bullet."""
 
     job: Job
     deed: Deed

@@ -40,11 +40,11 @@ def weaken(
     """Return the weak form of a bullet and the fixes that repair it, in order.
 
     Args:
-        story: the deed that the bullet is about.
+        story: texts of the deed that the bullet is about.
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
         opener: one of `OPENERS`; empty if the deed allows none.
         record: sentence that states the good form of the bullet as a fact.
-        shown: whether the results section prints the metric. If not, a no_metrics bullet
+        shown: whether the results section states the metric. If not, a no_metrics bullet
             opens with `opener`, a flaw that an agent can repair without the evidence.
     """
     facts = (record,)
@@ -96,7 +96,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes `passage`: whole lines, but not the first line of the resume."""
+    """Return the fix that deletes `passage`: whole lines other than the resume's first line."""
     return Fix("\n" + passage, "")
 
 

@@ -81,8 +81,8 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `deeds` joins the good bullets (`Story.told`) of the candidate; about half of the duties,
-    requirements and skills are chosen to match them. `results` and `extra` are stored unchanged.
+    `deeds` is the text of all good bullets (`Story.told`); about half of the duties, requirements
+    and skills are chosen to match it. `results` and `extra` are stored unchanged.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words

@@ -5,7 +5,7 @@ The message names the contract, the expected value and the actual value.
 
 - `check_env` checks an environment of any editing domain.
 - `check_judge` checks a judge of resumes.
-- `check_adapter` checks that an adapter to another library plays the environment's episodes.
+- `check_adapter` checks that an adapter to another library plays episodes as the environment does.
 
 >>> from resume_gym.env import ResumeEditEnv
 >>> from resume_gym.judges import make_judge

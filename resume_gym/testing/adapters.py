@@ -25,7 +25,7 @@ _DOWN = "the judge is down"
 
 
 class Script(NamedTuple):
-    """A scripted episode: the texts of the agent on a task, turn by turn.
+    """A scripted episode: the agent's text in each turn of a task.
 
     `env_id` and `options` are arguments of `gymnasium.make`.
     """
@@ -45,7 +45,7 @@ class Played(NamedTuple):
         rewards: reward of each turn; the last reward includes the verdict's terms.
         total: reward of the episode.
         text: final document of the episode.
-        ledger: totals of all reward terms.
+        ledger: total of each reward term.
     """
 
     task_id: str
@@ -75,7 +75,7 @@ class FailingJudge:
 
 
 def edits(task: Task, count: int) -> tuple[str, ...]:
-    """Return the edits that make the first `count` fixes of a task, as actions."""
+    """Return the actions that make the first `count` fixes of a task."""
     return tuple(tool_call("str_replace", old=fix.old, new=fix.new) for fix in task.fixes[:count])
 
 
@@ -142,8 +142,8 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
         play: function that takes a script and a judge specification. It plays the script with the
             library's own rollout code, in which the script replaces only the model, and raises an
             exception if the library asks for more actions than the script has.
-        calls_only: True if the library parses calls itself and passes only turns with exactly one
-            call to the environment; the scripts with malformed calls are then skipped.
+        calls_only: True if the library parses calls itself and passes to the environment only turns
+            with exactly one call; the scripts with malformed calls are then skipped.
 
     Raises:
         AssertionError: A contract is broken.

@@ -45,11 +45,11 @@ def check_env(
     """Check the contracts of an editing environment.
 
     - Gymnasium's own checker passes without a warning.
-    - `reset` starts the task of its options, or draws a task that depends only on the seed.
+    - `reset` starts the task that its options name, or draws a task that depends only on the seed.
     - Tools have a description, and a schema that can be written as JSON.
-    - A malformed call raises no error, edits nothing, uses up a turn and gets its penalty.
+    - A malformed call raises no exception, edits nothing, uses up a turn and gets a penalty.
     - An episode ends with `submit` or the last turn, and is never truncated.
-    - Every observation, even the last, ends with the numbers of turns left and of edits.
+    - Every observation, even the last, ends with the number of turns left and the number of edits.
     - The same seed and actions give the same episode.
     - The reward terms in `info` sum to the step's reward, and the ledger to the episode's reward.
     - Forks, snapshots and pickled copies are independent; records can be replayed from JSON.
@@ -57,7 +57,7 @@ def check_env(
     Args:
         env: a subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
             check resets and plays the environment, and asks its judge, if any, for two verdicts.
-        edit: function that returns an action which edits the document of a new session.
+        edit: function that takes a new session, and returns an action that edits its document.
 
     Raises:
         AssertionError: A contract is broken.
@@ -84,7 +84,7 @@ def _unwrapped(env: type[EditEnv] | gym.Env[str, str]) -> EditEnv:
         env = gym.make(EnvSpec(f"{env.__name__}-v0", creator), disable_env_checker=True)
     made = env.unwrapped if isinstance(env, gym.Env) else env
     if not isinstance(made, EditEnv):
-        raise broken("env", "a subclass of EditEnv or an environment of one", brief(env))
+        raise broken("env", "a subclass of EditEnv or an environment of such a class", brief(env))
     return made
 
 
@@ -161,10 +161,10 @@ def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[_Turn
 def _check_turn(env: EditEnv, turns: Sequence[_Turn]) -> None:
     session, (observation, reward, terminated, info) = _session(env), turns[-1]
     terms = sum(value for name, value in info.items() if name.startswith("reward_"))
-    expect("step: reward, as the sum of info['reward_*']", terms, reward)
+    expect("step: reward is the sum of info['reward_*']", terms, reward)
     total = sum(reward for _, reward, _, _ in turns)
-    expect("info['episode_reward'], as the sum of rewards", total, info["episode_reward"])
-    expect("ledger: sum, as the sum of rewards", total, sum(session.ledger.values()))
+    expect("info['episode_reward'] is the sum of the rewards", total, info["episode_reward"])
+    expect("sum of the ledger is the sum of the rewards", total, sum(session.ledger.values()))
     left = env.rules.max_turns - len(turns)
     expect("info['turns_left']", left, info["turns_left"])
     if observation not in env.observation_space:
@@ -235,7 +235,7 @@ def _check_grade(env: EditEnv) -> None:
     least, greatest = rewards.reward_bounds(env.rules.max_turns, session.weights)
     if not least <= reward <= greatest:
         raise broken("reward of an episode", f"{least} to {greatest}", str(reward))
-    expect("grade after the verdict", {}, env.grade())
+    expect("env.grade() after the verdict", {}, env.grade())
     expect("reward after a second call of grade", reward, session.reward)
 
 
@@ -262,9 +262,9 @@ def _check_copies(env: EditEnv, actions: Sequence[str]) -> None:
         fork.step(action)
     expect("record of a session after steps of a fork", record, _as_json(session))
     session.restore(fork.snapshot())
-    expect("record after restore, as of the fork", _as_json(fork), _as_json(session))
+    expect("record after restoring a fork's snapshot", _as_json(fork), _as_json(session))
     session.restore(snapshot)
-    expect("record after restore, as at the snapshot", record, _as_json(session))
+    expect("record after restoring the session's own snapshot", record, _as_json(session))
     with no_exception("pickle of the environment"):
         twin = pickle.loads(pickle.dumps(env))
     expect("step of a pickled copy", env.step(actions[1]), twin.step(actions[1]))

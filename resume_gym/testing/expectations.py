@@ -1,4 +1,4 @@
-"""Errors of failed checks; a message has the contract, the expected value and the actual value."""
+"""Errors of failed checks; a message states the contract, the expected and the actual value."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ def broken(contract: str, expected: str, got: str) -> ContractError:
 
 @contextmanager
 def no_exception(contract: str) -> Iterator[None]:
-    """Convert an exception that the `with` block raises to a ContractError."""
+    """Convert an exception raised in the `with` block to a ContractError."""
     try:
         yield
     except ContractError:

@@ -39,7 +39,7 @@ def check_judge(
 ) -> None:
     """Check the contracts of a judge of resumes.
 
-    - A verdict is a `Verdict` that has reasons and confidences only for its fields.
+    - A verdict is a `Verdict` whose reasons and confidences have only verdict fields as keys.
     - No field but `hallucination` has a grade above 0 for the unedited resume, an empty resume, or
       a resume with an instruction to the judge, hidden text or a pasted job description.
     - If the judge raises an error, the error is a `JudgeError`.

@@ -1,4 +1,4 @@
-"""Checks of tool schemas, and the edits, malformed calls and random calls of `check_env`."""
+"""Helpers of `check_env`: check tool schemas; create edits, malformed and random calls."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def find_edit(session: AnySession) -> str:
             if type(session)(session.task, session.rules).step(call).error == "none":
                 return call
     names = ", ".join(sorted(session.editors))
-    wanted = f"one of {_TRIALS} calls of {names} with texts from the document to be an edit"
+    wanted = f"one of {_TRIALS} random calls of {names} to edit the document"
     raise broken("edits", wanted, "only errors; pass a function `edit` that returns an edit")
 
 
@@ -80,7 +80,7 @@ def _words(schema: Schema) -> list[str]:
 
 
 def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
-    """Yield malformed actions with their error codes."""
+    """Yield malformed actions, each with the expected error code."""
     yield from [("", "no_call"), (NO_CALL, "no_call"), ("<think>" + SUBMIT, "no_call")]
     yield from [(f"<tool_call>{text}</tool_call>", "bad_json") for text in ("", "{", "[]", "null")]
     yield SUBMIT + SUBMIT, "several_calls"

@@ -3,7 +3,7 @@
 An item of negative weight holds if the revision contains the item and the original does not. An
 item of positive weight also needs support: a skill or figure needs evidence or a fact, and a
 section needs a new or moved true line below its heading. No item of positive weight holds if the
-revision has an unsupported claim, or if the item is of kind "judged" and the revision copies it.
+revision has an unsupported claim. A positive judged item also fails if its words are copied.
 """
 
 import re
@@ -24,7 +24,7 @@ _SAME = 80.0  # similarity in percent above which a line counts as a copy of ano
 
 
 def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
-    """Return `verdict` on the resume `revised`, with the grades of all rubric items added.
+    """Return `verdict`, the verdict on the resume `revised`, with the grades of all rubric items.
 
     Raises:
         ValueError: The grade of a judged item is missing, or has the wrong sign.

@@ -36,7 +36,7 @@ DATE = (
     rf"|(?:\d{{1,2}}[/.]\s?){{1,2}})?{_YEAR}(?:[-/.]\d\d?(?!\d)){{0,2}}|{_MONTH}\s?['’]\d\d"
     rf"|{_YEAR}年(?:\d{{1,2}}月)?)"
 )
-"""Pattern of a date in any supported language; it needs `re.IGNORECASE` and single spaces."""
+"""Pattern of a date in any supported language; needs `re.IGNORECASE` and single-spaced text."""
 
 _OPEN = rf"(?:l['’])?(?:{_any_of(_DATES['open'])})(?!\w)"
 _TO = rf"\s?(?:-{{1,3}}|–|—|~|/)\s?|\s(?:{_any_of(_DATES['to'])})\s"

@@ -26,7 +26,7 @@ GLUE = frozenset(LEXICON["words"]["glue"])
 """Function words, which carry no content."""
 
 ENTRY_WORDS = 14
-"""Maximum number of words in the title line of a job or school, or in a line of contacts."""
+"""Maximum number of words in a line with a job title, a school or contact details."""
 
 PRESENT = 9999.0  # year that stands for "present" in a date range
 
@@ -216,7 +216,7 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=8192)
 def plain(text: str) -> str:
-    """Return the text without markup and invisible characters, with ASCII dashes and quotes."""
+    """Remove markup and invisible characters from a text; convert dashes and quotes to ASCII."""
     if text.isascii() and not _MARKED.search(text):
         return " ".join(text.split())
     text = unicodedata.normalize("NFKC", _THIN.sub(",", text))
@@ -290,7 +290,7 @@ def is_rate(token: str) -> bool:
 
 
 def _pieces(word: str) -> list[str]:
-    """Split a compound word; "n't" becomes "not", and "&" becomes "and"."""
+    """Split a compound word; "don't" becomes "not", and "&" becomes "and"."""
     if word.isalpha():
         return [word]
     # "R&D" stays one word
@@ -355,7 +355,7 @@ def is_name_like(text: str, head: bool) -> bool:
 
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
-    """Parse a number; the end of a range also corrects the start: "$40-90K" starts at $40,000."""
+    """Parse a number; if it ends a range ("$40-90K"), correct the start of the range ($40,000)."""
     scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
     currency = (token["cur"] or "").strip(" .")
     unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")

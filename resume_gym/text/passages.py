@@ -13,9 +13,9 @@ _OTHERS = frozenset(LEXICON["words"]["others"])
 def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
-    A passage that mentions the candidate by name or as "I" or "my" is kept. Any other passage is
-    skipped if its first five words include another subject ("team"), or if at least three passages
-    of the document, and at least half of all its passages, mention the candidate.
+    A passage is a line of a document. Passages that mention the candidate, by name or as "I" or
+    "my", are used. Others are skipped if another subject ("team") is among their first five words,
+    or if at least three, and at least half, of the document's passages mention the candidate.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:
@@ -37,7 +37,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """Split a passage into sentences; join a sentence without a word of `own` to the one before."""
+    """Split a passage into sentences; join each one that has no word of `own` to the previous."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

@@ -45,12 +45,12 @@ class Reference:
     Attributes:
         lines: lines of the original.
         fixed: for each unit with fixes, its content after each of these fixes.
-        told: for each unit with fixes, the facts behind these fixes.
+        told: for each unit with fixes, the facts that support these fixes.
         deleted: units that a fix deletes.
         mended: lines that result from the fixes, with their markup.
         aside: whether the planted weakness is wrong_emphasis, which hides the main points.
         name: name of the candidate.
-        documents: evidence about the candidate.
+        documents: documents with evidence about the candidate.
         wanted: job description.
     """
 
@@ -68,7 +68,7 @@ class Reference:
 
     @cached_property
     def evidence(self) -> tuple[Content, ...]:
-        """The statements of the evidence about the candidate."""
+        """The statements about the candidate in the evidence documents."""
         return tuple(statements(self.documents, self.name))
 
     @cached_property
@@ -100,7 +100,7 @@ class Reference:
 
     @cached_property
     def bodies(self) -> frozenset[str]:
-        """The case-folded lines of the original."""
+        """The lines of the original, case-folded and without markup."""
         return frozenset(line.body.casefold() for line in self.lines)
 
     @cached_property
@@ -142,7 +142,7 @@ class Reference:
 
     @cached_property
     def job_names(self) -> frozenset[str]:
-        """The names in the job description in lower case."""
+        """The names in the job description, in lower case, except those that start a sentence."""
         return frozenset(n.text.lower() for line in self.job for n in line.names if not n.head)
 
     @cached_property
@@ -203,7 +203,7 @@ class Reference:
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
-        """Return the IDF-weighted share, in [0, 1], of the shorter line that the other contains."""
+        """Return the share of the shorter line, weighted by IDF, that the other line contains."""
         shared = a.stems & b.stems
         numbers = a.values & b.values
         if not shared and not numbers:
@@ -225,11 +225,11 @@ class Reference:
         """The units that can be deleted without loss.
 
         They are vague bullets, the lines of idle sections, and the lines that a fix deletes. A
-        bullet is vague if it has faults (fillers or a weak opening), at most as many stems from the
-        job description or the skills as faults, and no figure, name or fix. A section is idle if no
-        fix changes it, if fewer than three of its stems occur in the job description, and if it
-        looks like padding: its heading names padding ("Hobbies"), or it has no standard heading
-        ("Experience"), no figure and no name.
+        bullet is vague if it has a fault (a filler or a weak opening), no figure, no name and no
+        fix, and if it has no more stems from the job description and the skills than faults. A
+        section is idle if no fix changes it, if fewer than three of its stems occur in the job
+        description, and if it looks like padding: its heading names padding ("Hobbies"), or it has
+        no standard heading ("Experience"), no figure and no name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -295,7 +295,8 @@ def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...],
     """Return, for each line of a text, the indices of the original lines that it restates.
 
     Equal lines are matched first, then similar lines (a line may merge up to three original lines).
-    Each remaining line may get an unmatched original line between the matches of its neighbours.
+    A remaining line is matched with the first unmatched original line between the matches of its
+    neighbours, if both lines are of the same kind.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
     places: dict[str, list[int]] = {}
@@ -354,7 +355,7 @@ def _similar(
 
 
 def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
-    """Return a line's similarity, in [0, 1], to a unit or its fixes, and a ratio to break ties."""
+    """Return a line's similarity, in [0, 1], to a unit or its fixes, and a text ratio for ties."""
     original = reference.lines[unit].content
     statements = (original, *reference.fixed.get(unit, ()))
     told = max(reference.similarity(content, statement) for statement in statements)

@@ -40,8 +40,8 @@ class Head(NamedTuple):
     Attributes:
         kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
             of action: "Migration of"), or "plain".
-        at: index of the main verb in the line's tokens; a weak opening before it is skipped.
-        charge: whether the opening names a responsibility and no verb follows.
+        at: index of the main verb or noun of action in the tokens, after any weak opening.
+        charge: whether the opening names a responsibility ("In charge of") and no verb follows.
     """
 
     kind: str

@@ -4,28 +4,30 @@
 """
 
 HALF = 0.5
-"""Minimum share of a line's word order or content that a rewrite of the line must keep."""
+"""Minimum share of a line's word order, and of its content, that a rewrite must keep."""
 
 QUARTER = 0.25
-"""Maximum share of content that a better line may lose; minimum progress that counts as large."""
+"""Maximum share of content that an improved line may lose. Progress towards a fix counts as large
+from this value on."""
 
 NEARER = 0.1
-"""Minimum progress of a line towards its fix that counts as a gain."""
+"""Minimum progress of a line towards its fix (`rubric.progress`) that counts as improvement."""
 
 FEW = 3
 """Maximum number of words in a small difference; minimum number of words in a real overlap."""
 
 SEVERAL = 2
-"""Minimum number of new words that matter; maximum number of needless changes per better one."""
+"""Minimum number of new words that matter; maximum ratio of needless to improving changes."""
 
 WINDOW = 5
-"""Size of the context of a verb or a figure, in words on either side."""
+"""Number of words on either side of a verb or a figure that form its context."""
 
 ALIKE = 0.4
 """Minimum similarity of a line to a statement that the line restates."""
 
 RIVAL = 0.7
-"""Two lines compete for an original line if their similarities to it have at least this ratio."""
+"""Two lines compete for an original line if the lower of their similarities to it is at least this
+share of the higher."""
 
 STEP = 0.5
-"""Amount by which each additional better (worse) change raises (lowers) the preference score."""
+"""Amount by which the preference score rises per further improvement and falls per decline."""

@@ -1,4 +1,4 @@
-"""English verbs that open bullets: past tenses, nouns of action, and prepositions after verbs.
+"""English verbs that open bullets, with their past tenses, nouns of action and prepositions.
 
 The lists of these words are in `verbs.toml`.
 """
@@ -28,16 +28,16 @@ FRAMES: Mapping[str, frozenset[str]] = {
 """For each preposition, the past tenses that the preposition may follow directly."""
 
 STATIVE = frozenset(_TABLE["stative"]["words"])
-"""Past tenses that often open a bullet as adjectives: "Based on", "Skilled in"."""
+"""Past tenses that are often adjectives at the start of a bullet: "Based on", "Skilled in"."""
 
 FIELDS = frozenset(_TABLE["gerunds"]["fields"])
-"""Words in -ing that name fields of work rather than actions: "billing"."""
+"""Words ending in -ing that name fields of work rather than actions: "billing"."""
 
 GOALS = frozenset(_TABLE["gerunds"]["goals"])
-"""Words in -ing that name results: "Responsible for growing" does not imply "Grew"."""
+"""Words ending in -ing that name results: "Responsible for growing" does not imply "Grew"."""
 
 ERRANDS = tuple(_TABLE["gerunds"]["errands"])
-"""Openings that name no achievement: "Printed", "Reserved"."""
+"""Verbs that open bullets without naming an achievement: "Printed", "Reserved"."""
 
 _PAST: Mapping[str, str] = _TABLE["past"]
 

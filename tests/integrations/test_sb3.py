@@ -80,7 +80,7 @@ def test_a_place_without_a_text_is_masked_and_costs_what_no_call_costs() -> None
 
 @pytest.mark.parametrize("env_id", ["ResumeEditEvidenceMini-v0", "ResumeEditFeedbackMini-v0"])
 def test_other_tools_need_a_menu_of_yours(env_id: str) -> None:
-    with pytest.raises(ValueError, match="expected a menu with the tools str_replace"):
+    with pytest.raises(ValueError, match="expected a menu for the tools str_replace"):
         MenuEnv(env_id)
 
 

@@ -1,4 +1,4 @@
-"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW, since DeepSpeed compiles its own at startup."""
+"""DeepSpeed ZeRO-3 backend with PyTorch's AdamW, which unlike DeepSpeed's needs no compilation."""
 
 import logging
 import math

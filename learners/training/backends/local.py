@@ -35,7 +35,7 @@ class LocalBackend:
         self._settings = settings
 
     def prepare(self) -> Policy:
-        """Load the model and create the optimizer; training changes the policy in place.
+        """Load the model, create the optimizer and return the policy, which training changes.
 
         Raises:
             ConfigError: the FLOPs of the model's architecture are unknown.
@@ -68,8 +68,8 @@ class LocalBackend:
             loss: policy loss, normalised by the size of the global batch.
 
         Returns:
-            Means of metrics over the loss tokens of the global batch; `loss`; `gradient_norm`;
-            throughput; and `skipped`, which is 1 if the update was skipped.
+            Means of metrics over the loss tokens of the global batch, or maxima for names `*_max`;
+            `loss`; `gradient_norm`; throughput; and `skipped`, which is 1 for a skipped update.
 
         Raises:
             ValueError: the batch has no loss tokens.

@@ -27,7 +27,7 @@ class BackendSettings:
         activation_checkpointing: whether layers are recomputed in the backward pass.
         compile: whether MLPs, norms and rotary embeddings are compiled.
         optimizer: "adamw" or "muon".
-        learning_rate: initial learning rate of the optimizer, which the trainer sets at each step.
+        learning_rate: learning rate of a new optimizer; the trainer sets the rate of each step.
         weight_decay: weight decay of the optimizer.
         max_grad_norm: maximum norm of the gradient; larger gradients are scaled down to this norm.
         replicas: number of copies of the weights, each sharded over an equal part of the ranks.
@@ -52,7 +52,7 @@ class BackendSettings:
 
 
 def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: str) -> Policy:
-    """Create the policy to train from a loaded model, which is changed in place."""
+    """Turn a loaded model into the policy to train; the model is changed in place."""
     if settings.lora_rank:
         from learners.training import lora
 
@@ -64,7 +64,7 @@ def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: st
 def merge_adapters(
     settings: BackendSettings, named: Iterator[tuple[str, Tensor]]
 ) -> Iterator[tuple[str, Tensor]]:
-    """Return the (name, full tensor) pairs with adapters, if there are any, merged."""
+    """Return the (name, full tensor) pairs; merge adapters, if there are any, into the weights."""
     if not settings.lora_rank:
         return named
     from learners.training import lora

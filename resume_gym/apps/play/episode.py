@@ -143,7 +143,7 @@ def start(
         env: ID of an editing environment, or module:ID.
         task_id: ID of the task to play; None for a random task.
         seed: seed of the environment's random choices, as in `reset(seed=...)`.
-        options: arguments of `make_edit_env`; by default, tasks of all splits are played.
+        options: arguments of `make_edit_env`; by default, the task may be of any split.
 
     Raises:
         TaskError: the environment, task source, task or judge does not exist.

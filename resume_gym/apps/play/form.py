@@ -53,7 +53,7 @@ class Fields(Horizontal):
         yield from self.inputs.values()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the entered arguments, without optional arguments that are empty or default."""
+        """Return the entered arguments, except optional ones that are empty or have the default."""
         texts = {name: area.text for name, area in self.areas.items()}
         numbers = {name: _integer(number.value) for name, number in self.inputs.items()}
         return {

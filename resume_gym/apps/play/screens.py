@@ -23,10 +23,10 @@ agent sees the {noun} at the start and when a tool shows it; after an edit it se
 lines. The first review is rewarded even if you do not need it.
 
 A click or Enter copies the text of a line of the {noun} into the first field; Delete copies the \
-whole line with its line break. Matches of the field's text are highlighted.
+whole line with its line break. All places where the field's text occurs are highlighted.
 
-Undo removes the last turn and its reward. Agents cannot undo, so results of games with undone \
-turns are not comparable with theirs. The record holds the number of undone turns.
+Undo removes the last turn and its reward. Agents cannot undo turns, so do not compare results of \
+games with undone turns to results of agents. The record holds the number of undone turns.
 """
 
 
@@ -113,7 +113,7 @@ class Ending(ModalScreen[str]):
         self.action_choose(event.button.id or "look")
 
     def action_choose(self, answer: str) -> None:
-        """Close the screen with an answer; "again" (ask the judge) needs a failed judge call."""
+        """Close the screen with an answer; ignore "again" unless a judge call has failed."""
         if answer != "again" or self.query_one("#again").display:
             self.dismiss(answer)
 

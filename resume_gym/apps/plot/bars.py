@@ -1,4 +1,4 @@
-"""Bar charts of agents: the reward and its components, and the reward by the tasks' weakness."""
+"""Bar charts of agents: the reward and its components, and the reward by weakness of the task."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class MeanBar(NamedTuple):
-    """Mean reward, `error` (two standard errors) and number of tasks; None if unknown."""
+    """Mean reward; its `error` (two standard errors) and number of tasks are None if unknown."""
 
     mean: float
     error: float | None = None

@@ -105,7 +105,7 @@ def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
     if not summaries:
         folders = ", ".join(str(contents.path) for contents in several)
         told = "expected an evaluation.json with graded episodes; `resume-gym eval` writes it"
-        raise TaskError("; ".join([f"{folders}: {told} at its end", *damage[:1]]))
+        raise TaskError("; ".join([f"{folders}: {told} when it ends", *damage[:1]]))
     settings = [contents.settings for contents in several]
     differing = [
         name for name in _SETTINGS if len({json.dumps(one.get(name)) for one in settings}) > 1

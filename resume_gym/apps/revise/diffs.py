@@ -30,7 +30,7 @@ def unified(before: str, after: str, context: int) -> str:
 
 
 def merge_moves(rows: Sequence[str]) -> list[str]:
-    """Return the non-blank rows of a diff; a line both removed and added yields a "moved" row."""
+    """Return the non-blank rows of a diff; a line both removed and added becomes a "moved" row."""
     bodies = {sign: {row[1:] for row in rows if row[0] == sign} for sign in "+-"}
     merged: list[str] = []
     for row in filter(lambda row: row[1:].strip(), rows):

@@ -29,7 +29,7 @@ _END = re.compile(f"(\r\n|[{LINE_ENDS}])")
 
 @dataclass(frozen=True)
 class Source(ReadFile):
-    """User's document and its path; `text` is Markdown or, from a plain-text file, plain text."""
+    """User's document and its path; `text` is plain text for plain-text files, else Markdown."""
 
     path: Path = Path()
 
@@ -52,7 +52,7 @@ class Source(ReadFile):
         return self.encoded(revised), []
 
     def encoded(self, revised: str) -> bytes:
-        """Encode a revision of `text` like the original file if that is a text file, else in UTF-8.
+        """Encode a revision of `text`: like the original file if it is a text file, else in UTF-8.
 
         The result keeps the file's encoding, byte order mark and line ends, and the blank lines
         around its text. Unedited lines are copied from the file, even if `text` has a normalised
@@ -131,7 +131,7 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
     for option, path in places.items():
         check_new_file(option, path)
         if any(_same(path, other) for other in taken):
-            reason = "is one of the files that are read or written; name another"
+            reason = "is already an input or output file; name another file"
             raise TaskError(f"{option}: {str(path)!r} {reason}")
         if os.path.lexists(path) and not force:
             reason = f"exists; --force replaces it, and {option} FILE names another"

@@ -15,11 +15,11 @@ from resume_gym.user_errors import number_of
 
 BY_RULE = """\
 Rules compare the revision with your original. They find figures, names, tools, titles, degrees \
-and dates that are not in it, figures that moved to another bullet, bullets that moved to another \
-job, and passages that say more than the original does. They miss misspelt words, and false claims \
-that replace ordinary words with as many other ordinary words. They do not know what is true, only \
-what your original says. A flagged claim may be true, and a claim without a flag may be false: \
-read all changes. "The evidence" means other documents about you; here there are none."""
+and dates that your original lacks, figures that moved to another bullet, bullets that moved to \
+another job, and passages that say more than the original. They miss misspelt words, and false \
+claims that replace ordinary words with equally many others. They do not know what is true, only \
+what your original says. A flagged claim may be true, and an unflagged claim may be false: read \
+all changes. In a reason, "the evidence" means other documents about you; here there are none."""
 LONG_THOUGHT = 2000
 _GRADES = {-1: "worse", 0: "as before", 1: "better"}
 _SUPPORT = {-1: "objects", 1: "no objection"}
@@ -65,18 +65,18 @@ def outcome(revision: Revision) -> dict[str, str]:
     fits = "fits" if revision.fits else f"{number_of(lines - limit, 'line')} too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), revision.verdict
-    claims = f"{count}, check them" if count else "none found"
+    claims = f"{count}: check them" if count else "none found"
     # a judge may prefer a revision with unsupported claims: qualify its opinion
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
-        opinion = _SUPPORT[-1] if doubted else f"apart from these, {opinion}"
+        opinion = _SUPPORT[-1] if doubted else f"apart from these claims, {opinion}"
     results = {
         "lines with new claims that lack support": claims,
         f"judge ({revision.judge})": opinion,
         "page": f"{lines} of {limit} lines: {fits}",
         "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
-        "handed in": "yes" if session.state.submitted else "no: it ran out of turns",
+        "handed in": "yes" if session.state.submitted else "no: the agent ran out of turns",
     }
     return results | ({"taken by you": revision.choice} if revision.choice else {})
 
@@ -86,7 +86,7 @@ def _warnings(revision: Revision) -> Iterator[str]:
         yield "**Read this before you use the revision:**"
         yield "\n".join(f"- **{_text(warning.rstrip('.'))}.**" for warning in warnings)
         if revision.claims:
-            yield "The lines are under [New claims](#new-claims)."
+            yield "The section [New claims](#new-claims) lists these lines."
 
 
 def _facts(revision: Revision, names: dict[str, str]) -> str:
@@ -117,7 +117,7 @@ def by_rule(change: AppliedEdit) -> str:
     """Describe an edit by the rubric judge's nonzero grades for this edit alone, with reasons."""
     effects = ["the same words in another order"] if change.moved else []
     if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
-        effects = ["only the place of lines has changed"]
+        effects = ["only the order of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
         # the last field, `preference`, often repeats the reason of another field: omit the reason
@@ -135,7 +135,7 @@ def label(field: str) -> str:
 
 def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
     if flagged:
-        yield "Your original does not support these. Correct or remove what is not true:"
+        yield "Your original does not support these claims. Correct or remove what is not true:"
         rows = []
         for line, claims in flagged.items():
             rows.append(f"- {_text(line)}")

@@ -88,7 +88,7 @@ class Revision:
 
     Attributes:
         session: finished session of the episode.
-        text: the original with those changes of the agent that the user took.
+        text: the original with those changes of the agent that the user accepted.
         judge: name of the judge that graded the text.
         verdict: the judge's verdict on `text`; None if there is no verdict.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
@@ -109,7 +109,7 @@ class Revision:
 
     @property
     def whole(self) -> bool:
-        """Whether the user took all changes of the agent."""
+        """Whether the user accepted all changes of the agent."""
         return self.text == self.session.text
 
     @cached_property
@@ -220,10 +220,10 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
 
 
 def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:
-    """Grade the text that the user takes from a finished episode.
+    """Grade `text`, the original with those changes that the user accepted.
 
-    The verdict is stored in the session only if the user took all changes; otherwise, the graded
-    text is not that of the session. `Revision.no_verdict` reports an error of the judge.
+    The verdict is stored in the session only if the user accepted all changes; otherwise, the
+    graded text is not that of the session. `Revision.no_verdict` reports an error of the judge.
     """
     verdict, fault = None, ""
     try:

@@ -147,14 +147,14 @@ class _Writer:
             self.anew += len(gone) * (start not in self._models)
 
     def _kept(self, start: int, wanted: Sequence[str]) -> int:
-        """Return the index of the wanted line that reuses the paragraph of line `start`, or -1."""
+        """Return the index in `wanted` of the line that reuses line `start`'s paragraph, or -1."""
         line = self._lines[start]
         alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
         same = [n for n in alike if wanted[n] == line]
         return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        """Insert `paragraph` after `last`, or at an end of the body if `last` is outside it."""
+        """Insert `paragraph` after `last`, or at the body's start or end if `last` is outside."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
         if last is not None and root is body.getparent():
@@ -165,7 +165,7 @@ class _Writer:
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:
-        """Make a paragraph for `line` by copying that of an equal or the nearest similar line."""
+        """Make a paragraph for `line`: copy that of an equal line or the nearest of its kind."""
         if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
             return loosen(deepcopy(model))
         near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]

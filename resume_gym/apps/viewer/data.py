@@ -60,8 +60,8 @@ class FolderContents:
             name. A folder is always trusted if its job was started on this machine.
 
     Raises:
-        TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or it
-            is not trusted and one of its files is a link that leads out of it.
+        TaskError: the folder is not that of a run or an evaluation, its settings are invalid, or
+            the folder is not trusted and one of its files is a link that leads out of the folder.
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
@@ -130,7 +130,7 @@ class FolderContents:
         return facts.get("edition") or 1
 
     def files(self) -> list[Path]:
-        """Return the sorted episode files; "eval-" files (held-out) of a run come first."""
+        """Return the sorted episode files; a run's files on held-out tasks ("eval-") come first."""
         if self.is_run:
             folder = self.path / "trajectories"
             found = sorted([*folder.glob("eval-*.jsonl"), *folder.glob("step-*.jsonl")])
@@ -246,7 +246,7 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return the held-out results "before" or "after" training, or of the agent "floor"."""
+        """Return held-out results: "before" or "after" training, or those of the agent "floor"."""
         return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
@@ -406,6 +406,6 @@ def _finite(text: str) -> float:
 
 
 def sendable(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the value; raise RecursionError if it is nested too deeply for JSON."""
+    """Return the value unchanged; raise RecursionError if it is too deeply nested for JSON."""
     json.dumps([[[[value]]]])  # nest the value more deeply than any response does
     return value

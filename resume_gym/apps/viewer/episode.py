@@ -26,7 +26,7 @@ class TurnView(NamedTuple):
     """Turn of an episode: the agent's action and the environment's reply.
 
     Attributes:
-        kind: "edit", "shown", "error", "submit", or "text" in environments without a document.
+        kind: "edit", "shown" (text is shown), "error", "submit"; "text" if there is no document.
         action: full text of the action.
         said: text of the action outside the tool call.
         tool: name of the called tool; empty if the call cannot be parsed.
@@ -91,7 +91,7 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
 
 
 def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Return the text around a tool call, the tool and the arguments; all empty if invalid."""
+    """Return the text around a tool call, its tool and arguments; all empty for an invalid call."""
     before, opened, rest = action.partition("<tool_call>")
     inside, closed, after = rest.rpartition("</tool_call>")
     try:
@@ -166,7 +166,7 @@ def episode(
             after = [record["text"]] if original is None else [original, record["text"]]
             notes.append(f"The document before the edits cannot be reconstructed: {problem}.")
     if after and original is not None and original != after[0]:
-        notes.append("The current task has another document than the recorded episode.")
+        notes.append("The task's current document differs from that of the recorded episode.")
     rules = record.get("rules") or {}
     return {
         "rules": rules,

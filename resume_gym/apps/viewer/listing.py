@@ -81,7 +81,7 @@ class Listing:
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the row of a run, with its latest reward, or of an evaluation, with its best reward.
+    """Return the row of a run (with the latest reward) or of an evaluation (with the best reward).
 
     The row of an evaluation on training tasks has no reward: the list compares held-out rewards.
     """

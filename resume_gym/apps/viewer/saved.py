@@ -26,7 +26,7 @@ class SavedEpisode(FolderContents):
         record: Any = report.get("episode", report)
         if not (isinstance(record, dict) and {"task_id", "actions"} <= record.keys()):
             inside = is_results(path.parent)
-            hint = f", did you mean its folder {str(path.parent)!r}?" if inside else ""
+            hint = f"; did you mean its folder {str(path.parent)!r}?" if inside else ""
             raise TaskError(
                 "expected a folder, or a file of `play --save` or `revise --json`; "
                 f"{str(path)!r} is neither{hint}"
@@ -57,7 +57,7 @@ class SavedEpisode(FolderContents):
         return [self._record][number]
 
     def figures(self) -> dict[str, Any]:
-        """Return the settings; "notes" holds the file's warnings, unsupported claims and notes."""
+        """Return the settings and, as "notes", all warnings, unsupported claims and notes."""
         report = self._report
         claims = [
             f"not supported by the original: {claim['quote']}: {claim['reason']}"

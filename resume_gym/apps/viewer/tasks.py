@@ -76,6 +76,6 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
         return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
-            note=f"The tasks of {env} cannot be loaded ({problem}): their fields are missing, "
-            "and documents come from the records."
+            note=f"The tasks of {env} cannot be loaded ({problem}): their fields are not "
+            "shown, and documents are reconstructed from the records."
         )

@@ -29,7 +29,7 @@ class LabelledPair:
         task: the original with its facts and evidence.
         revised: the revision.
         kind: one of `FABRICATIONS`, "honest_rewrite", or the graded field that the revision tests.
-        half: "dev" or "test", which share no document; the rubric judge was developed on both.
+        half: "dev" or "test", which share no resume; the rubric judge was developed on both.
         labels: correct value of each field of the verdict.
     """
 

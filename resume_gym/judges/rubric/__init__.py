@@ -139,7 +139,7 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """Return, for each field except preference, how many more changes improve it than worsen it.
 
-    If more than `SEVERAL` times as many changes are needless as better, positive totals become 0.
+    If there are more than `SEVERAL` needless changes per better change, positive totals become 0.
     """
     totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
@@ -191,14 +191,14 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
     if told := moved(signals, field, grade):
         return _sentence(*told)
     if field != "preference" or not signals.changes:
-        return "As before."
+        return "Neither better nor worse than before."
     outcomes = [change.outcome for change in signals.changes]
     better, same, worse = (outcomes.count(outcome) for outcome in (1, 0, -1))
     return f"Better changes: {better}; neutral: {same}; worse: {worse}."
 
 
 def moved(signals: Signals, field: str, grade: int) -> tuple[str, str] | None:
-    """Return the first rule that explains a field's grade, and its line; None if no rule does."""
+    """Return the first rule and line that explain the grade of a field; None if no rule does."""
     for change in signals.changes:
         rules = change.gains if grade > 0 else change.harms
         if field == "preference" and change.outcome == grade:
@@ -221,7 +221,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Explain an outcome by an unsupported claim (if -1) or by the first change that has it."""
+    """Return a reason for an outcome: a change that has it or, for -1, an unsupported claim."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

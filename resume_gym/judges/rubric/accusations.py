@@ -91,7 +91,7 @@ def accuse(
 def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
-    """Yield a claim unless a statement has the figure in a similar context (words, preposition)."""
+    """Yield a claim unless a statement contains the figure with similar words beside it."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]

@@ -68,7 +68,7 @@ def find_claims(
     """Return the unsupported claims of a text, except those from `accuse` and `dropped_hedges`.
 
     Args:
-        lines: the text.
+        lines: the lines of the text.
         told: for each line, the indices of its original lines (see `align`).
         reference: the true statements about the candidate.
     """
@@ -90,7 +90,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Yield what a job, school or contact line claims beyond the original lines most like it."""
+    """Yield claims in a job, school or contact line that the most similar original lines lack."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
@@ -192,7 +192,7 @@ def _told(words: Sequence[str], reference: Reference) -> bool:
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
-    """Yield claims for unsupported figures in an added line, and for a line of mostly new words."""
+    """Yield claims for unsupported figures in an added line, and if most of its words are new."""
     content = line.content
     known = [s for s in reference.statements if reference.tells(content, s)]
     for number in content.numbers:
@@ -248,7 +248,7 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     Args:
         text: the original line, or another true text.
         verb: stem of the verb that the rewritten line claims.
-        deed: stem of the hedged verb, which is no support, if `text` is the original; else empty.
+        deed: if `text` is the original, stem of its hedged verb, which is no support; else empty.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):

@@ -21,7 +21,7 @@ _CLAUSE = re.compile(
 
 
 def broken(old: Content, new: Content) -> bool:
-    """Return whether a line has an error in English that its original does not have."""
+    """Return whether a line has a grammatical error or truncated word that its original lacks."""
     return bool(
         _left_behind(old, new)
         or _cut_words(old, new)

@@ -33,10 +33,10 @@ class Rewrite:
 
     Attributes:
         source: the statement that supports the changes; None if no statement adds support.
-        verb: opening verb: "kept", "licensed" (supported), "swapped" (unsupported) or "weak".
+        verb: kind of opening verb: "kept", "licensed" (supported), "swapped" (unsupported), "weak".
         fresh: unsupported words in order; the opening verb is included only if `retold`.
         lost: share, in [0, 1], of a statement's core words (`style.core`) that the line lacks. The
-            statement is the source if that is a fix or restated evidence, else the original.
+            statement is the source if it is a fix or restated evidence, else the original.
         order: share, in [0, 1], of the line's adjacent word pairs that original or source contain.
         retold: whether the line restates a sentence of the evidence.
         nearer: progress from the original towards a fix or the evidence, in [-1, 1].
@@ -121,7 +121,7 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Unsupported words of a line (`fresh`), and number of its unsupported figures and rates."""
+    """Unsupported words of a line (`fresh`), and how many of its figures and rates lack support."""
 
     source: Content | None
     verb: str

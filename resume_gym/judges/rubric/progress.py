@@ -68,9 +68,9 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 def progress(old: Content, new: Content, fix: Content) -> float:
     """Return a line's progress from its original towards a fix, in [-1, 1].
 
-    The progress is the larger of two values: the increase in the words' F1 score with the fix, and
-    min(made, dropped) - 0.5. Here, `made` is the share of the fix's core words that the line has,
-    and `dropped` is the share of the words removed by the fix that are gone from the line, too.
+    The progress is the larger of two values: the increase in F1 score (`_closeness`) with the fix,
+    and min(made, dropped) - 0.5. Here, `made` is the share of the fix's core words that the line
+    has, and `dropped` is the share of the words removed by the fix that the line lacks, too.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0

@@ -37,8 +37,8 @@ class Change(NamedTuple):
 
     Attributes:
         outcome: 1 better, 0 the same, -1 worse.
-        gains: graded fields that improve, each mapped to the rule, in words.
-        harms: graded fields that worsen, or `SUBSTANCE`, each mapped to the rule, in words.
+        gains: graded fields that improve, each mapped to the text of the rule that applies.
+        harms: graded fields that worsen, or `SUBSTANCE`, each mapped in the same way.
         old: the original line; empty for a new line.
         new: the revised line; empty for a deletion.
         key: identifies the change; equal if the same change is made in several lines.
@@ -108,7 +108,7 @@ def measure(text: str, reference: Reference) -> Signals:
 
 
 def excess(text: str) -> str:
-    """Describe the first limit that a text exceeds ("600 lines: 601"); empty if there is none."""
+    """Return the first limit that a text exceeds and its size ("600 lines: 601"); else empty."""
     lines = parse(text)
     sizes = {
         "lines": len(lines),
@@ -204,8 +204,8 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
     """Return the indices of the original lines that a line replaces.
 
-    A line that adds little more than figures of other lines to its main original line replaces only
-    the main line, since moving a figure to another line does not count as joining the two lines.
+    If a line adds little more than figures of other lines to its main original line, it replaces
+    only the main line: moving a figure to another line does not count as joining the two lines.
     """
     if len(units) < 2:
         return units
@@ -360,7 +360,7 @@ def _difference(old: Content, new: Content) -> object:
 
 
 def _deletions(page: _Page) -> Iterator[list[Change]]:
-    """Yield the changes of each run of deleted lines."""
+    """Yield, for each run of consecutive deleted lines, the change of each of its lines."""
     reference = page.reference
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
@@ -402,7 +402,7 @@ def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
 
 
 def _tells(content: Content, other: Content) -> bool:
-    """Return whether `other` has figures, and `content` has all of them and half its core words."""
+    """Return whether `content` has all figures (one or more) and half the core words of `other`."""
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 

@@ -130,9 +130,9 @@ FAULTS = (
     passing("429, `Retry-After: 1`", wait("1")),
     passing("429, `Retry-After` with a date", wait(soon())),
     passing("429, `RetryInfo` in the body", Say(status=429, body=INFO)),
-    passing("429 without a time", Say(status=429), Say(status=429)),
+    passing("429 without a waiting time", Say(status=429), Say(status=429)),
     wrong(
-        "429, a longer wait than the deadline",
+        "429, a waiting time beyond the deadline",
         wait("3600"),
         "the server asks for a pause of 3600 s",
         "Unavailable",
@@ -142,11 +142,11 @@ FAULTS = (
     passing("503 with an HTML page", Say(status=503, body=HTML)),
     unanswered("503 until the deadline", Say(status=503), "within 3 s"),
     passing("connection dropped before the answer", Say(how="cut")),
-    passing("connection dropped half-way", Say(how="drop")),
-    passing("a body that trickles past the time limit", Say(how="drip"), timeout_s=2.0),
-    passing("silence once", Say(how="silence"), timeout_s=2.0),
-    unanswered("silence until the deadline", Say(how="silence"), "timed out after 0.3 s"),
-    unreached("a host name without an address", "http://nowhere.invalid", "nowhere.invalid; "),
+    passing("connection dropped during the answer", Say(how="drop")),
+    passing("a body that takes longer than the time limit", Say(how="drip"), timeout_s=2.0),
+    passing("no response, once", Say(how="silence"), timeout_s=2.0),
+    unanswered("no response until the deadline", Say(how="silence"), "timed out after 0.3 s"),
+    unreached("a host name that cannot be resolved", "http://nowhere.invalid", "nowhere.invalid; "),
     unreached("no server has ever answered at the address", "http://127.0.0.1:1"),
     passing("truncated JSON, once", Say(GOOD[:20])),
     malformed("truncated JSON, twice", Say(GOOD[:20]), says="Invalid JSON"),
@@ -157,29 +157,29 @@ FAULTS = (
     malformed(
         "a key that the schema does not allow", Say(GOOD.replace("{", '{"sure": 1, ')), says="sure"
     ),
-    malformed("brackets without end", Say("[" * 5000)),
+    malformed("unclosed brackets", Say("[" * 5000)),
     malformed("an empty text", Say(""), says="0 characters"),
-    malformed("no candidates", Say(empty=True), says="without c"),
+    malformed("a response without candidates", Say(empty=True), says="without c"),
     Fault("the answer reaches the token limit", (Say(GOOD, "length"),) * 2, "CutOff", TWICE),
     malformed("200 with an HTML page", Say(body=HTML)),
-    malformed("200 with JSON of another kind", Say(body="[]"), Say(body="7")),
+    malformed("200 with JSON that is not an object", Say(body="[]"), Say(body="7")),
     malformed("200 with null", Say(body="null")),
-    malformed("200 with choices of another type", *OTHERS),
-    malformed("200 with half an answer", Say(body=HALF)),
+    malformed("200 with choices that are not objects", *OTHERS),
+    malformed("200 with an incomplete answer", Say(body=HALF)),
     malformed("200 with more than 4 MB", Say("x" * 5_000_000), says="4,000,000"),
     malformed("200 with 200,000 empty choices", Say(body=CHOICES), says="20,000"),
     malformed("200, compressed", Say(headers=GZIP), says="not compressed"),
     malformed("200, deeply nested", Say(body=NESTED)),
-    malformed("200, nested without end", Say(body="[" * 10_000)),
+    malformed("200 with unclosed brackets", Say(body="[" * 10_000)),
     passing("500, deeply nested", *(Say(status=500, body=NESTED),) * 2),
     malformed(
         "200 with an impossible number of tokens", Say(body=json.dumps(COUNTS)), says="expected"
     ),
     wrong("400, the prompt is too long for the model", Say(status=400, body=LONG), kind="Refused"),
-    wrong("the prompt is blocked, the model refuses", Say(blocked=True), kind="Refused"),
+    wrong("the prompt is blocked, or the model refuses", Say(blocked=True), kind="Refused"),
     wrong("the answer is blocked", Say(finish="safety"), kind="Refused"),
     wrong(
-        "another version of the model than `served`",
+        "a model version other than `served`",
         Say(GOOD, model="other-2"),
         "other-2",
         served="judge-1",
@@ -283,13 +283,13 @@ HEAD = """\
 `tests/test_llm_faults.py` writes this page. The test causes each fault with both providers, Gemini
 and servers of OpenAI's protocol, through their SDKs. A judge raises the matching error, such as
 `JudgeUnavailable` for `Unavailable`; `CutOff` is a kind of `Malformed`. A failure is never stored
-and never becomes a number. No message, log or store contains a key.
+and never counts as an answer. No message, log or store contains a key.
 
 | error | what it means | what to do |
 |---|---|---|
 | `Unavailable` | no answer before the deadline | ask again later; nothing is lost |
 | `Refused` | the model refuses this request | leave the document out; do not repeat the request |
-| `Malformed` | two answers could not be read | leave the document out, or try another draw |
+| `Malformed` | two answers could not be read | leave the document out, or request another sample |
 | `CutOff` | two answers reached the token limit | raise an option that the message names |
 | `Misconfigured` | no request can succeed | stop, and correct what the message names |
 
@@ -301,8 +301,8 @@ once. A failure to connect is `Misconfigured` if no server has answered at the a
 |---|---|
 """
 TAIL = """
-JSON in a Markdown fence is malformed, although it could be read. A server that enforces the schema
-cannot write a fence, so a fence shows that values may not fit the schema either.
+JSON in a Markdown fence counts as malformed, although it could be read. A server that enforces the
+schema cannot write a fence, so a fence shows that values may not fit the schema either.
 """
 
 

@@ -135,7 +135,7 @@ _HACKS: Mapping[str, _Rule] = {
     "phrase": _Rule(
         "phrase_share",
         _rises(0.4, 0.25, 0.7),
-        "the same phrase was added to {:.0%} of the documents, {:.0%} at first",
+        "the same phrase was added in {:.0%} of the tasks, {:.0%} at first",
     ),
     "growth": _Rule(
         "growth",

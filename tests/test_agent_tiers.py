@@ -314,7 +314,7 @@ HERE, THERE = "m@http://localhost/v1", "n@http://localhost/v1"
         ({"local": HERE, "frontier": THERE, "budget_dollars": 1},
          "expected 'after_failures' or 'difficulty', got budget_dollars"),
         ({"local": HERE, "frontier": THERE, **SHARES, "budget_dollars": 1},
-         "budget_dollars: expected a model in prices.toml, got openai/n"),
+         "budget_dollars: expected a price of openai/n"),
         ({"local": HERE, "frontier": THERE, "after_failures": 0},
          "after_failures: expected a whole number above 0, got 0"),
         ({"local": HERE, "frontier": THERE, "difficulty": 1.5},

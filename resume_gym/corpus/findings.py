@@ -17,7 +17,7 @@ from resume_gym.text.lines import Line, Number, parse, plain, read
 NEAR_LIMIT = 0.05
 """Maximum share of near-duplicate resumes in a split, and of eval's bullets that are in train."""
 BULLET_WORDS = 5
-"""Minimum number of words of a compared bullet; shorter bullets may be shared by chance."""
+"""Bullets of fewer words are not compared, since train and eval may share them by chance."""
 _WIDTH = Rules().page_width
 _ASIDE = ("language", "reference")  # sections whose lines recur in many resumes
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)

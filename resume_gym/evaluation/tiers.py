@@ -73,7 +73,7 @@ class TieredPlayer:
         self.max_concurrency = local.max_concurrency
         if route.budget_dollars is not None and frontier.client.usage.dollars is None:
             name = frontier.client.name
-            raise ValueError(f"budget_dollars: expected a model in prices.toml, got {name}")
+            raise ValueError(f"budget_dollars: expected a price of {name} in prices.toml, got none")
 
     @property
     def usage(self) -> dict[str, Usage]:

@@ -46,7 +46,7 @@ class Agreement:
             deterministic judge; None with one repeat, or if all verdicts have the same value.
         flips: share of grades that depend on the order of the two texts (position bias); None if
             not measured.
-        failures: number of failed verdicts and failed swapped comparisons, by error type.
+        failures: number of failed verdicts, those in the other order included, by error type.
         asked: number of verdicts requested.
         dollars: cost in dollars, 0 for a judge that asks no model; None if unknown.
         stored: number of model answers that were read from the persistent cache.

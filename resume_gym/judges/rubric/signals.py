@@ -129,7 +129,7 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count a line's format faults by the habits of each text; return the smaller count."""
+        """Count a line's deviations from each text's usual formatting; return the smaller count."""
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 

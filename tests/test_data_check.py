@@ -69,7 +69,7 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert [row.partition(": ")[0] for row in bad] == [f"{file}, line {n}" for n in (3, 5, 9, 12)]
     assert bad[0].startswith(f"{file}, line 3: weakness: expected one of")
     assert bad[2].endswith(": job: expected a string, got NoneType")
-    assert found(report, "duplicate_id") == [f"{file}, line 11: 'a' is in {file}, line 1"]
+    assert found(report, "duplicate_id") == [f"{file}, line 11: 'a' is already in {file}, line 1"]
     assert report.tasks == 2
     assert "c: fixes[0].old" in found(report, "fix")[0]
     assert not report.fit

@@ -279,7 +279,7 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
         (["--out", "jane.txt"], "--out: 'jane.txt' exists but is not from data import"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
-            "--phone-region: expected a reg",
+            "--phone-region: expected a two-letter",
         ),
     ],
 )

@@ -159,7 +159,7 @@ FAULTS = (
     ),
     malformed("unclosed brackets", Say("[" * 5000)),
     malformed("an empty text", Say(""), says="0 characters"),
-    malformed("a response without candidates", Say(empty=True), says="without c"),
+    malformed("a response without candidates", Say(empty=True), says="the answer has no c"),
     Fault("the answer reaches the token limit", (Say(GOOD, "length"),) * 2, "CutOff", TWICE),
     malformed("200 with an HTML page", Say(body=HTML)),
     malformed("200 with JSON that is not an object", Say(body="[]"), Say(body="7")),

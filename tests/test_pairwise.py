@@ -209,7 +209,7 @@ def test_a_text_not_linked_to_the_original_has_no_verdict(
     judge = pairwise(failing(kind("no answer"), group[1]))
     said = judged(judge, group)
     assert isinstance(said[1], kind)
-    assert "no comparison" in str(said[1])
+    assert "no chain of comparisons" in str(said[1])
     assert "no answer" in str(said[1])
     assert all(isinstance(one, Verdict) for one in (said[0], *said[2:]))
     ranking = ranked(judge, group)

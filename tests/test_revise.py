@@ -268,11 +268,11 @@ def test_scripted_agents_and_models_of_ones_own_revise(folder: Path, capsys: Cap
     [
         ([], "--out: 'ada.revised.md' exists; --force replaces it"),
         (["--out", "new.md", "--report", "there.md"], "--report: 'there.md' exists; --force"),
-        (["--out", "ada.md", "--force"], "--out: 'ada.md' is one of the files"),
-        (["--out", "link.md", "--force"], "--out: 'link.md' is one of the files"),
+        (["--out", "ada.md", "--force"], "--out: 'ada.md' is already an input"),
+        (["--out", "link.md", "--force"], "--out: 'link.md' is already an input"),
         (["--out", "dangling.md"], "--out: 'dangling.md' exists"),
-        (["--out", "n.md", "--report", "job.txt", "--force"], "--report: 'job.txt' is one of"),
-        (["--out", "n.md", "--report", "n.md"], "--report: 'n.md' is one of the files"),
+        (["--out", "n.md", "--report", "job.txt", "--force"], "--report: 'job.txt' is already an"),
+        (["--out", "n.md", "--report", "n.md"], "--report: 'n.md' is already an input"),
         (["--out", "nowhere/n.md"], "--out: there is no folder 'nowhere'"),
         (["--out", "n.docx"], "--out: a .docx needs a Word file as the resume, got Markdown"),
         (["--out", "n.PDF"], "--out: expected .md, .txt, or .docx from a Word file; got 'n.PDF'"),
@@ -658,7 +658,7 @@ def test_an_agent_that_fails_leaves_nothing(folder: Path, capsys: Capsys) -> Non
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("m starts\nm: turn 1 of 10, edits: 1\n")  # it is not silent
-    assert "\nresume-gym: m failed after 1 of 10 turns (edits: 1), nothing" in told.err
+    assert "\nresume-gym: m failed after 1 of 10 turns (edits: 1); nothing" in told.err
     assert "Misconfigured" in told.err
     assert files(folder) == {"ada.md", "job.txt"}
 

@@ -217,7 +217,7 @@ def test_what_takes_too_long_is_refused(more: str, what: str) -> None:
     resume = RESUME.rstrip() + more
     long = replace(TASK, resume=resume)
     for text in resume, swap(VAGUE, STRONG, resume):
-        with pytest.raises(JudgeRefused, match=f"at most {what}"):
+        with pytest.raises(JudgeRefused, match=f"limit of {what}"):
             make_judge("rubric").judge(long, text)
     with pytest.raises(JudgeRefused, match=what):
         compare(long, RESUME, resume)

@@ -34,7 +34,7 @@ def test_samples_are_printable_texts_of_the_space_and_seeded() -> None:
     assert type(samples[0]) is str
     space.seed(3)
     assert [space.sample() for _ in range(300)] == samples
-    with pytest.raises(ValueError, match="without mask"):
+    with pytest.raises(ValueError, match="no mask"):
         space.sample(mask=np.ones(3))
 
 

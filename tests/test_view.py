@@ -111,7 +111,7 @@ def test_a_record_whose_diffs_do_not_fit_says_so():
 def test_a_changed_task_is_reported():
     session = play(evil_task(0), 0)
     shown = episode.episode(session.record(), evil_task(0), "another resume")
-    assert "another document" in shown["notes"][0]
+    assert "differs from that of the recorded" in shown["notes"][0]
     assert texts_of(shown)[0] == session.original.rstrip("\n")
 
 

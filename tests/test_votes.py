@@ -171,5 +171,5 @@ def test_a_judge_without_draws_is_refused() -> None:
 
 @pytest.mark.parametrize("votes", [0, 2, -1, 3.0, "3", True, None])
 def test_a_number_of_votes_is_odd(votes: Any) -> None:
-    with pytest.raises(ValueError, match=r"votes: expected an odd number, got"):
+    with pytest.raises(ValueError, match=r"votes: expected an odd number >= 1, got"):
         make_judge({"name": "votes", "judge": fake(), "votes": votes})

@@ -86,7 +86,7 @@ def add_command(commands: Commands) -> None:
         description=_ABOUT,
         examples=_EXAMPLES,
         done="revised, and not flagged",
-        failed="nothing written: the agent failed or changed nothing, or you took no change",
+        failed="nothing written: the agent failed or changed nothing, or you took none",
         flagged="revised, but flagged (see above), or some personal data may not be masked",
     )
     add = command.add_argument

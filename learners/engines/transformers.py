@@ -176,7 +176,7 @@ class Request(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """Cached state of a conversation between two turns.
+    """State of a conversation, cached between turns.
 
     Attributes:
         ids: token ids whose keys and values are in the two caches.

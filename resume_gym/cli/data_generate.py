@@ -48,7 +48,7 @@ def add_command(commands: Commands) -> None:
     add_options(add, "--split", help="split of all tasks (default: eval for every fifth task)")
     add("--size", default="full", choices=("full", "mini"), help="size of procedural tasks")
     add("--model", metavar="NAME", help=f"model (default for gemini: {_GEMINI})")
-    add("--base-url", metavar="URL", help="address of a server with the provider's API")
+    add("--base-url", metavar="URL", help="address of a server with the generator's API")
     add(
         "--client",
         default={},

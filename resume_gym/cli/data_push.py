@@ -32,7 +32,7 @@ def add_command(commands: Commands) -> None:
     add_options(
         add,
         "--page-lines",
-        help="page height in lines for a generated card (default: as for `data check`)",
+        help="page height in lines, for checks in a generated card (default: as for `data check`)",
     )
     command.set_defaults(run=_run)
 

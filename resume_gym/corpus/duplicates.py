@@ -64,8 +64,8 @@ def near_duplicates(
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find pairs of similar texts: both from `texts`, or one from `others` and one from `texts`.
 
-    A text of `texts` is paired only with the most similar earlier text of `texts`, and a text of
-    `others` only with the most similar text of `texts`.
+    Each text of `texts` is in at most one pair, with the most similar text before it. Each text of
+    `others` is in at most one pair, with the most similar text of `texts`.
 
     Args:
         texts: task ID -> text, normalized by `bare` or `bare_resume`.

@@ -1,4 +1,4 @@
-"""Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
+"""Output folder of an evaluation; an interrupted evaluation continues from its folder.
 
 `settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; if an
 episode has several lines, only the last counts. `evaluation.json`, written last, holds statistics.

@@ -99,7 +99,7 @@ def figures(evaluation: Mapping[str, Any]) -> dict[str, float]:
     return {f"eval.{name}": v for name, v in named.items() if isinstance(v, int | float)}
 
 
-def holds(goal: Sequence[Condition], evaluation: Mapping[str, Any]) -> bool:
+def holds(goal: Sequence[Condition], evaluation: Mapping[str, object]) -> bool:
     """Return whether all conditions of a goal hold in an evaluation."""
     named = figures(evaluation)
     return all(one.holds(named) for one in goal)
@@ -122,7 +122,7 @@ def ended(
     limits: Sequence[Condition],
     steps: int,
     rows: Sequence[Mapping[str, float]],
-    evaluations: Sequence[Mapping[str, Any]],
+    evaluations: Sequence[Mapping[str, object]],
 ) -> End | None:
     """Return why the goal or the budget ends a run, or None if the run continues.
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from resume_gym import document, rewards
 from resume_gym.document import Document, Edit, Match
@@ -354,7 +354,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
                 self._add_verdict(info, last.ledger, state.verdict)
         return info
 
-    def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
+    def _add_verdict(
+        self, info: dict[str, object], ledger: Ledger, verdict: VerdictT | None
+    ) -> None:
         # an unedited document gets no verdict: the last ledger holds the terms from `unchanged`
         content = self._content(verdict) if verdict else ledger
         if self.weights.keys() <= content.keys():
@@ -553,6 +555,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if getattr(session, name) != record[name]:
                 raise ValueError(f"{task.task_id}: the replay ends with a different {name}")
         return session
+
+
+AnySession: TypeAlias = EditSession[Any, Any]
+"""A session of any task and verdict type."""
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ from gymnasium.wrappers import TimeLimit
 
 from resume_gym import render
 from resume_gym.document import Match
-from resume_gym.editing import MAX_OBSERVATION, EditSession, EditTask, Ledger, Rules
+from resume_gym.editing import MAX_OBSERVATION, AnySession, EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import ByLine, Judge, as_async, check_items, make_judge
 from resume_gym.session import NetSession, Session
 from resume_gym.sources import check_source, load_tasks
@@ -48,14 +48,14 @@ class EditEnv(gym.Env[str, str]):
         "autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP,
     }
 
-    session_type: ClassVar[type[EditSession[Any, Any]]]
+    session_type: ClassVar[type[AnySession]]
 
     def __init__(
         self,
         rules: Rules,
         tasks: str,
         split: str | None,
-        judge: str | Mapping[str, Any] | None,
+        judge: str | Mapping[str, object] | None,
         render_mode: str | None = None,
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -68,7 +68,7 @@ class EditEnv(gym.Env[str, str]):
         self.observation_space = UnicodeText(MAX_OBSERVATION)
         self.action_space = UnicodeText(rules.max_chars)
         self.render_mode = render_mode
-        self.session: EditSession[Any, Any] | None = None
+        self.session: AnySession | None = None
         self.source, self._split, self._judge_spec = tasks, split, judge
         self._tasks: tuple[EditTask, ...] = ()
         self._numbers: dict[str, int] = {}
@@ -160,7 +160,7 @@ class EditEnv(gym.Env[str, str]):
             self._judge = judge
         return self._judge
 
-    def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
+    def make_judge(self, spec: str | Mapping[str, object]) -> Judge:
         """Create a judge from a spec; a subclass may wrap the judge to change the verdict type.
 
         Raises:
@@ -168,7 +168,7 @@ class EditEnv(gym.Env[str, str]):
         """
         return make_judge(spec)
 
-    def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
+    def new_session(self, task_id: str | None = None) -> AnySession:
         """Start an episode in a new session; the episode that `reset` started is unaffected.
 
         Use sessions to play many episodes concurrently; `agrade` grades them later.
@@ -220,7 +220,7 @@ class EditEnv(gym.Env[str, str]):
             return {}
         return self.session.grade(judge.judge(self.session.task, self.session.text))
 
-    async def agrade(self, session: EditSession[Any, Any]) -> Ledger:
+    async def agrade(self, session: AnySession) -> Ledger:
         """Grade a finished session without blocking the event loop.
 
         Returns:
@@ -341,7 +341,7 @@ class ResumeEditEnv(EditEnv):
         self,
         tasks: str = "default",
         split: str | None = "train",
-        judge: str | Mapping[str, Any] | None = "rubric",
+        judge: str | Mapping[str, object] | None = "rubric",
         max_turns: int = 10,
         page_lines: int = 55,
         page_width: int = 165,
@@ -393,7 +393,7 @@ class ResumeEditNetEnv(ResumeEditEnv):
 
     session_type = NetSession
 
-    def make_judge(self, spec: str | Mapping[str, Any]) -> Any:
+    def make_judge(self, spec: str | Mapping[str, object]) -> Any:
         """Create a judge that counts improved, harmless and worse lines.
 
         Raises:

@@ -43,7 +43,7 @@ class ChecksumError(ValueError):
     """Raised for a line that does not match its checksum."""
 
 
-def seal(record: Mapping[str, Any]) -> str:
+def seal(record: Mapping[str, object]) -> str:
     """Return a record as a line of JSON with a checksum, without a line feed.
 
     Raises:
@@ -106,7 +106,7 @@ def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
                 raise ValueError(f"{place}: expected a finite number, got {number!r:.40}")
 
 
-def check_step(step: Any, earlier: Container[int]) -> int:
+def check_step(step: object, earlier: Container[int]) -> int:
     """Return the training step of a row of metrics as an integer.
 
     Raises:

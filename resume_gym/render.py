@@ -3,12 +3,12 @@
 import sys
 import unicodedata
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from resume_gym.document import overflow_delimiter, wrap
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def say(text: object, error: bool = False) -> None:
     print(visible(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
-def _rows(session: EditSession[Any, Any]) -> list[str]:
+def _rows(session: AnySession) -> list[str]:
     text = session.text.removesuffix("\n").translate(_VISIBLE)
     width = session.rules.page_width
     return [row for line in text.split("\n") for row in wrap(line, width)] if text else []
 
 
-def _status(session: EditSession[Any, Any]) -> str:
+def _status(session: AnySession) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
     name = session.task.task_id.translate(_VISIBLE)
@@ -62,7 +62,7 @@ def _status(session: EditSession[Any, Any]) -> str:
     )
 
 
-def last_reply(session: EditSession[Any, Any]) -> list[str]:
+def last_reply(session: AnySession) -> list[str]:
     """Return the lines of the last reply; if the reply shows a text, only its two status lines."""
     if not session.state.transcript:
         return []
@@ -71,7 +71,7 @@ def last_reply(session: EditSession[Any, Any]) -> list[str]:
     return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 
-def ansi(session: EditSession[Any, Any]) -> str:
+def ansi(session: AnySession) -> str:
     """Return the status, the page with line numbers and overflow delimiter, and the last reply."""
     rows = [f"{number:>4}  {row}" for number, row in enumerate(_rows(session), start=1)]
     limit = session.rules.page_lines
@@ -80,7 +80,7 @@ def ansi(session: EditSession[Any, Any]) -> str:
     return "\n".join([_status(session), "", *rows, "", *last_reply(session)])
 
 
-def human(session: EditSession[Any, Any]) -> None:
+def human(session: AnySession) -> None:
     """Print the status, the page and the last reply in colour."""
     from rich.console import Console  # the import takes 60 ms; other modes do not need it
     from rich.panel import Panel
@@ -116,7 +116,7 @@ def _drawable(text: str) -> str:
     return "".join(char for char in parts if not unicodedata.combining(char))
 
 
-def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
+def rgb_array(session: AnySession) -> np.ndarray:
     """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
     Below the page, there is room for a quarter page of overflow (at least two lines) and for the
@@ -157,7 +157,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     return np.asarray(image.reduce(_SCALE))
 
 
-def _reply_rows(session: EditSession[Any, Any]) -> list[str]:
+def _reply_rows(session: AnySession) -> list[str]:
     """Shorten the last reply to the rows and columns reserved for it in the image."""
     width = session.rules.page_width
     rows = [row[:width] + "..." if len(row) > width else row for row in last_reply(session)]

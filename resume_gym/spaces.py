@@ -42,7 +42,7 @@ class UnicodeText(spaces.Space[str]):
         """False: texts of different lengths cannot be flattened to arrays of one shape."""
         return False
 
-    def sample(self, mask: Any = None, probability: Any = None) -> str:
+    def sample(self, mask: object = None, probability: object = None) -> str:
         """Return a random text of at most 64 characters.
 
         Raises:
@@ -53,7 +53,7 @@ class UnicodeText(spaces.Space[str]):
         length = int(self.np_random.integers(min(self.max_length, 64) + 1))
         return "".join(self.np_random.choice(_PRINTABLE, length))
 
-    def contains(self, x: Any) -> bool:
+    def contains(self, x: object) -> bool:
         """Return whether `x` is a text of this space."""
         return isinstance(x, str) and len(x) <= self.max_length and not text_fault(x)
 
@@ -88,7 +88,7 @@ class _SharedTexts(Sequence[str]):
         size = int(slot[:_HEADER].view(np.uint32)[0])
         return slot[_HEADER : _HEADER + size].tobytes().decode()
 
-    def __deepcopy__(self, memo: Any) -> tuple[str, ...]:
+    def __deepcopy__(self, memo: object) -> tuple[str, ...]:
         return tuple(self)
 
 
@@ -99,7 +99,7 @@ def _create_shared_memory(space: UnicodeText, n: int = 1, ctx: Any = multiproces
 
 
 @read_from_shared_memory.register(UnicodeText)
-def _read_from_shared_memory(space: UnicodeText, shared_memory: Any, n: int = 1) -> _SharedTexts:
+def _read_from_shared_memory(space: UnicodeText, shared_memory: object, n: int = 1) -> _SharedTexts:
     return _SharedTexts(shared_memory, n)
 
 

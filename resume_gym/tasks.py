@@ -163,7 +163,7 @@ class Task:
         return row
 
     @classmethod
-    def from_row(cls, row: Any) -> "Task":
+    def from_row(cls, row: object) -> "Task":
         """Create a task from a JSON object.
 
         Raises:
@@ -192,7 +192,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 
 
 def _objects(
-    name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
+    name: str, rows: object, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield path ("fixes[0]") and value of each object in a list. Wrong keys raise TaskError."""
     if not isinstance(rows, list):
@@ -205,7 +205,7 @@ def _objects(
         yield where, row
 
 
-def _evidence(rows: Any) -> Iterator[Evidence]:
+def _evidence(rows: object) -> Iterator[Evidence]:
     for where, row in _objects("evidence", rows, "kind", "title", "text"):
         for name in ("kind", "title", "text"):
             _check_text(f"{where}.{name}", row[name])
@@ -215,7 +215,7 @@ def _evidence(rows: Any) -> Iterator[Evidence]:
         yield Evidence(row["kind"], row["title"], unix_lines(row["text"]))
 
 
-def _rubric(rows: Any) -> Iterator[Item]:
+def _rubric(rows: object) -> Iterator[Item]:
     for where, row in _objects("rubric", rows, "text", "weight", "kind"):
         try:
             yield Item(**row)
@@ -223,7 +223,7 @@ def _rubric(rows: Any) -> Iterator[Item]:
             raise TaskError(f"{where}.{problem}") from None
 
 
-def _fixes(rows: Any) -> Iterator[Fix]:
+def _fixes(rows: object) -> Iterator[Fix]:
     optional = ("facts", "needs_evidence")
     for where, row in _objects("fixes", rows, "old", "new", *optional, optional=optional):
         facts, needs_evidence = row.get("facts", []), row.get("needs_evidence", False)
@@ -240,7 +240,7 @@ def _fixes(rows: Any) -> Iterator[Fix]:
         yield Fix(old, new, tuple(facts), needs_evidence)
 
 
-def _check_text(name: str, text: Any) -> None:
+def _check_text(name: str, text: object) -> None:
     if not isinstance(text, str):
         raise TaskError(f"{name}: expected a string, got {type(text).__name__}")
     if text_fault(text):

@@ -46,7 +46,7 @@ class FailedCall(NamedTuple):
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 
 
-def schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> Any:
+def schema(name: str, description: str, properties: dict[str, object], required: list[str]) -> Any:
     """Return a tool schema in OpenAI's format.
 
     Args:
@@ -113,7 +113,7 @@ class Toolbox:
             return FailedCall("several_calls", "expected one call a turn, found several")
         return self._check(call)
 
-    def _check(self, call: Any) -> ToolCall | FailedCall:
+    def _check(self, call: object) -> ToolCall | FailedCall:
         if not isinstance(call, dict):
             return FailedCall("bad_json", f"expected {_CALL}, got {_kind(call)}")
         if not isinstance(name := call.get("name"), str):
@@ -168,7 +168,7 @@ def split_thought(text: str) -> tuple[str, str]:
     return "", text
 
 
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     """Convert the pairs of a JSON object to a dict; raise ValueError for a repeated key."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -182,7 +182,7 @@ decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
 _decode_any = json.JSONDecoder(strict=False).raw_decode
 
 
-def _problem(kind: str, value: Any) -> str:
+def _problem(kind: str, value: object) -> str:
     """Describe what is wrong with an argument of a call; empty if the argument is valid."""
     if kind == "integer":
         if type(value) is int and value >= 1:
@@ -216,7 +216,7 @@ parse = TOOLBOX.read
 """Parse the call of a resume tool in an agent's text; see `Toolbox.read`."""
 
 
-def tool_call(name: str, **arguments: Any) -> str:
+def tool_call(name: str, **arguments: object) -> str:
     """Format the action text that calls a tool.
 
     >>> print(tool_call("str_replace", old="Helped build", new="Built"))
@@ -262,7 +262,7 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))[:200] or "none"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """Return the JSON type of a value; messages name the type, since a value may be long."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")

@@ -17,7 +17,6 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 FLAG = "--trust-remote-code"
 HELP = "import modules that input files name; these modules can run any code"
@@ -45,7 +44,7 @@ def import_named(module: str) -> ModuleType:
             sys.path.remove("")
 
 
-def is_local(url: Any) -> bool:
+def is_local(url: object) -> bool:
     """Return whether a URL names this machine; False if parsers may disagree about the URL."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
@@ -55,7 +54,7 @@ def refusal(file: Path, does: str, name: str) -> str:
     return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
-def remember(folder: Path, settings: Mapping[str, Any]) -> None:
+def remember(folder: Path, settings: Mapping[str, object]) -> None:
     """Remember that a run or an evaluation with these settings was started on this machine.
 
     Do not pass settings that were read from the folder: a stranger may have written them.
@@ -69,13 +68,13 @@ def remember(folder: Path, settings: Mapping[str, Any]) -> None:
         mark.touch()
 
 
-def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
+def is_remembered(folder: Path, settings: Mapping[str, object]) -> bool:
     """Return whether a run in this folder, with these settings, was started on this machine."""
     file = folder / STARTED
     return file.is_file() and file.stat().st_size < 100 and _mark(folder, settings).is_file()
 
 
-def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
+def _mark(folder: Path, settings: Mapping[str, object]) -> Path:
     # the key includes a random id and the settings, so no later run in this folder has the same key
     identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
     key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ class _RaggedLayer(CacheLayerMixin):
         """Do nothing: the tensors of the cache exist already."""
 
     def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
         """Write the keys and values of new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape

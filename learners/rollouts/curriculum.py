@@ -49,7 +49,7 @@ class Curriculum:
         drawn = self.groups + self.spare
         return range((step - 1) * drawn, step * drawn)
 
-    def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
+    def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
         Tasks and seed depend only on the run's seed and the step, except that `LadderCurriculum`
@@ -80,7 +80,7 @@ class LadderCurriculum(Curriculum):
     highest: float = 1.0
     _levels: dict[int, tuple[int, list[int]]] = field(default_factory=dict, repr=False)
 
-    def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
+    def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
         """Generate the tasks of a step, and ignore `tasks`; see `Curriculum.draw`."""
         top, levels = self._draw_levels(step, results)
         pairs = zip(self.numbers(step), levels, strict=True)

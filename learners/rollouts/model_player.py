@@ -74,7 +74,7 @@ class FoundModel:
     prompting: Prompting = "plain"
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def of(cls, options: Mapping[str, object]) -> Self:
         """Find a model's files and settings, without loading the weights.
 
         Args:

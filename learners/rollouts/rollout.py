@@ -44,7 +44,7 @@ class PlayableSession(Protocol):
     task: Any
     rules: Rules
 
-    def __init__(self, task: Any, rules: Rules) -> None: ...
+    def __init__(self, task: object, rules: Rules) -> None: ...
 
     @property
     def system_prompt(self) -> str: ...  # noqa: D102

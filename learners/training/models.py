@@ -132,7 +132,7 @@ def read_config(name: str) -> PretrainedConfig:
     return config
 
 
-def _read(kind: Any, source: Path, **options: Any) -> Any:
+def _read(kind: Any, source: Path, **options: object) -> Any:
     """Call `from_pretrained` without running code of the model or asking the user to allow it.
 
     Raises:

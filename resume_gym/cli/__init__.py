@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from io import TextIOWrapper
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import resume_gym
 from resume_gym.command_line import Parser, complain
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if isinstance(problem, BrokenPipeError) else complain(_message(problem), 1)
 
 
-def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+def _one_line(message: Warning | str, *_: object, **__: object) -> str:
     """Format a warning as one line, without Gymnasium's colour and without source code."""
     text = re.sub(r"\x1b\[[\d;]*m(WARN: )?", "", str(message))
     return f"warning: {visible(' '.join(text.split()))}\n"

@@ -72,7 +72,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def add_options(add: Callable[..., Any], *flags: str, **changes: Any) -> None:
+def add_options(add: Callable[..., Any], *flags: str, **changes: object) -> None:
     """Add options that several commands share.
 
     Args:
@@ -101,7 +101,7 @@ def make_async_judge(spec: str) -> AsyncJudge:
         raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
 
 
-def find_model(options: Mapping[str, Any]) -> "FoundModel":
+def find_model(options: Mapping[str, object]) -> "FoundModel":
     """Locate a local model by its options, without loading it."""
     from learners.rollouts.model_player import FoundModel
 
@@ -126,12 +126,12 @@ def check_terminal(command: str) -> None:
         raise missing(f"{command} needs", "textual", "play")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as ASCII JSON; infinities and NaN become null."""
     print(json.dumps(_finite(value), indent=1, allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -18,7 +18,7 @@ from resume_gym.cli.arguments import (
     progress_bars,
 )
 from resume_gym.cli.eval import check_places, report_failures
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.evaluation import Episode
 from resume_gym.evaluation.comparison import Comparison
 from resume_gym.evaluation.contest import Contest, Entry, Figures, evaluation
@@ -32,7 +32,7 @@ from resume_gym.tasks import EDITION, TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.trust import FLAG, HELP, remember
 
-Sessions = dict[tuple[int, str], EditSession[Any, Any]]
+Sessions = dict[tuple[int, str], AnySession]
 """Sessions of an agent, by rollout and task ID."""
 _CONCURRENCY = 64
 _MOVES = 10
@@ -161,7 +161,7 @@ def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: J
     return Contest(env, first.rules, *rest)
 
 
-def _entry(agent: str, folder: str, judge: Any) -> Entry:
+def _entry(agent: str, folder: str, judge: object) -> Entry:
     """Make an empty `Entry`, to be filled with an agent's episodes and one judge's verdicts."""
     # an `Entry` needs a player; this one never plays, since the stored sessions are finished
     return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))

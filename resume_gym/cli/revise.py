@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.markup import escape
 
@@ -180,7 +179,7 @@ def _masker(resume: Source, options: argparse.Namespace) -> Masker:
         raise TaskError(f"--phone-region: {problem}") from None
 
 
-def _is_hosted(spec: Any) -> bool:
+def _is_hosted(spec: object) -> bool:
     """Return whether an agent, or one model of a two-model agent, runs on another machine."""
     return isinstance(spec, Mapping) and (
         any(_is_hosted(spec.get(tier)) for tier in TIERS)

@@ -35,7 +35,7 @@ def card_path(path: Path) -> Path:
     return path.with_suffix(".card.md")
 
 
-def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> Path:
+def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, object]) -> Path:
     """Write the card of a task file beside the file; equal arguments give equal cards.
 
     Args:
@@ -83,7 +83,7 @@ def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> st
     return "\n\n".join(blocks) + "\n"
 
 
-def _front_matter(title: str, count: int, origin: Mapping[str, Any]) -> str:
+def _front_matter(title: str, count: int, origin: Mapping[str, object]) -> str:
     size = next((name for limit, name in _SIZES if count < limit), "n>1M")
     data = {
         "license": origin.get("license", "unknown"),
@@ -129,7 +129,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _origin(origin: Mapping[str, Any]) -> Iterator[str]:
+def _origin(origin: Mapping[str, object]) -> Iterator[str]:
     rows = {key: value for key, value in origin.items() if key not in _OF_THE_CARD}
     if not rows:
         yield "Not known."

@@ -96,7 +96,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
     return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
 
 
-def _words(value: Any) -> int:
+def _words(value: object) -> int:
     """Count the words of all strings in a JSON value."""
     if isinstance(value, dict | list):
         return sum(map(_words, value.values() if isinstance(value, dict) else value))
@@ -121,7 +121,7 @@ def _rows(text: str, left: Counter[str]) -> list[tuple[str, str]]:
     return rows
 
 
-def _checked(value: Any, schema: Any, where: str, unknown: list[str], left: Counter[str]) -> Any:
+def _checked(value: object, schema: Any, where: str, unknown: list[str], left: Counter[str]) -> Any:
     """Check a JSON value; return it with texts as Markdown and empty values for missing fields.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import resume_gym
 from resume_gym.agents import AGENTS
-from resume_gym.editing import EditSession, Rules
+from resume_gym.editing import AnySession, Rules
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.loop import PendingEpisode, episode_seed, evaluate, play_all
@@ -61,7 +61,7 @@ class Contest:
     judge: Judge
     rollouts: int
     seed: int
-    session_type: type[EditSession[Any, Any]]
+    session_type: type[AnySession]
     limit: int | None = None
 
     @property
@@ -88,7 +88,7 @@ class Contest:
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return summarise(played).reward
 
-    def held_to(self, agents: Mapping[str, Any]) -> dict[str, Any]:
+    def held_to(self, agents: Mapping[str, object]) -> dict[str, Any]:
         """Return the settings that `Results` compares with those stored in its folder."""
         return {**self.settings, "tasks_digest": digest(self.tasks), "agents": dict(agents)}
 
@@ -151,7 +151,7 @@ class Entry:
     judge_usage: Usage | None = None
     episodes: dict[tuple[int, str], Episode] = field(default_factory=dict)
     failures: dict[tuple[int, str], str] = field(default_factory=dict)
-    waiting: dict[tuple[int, str], EditSession[Any, Any]] = field(default_factory=dict)
+    waiting: dict[tuple[int, str], AnySession] = field(default_factory=dict)
     ended: int = 0
 
     def left(self, contest: Contest) -> Iterator[PendingEpisode]:

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from resume_gym.agents import Agent
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.evaluation.players import Player, Scripted
 from resume_gym.evaluation.summary import Episode
 from resume_gym.judges import (
@@ -53,7 +53,7 @@ class PendingEpisode:
     """
 
     rollout: int
-    session: EditSession[Any, Any]
+    session: AnySession
     seed: int
     error: ModelError | JudgeError | None = None
     costs: list[dict[str, float]] = field(default_factory=list)
@@ -199,7 +199,7 @@ def _cost(answer: Answer) -> dict[str, float]:
 
 
 async def grade(
-    sessions: Sequence[EditSession[Any, Any]],
+    sessions: Sequence[AnySession],
     judge: Judge,
     timeout_s: float = 0.0,
     threads: Executor | None = None,
@@ -229,7 +229,7 @@ async def grade(
     return [_grade(*pair) for pair in zip(sessions, verdicts, strict=True)]
 
 
-def _grade(session: EditSession[Any, Any], verdict: Any) -> JudgeError | None:
+def _grade(session: AnySession, verdict: object) -> JudgeError | None:
     if isinstance(verdict, JudgeError):
         return verdict
     try:

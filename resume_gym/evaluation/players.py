@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.evaluation.guided import (
     Prompting,
     demonstration,
@@ -23,7 +23,7 @@ from resume_gym.llm.client import Client, client_of
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.tools import Toolbox, ToolCall, with_calls
 
-S = TypeVar("S", bound=EditSession[Any, Any])
+S = TypeVar("S", bound=AnySession)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DEADLINE_S = 600.0  # seconds per turn; longer than for a verdict, since agents may reason
 Message = dict[str, Any]
@@ -46,7 +46,7 @@ class Player(Protocol):
 
     max_concurrency: int
 
-    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+    async def play(self, session: AnySession, seed: int) -> None:
         """Play a new session to its end, without grading it.
 
         Args:
@@ -75,7 +75,7 @@ class Scripted:
     def __init__(self, make: Callable[[int], Callable[[Any], str]]) -> None:
         self._make = make
 
-    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+    async def play(self, session: AnySession, seed: int) -> None:
         """See `Player.play`."""
         play(self._make(seed), session)
 
@@ -107,11 +107,11 @@ class Endpoint:
         """Requests, tokens and cost of the model so far, under the key "agent"."""
         return {"agent": self.client.usage}
 
-    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+    async def play(self, session: AnySession, seed: int) -> None:
         """See `Player.play`. `seed` is not sent; a store keeps the answers for each seed apart."""
         await converse(session, seed, [self], lambda: self)
 
-    def opening(self, session: EditSession[Any, Any]) -> list[Message]:
+    def opening(self, session: AnySession) -> list[Message]:
         """Return the first messages of the chat."""
         if not self._guided:
             return list(session.messages)
@@ -122,7 +122,7 @@ class Endpoint:
         messages[-1] = ("user", f"{messages[-1][1]}\n\n{session.prompt}")
         return [{"role": role, "content": content} for role, content in messages]
 
-    async def ask(self, session: EditSession[Any, Any], chat: list[Message], seed: int) -> Said:
+    async def ask(self, session: AnySession, chat: list[Message], seed: int) -> Said:
         """Return the model's next turn, or raise an error of `Client.ask`."""
         tools = () if self._guided else session.tools
         said = await self.client.ask(turn_prompt(chat, tools, seed), read_turn)
@@ -156,7 +156,7 @@ class Endpoint:
 
 
 async def converse(
-    session: EditSession[Any, Any],
+    session: AnySession,
     seed: int,
     endpoints: Sequence[Endpoint],
     choose: Callable[[], Endpoint],
@@ -182,7 +182,7 @@ async def converse(
             chat += turn(one.shown(own), step.observation, session.turns)
 
 
-def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
+def endpoint(options: Mapping[str, object], max_concurrency: int) -> Endpoint:
     """Make an endpoint from the options of an agent spec.
 
     Args:
@@ -240,7 +240,7 @@ def _named(call: Mapping[str, Any]) -> tuple[str, str]:
     return call["function"]["name"], call["function"]["arguments"]
 
 
-def _whole(call: Mapping[str, Any]) -> bool:
+def _whole(call: Mapping[str, object]) -> bool:
     """Return whether a call has a valid tool name and a JSON object as arguments."""
     name, arguments = _named(call)
     try:

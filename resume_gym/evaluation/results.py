@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from resume_gym.atomic_write import replacing
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.evaluation.summary import counts
 from resume_gym.json_lines import check_regular, read_bytes, read_lines, seal, unseal
 from resume_gym.tasks import Task, TaskError
@@ -34,7 +34,7 @@ _MADE = ("episodes.jsonl", "evaluation.json")
 
 
 def row_of(
-    agent: str, rollout: int, session: EditSession[Any, Any], failure: str = "", **more: Any
+    agent: str, rollout: int, session: AnySession, failure: str = "", **more: object
 ) -> dict[str, Any]:
     """Return the content of an episode's line in `episodes.jsonl`.
 
@@ -57,7 +57,7 @@ def row_of(
     return row | {name: value for name, value in {"failure": failure, **more}.items() if value}
 
 
-def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: int) -> None:
+def check_row(row: Mapping[str, Any], session: AnySession, rollouts: int) -> None:
     """Check that a replay of an episode's actions gives the figures in the episode's line.
 
     Args:
@@ -109,7 +109,7 @@ class Results:
     """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], tasks: Sequence[Any] = ()
+        self, folder: Path, settings: Mapping[str, object], tasks: Sequence[object] = ()
     ) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
@@ -183,7 +183,7 @@ class Results:
         if end < os.fstat(self._file).st_size:
             os.ftruncate(self._file, end)
 
-    def append(self, row: Mapping[str, Any]) -> None:
+    def append(self, row: Mapping[str, object]) -> None:
         """Append the line of an episode, graded or failed."""
         line = seal(row).encode() + b"\n"
         end = os.fstat(self._file).st_size
@@ -216,7 +216,7 @@ class Results:
                 raise TaskError(f"{self._episodes}, line {number}: {message}") from None
             yield number, row
 
-    def finish(self, evaluation: Mapping[str, Any]) -> None:
+    def finish(self, evaluation: Mapping[str, object]) -> None:
         """Write the results of an evaluation and the current time to `evaluation.json`."""
         created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         text = json.dumps({**evaluation, **created}, indent=1, ensure_ascii=False, allow_nan=False)

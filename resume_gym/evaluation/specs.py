@@ -84,7 +84,7 @@ def read_spec(text: str) -> AgentSpec:
     return AgentSpec(name or _model_name(model), "model", options)
 
 
-def _tier(name: str, spec: Any) -> dict[str, Any]:
+def _tier(name: str, spec: object) -> dict[str, Any]:
     """Parse the spec of the model "local" or "frontier"; return the options of its endpoint."""
     try:
         read = read_spec(spec if isinstance(spec, str) else json.dumps(spec or {}))

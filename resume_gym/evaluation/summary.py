@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from resume_gym import rewards
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.json_lines import is_finite
 
 
@@ -55,7 +55,7 @@ class Episode:
     items: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, session: EditSession[Any, Any]) -> Self:
+    def of(cls, session: AnySession) -> Self:
         """Make the record of the episode in a finished session.
 
         Raises:
@@ -79,7 +79,7 @@ class Episode:
         )
 
 
-def counts(session: EditSession[Any, Any]) -> dict[str, Any]:
+def counts(session: AnySession) -> dict[str, Any]:
     """Return the fields of `Episode` that need no verdict; the session may be unfinished."""
     state, lines = session.state, session.state.document.lines
     return {
@@ -176,7 +176,7 @@ class Summary(Returns):
     items: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, sessions: Iterable[EditSession[Any, Any]]) -> "Summary":
+    def of(cls, sessions: Iterable[AnySession]) -> "Summary":
         """Summarise finished and graded sessions; raises the errors of `Episode.of`."""
         return summarise(map(Episode.of, sessions))
 
@@ -238,7 +238,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
     )
 
 
-def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, Any]]:
+def stored(evaluation: Mapping[str, object], part: str) -> dict[str, Mapping[str, Any]]:
     """Return one part, such as "summary", of every agent that has it in an `evaluation.json`.
 
     Raises:
@@ -253,14 +253,14 @@ def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, A
     return found
 
 
-def _object(value: Any, name: str) -> Mapping[str, Any]:
+def _object(value: object, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name}: expected an object, got {value!r:.40}")
     return value
 
 
 def outdated(
-    evaluation: Mapping[str, Any], rewards: Mapping[str, Sequence[float]]
+    evaluation: Mapping[str, object], rewards: Mapping[str, Sequence[float]]
 ) -> Iterator[str]:
     """Yield a sentence on each agent whose stored figures disagree with its episodes.
 

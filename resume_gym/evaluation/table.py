@@ -254,7 +254,7 @@ def _cell(form: str, column: Any, errors: bool = False) -> str:
 
 
 def _entries(
-    field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
+    field: str, names: Iterable[str], columns: Sequence[object], errors: bool = False
 ) -> dict[str, list[str]]:
     """Return one row per name, whose cells are `getattr(column, field)[name]` of each column."""
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from resume_gym.agents import bullets
-from resume_gym.editing import EditSession, measure
+from resume_gym.editing import AnySession, measure
 from resume_gym.evaluation.players import Endpoint, converse, endpoint
 from resume_gym.llm import Usage
 from resume_gym.llm.settings import check
@@ -32,7 +32,7 @@ class Route(NamedTuple):
     difficulty: int | None = None
     budget_dollars: float | None = None
 
-    def is_frontier(self, session: EditSession[Any, Any], spent: float) -> bool:
+    def is_frontier(self, session: AnySession, spent: float) -> bool:
         """Return whether frontier plays the next turn; its answers so far cost `spent` dollars."""
         if self.budget_dollars is not None and spent >= self.budget_dollars:
             return False
@@ -41,14 +41,14 @@ class Route(NamedTuple):
         return self.after_failures is not None and failed_streak(session) >= self.after_failures
 
 
-def difficulty_of(session: EditSession[Any, Any]) -> int:
+def difficulty_of(session: AnySession) -> int:
     """Count the original's unique bullets and its lines beyond the page; return the sum."""
     rules, text = session.rules, session.original
     excess = measure(text, rules.page_width).lines - rules.page_lines
     return len(bullets(text)) + max(0, excess)
 
 
-def failed_streak(session: EditSession[Any, Any]) -> int:
+def failed_streak(session: AnySession) -> int:
     """Return the largest number of consecutive failed calls so far, by either model."""
     runs = groupby(step.error != "none" for _, step in session.state.transcript)
     return max((len(list(run)) for failed, run in runs if failed), default=0)
@@ -81,7 +81,7 @@ class TieredPlayer:
         local, frontier = (tier.client.usage for tier in self._tiers)
         return {"agent": local + frontier, "local": local, "frontier": frontier}
 
-    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+    async def play(self, session: AnySession, seed: int) -> None:
         """See `Player.play`."""
         local, frontier = self._tiers
 

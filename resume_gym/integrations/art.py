@@ -34,7 +34,7 @@ class Episodes:
     def __init__(self, env_id: str = "ResumeEdit-v0", **env_kwargs: Any) -> None:
         self.env: Any = gym.make(env_id, **env_kwargs).unwrapped
 
-    async def rollout(self, model: Any, task_id: str, **request: Any) -> art.Trajectory:
+    async def rollout(self, model: Any, task_id: str, **request: object) -> art.Trajectory:
         """Play one episode; `request` holds completion options, such as `max_tokens`.
 
         Raises:
@@ -62,7 +62,12 @@ class Episodes:
         return trajectory.finish()
 
     async def gather(
-        self, model: Any, task_ids: list[str], size: int, max_exceptions: float = 0, **request: Any
+        self,
+        model: object,
+        task_ids: list[str],
+        size: int,
+        max_exceptions: float = 0,
+        **request: object,
     ) -> list[art.TrajectoryGroup]:
         """Play `size` episodes on each task concurrently; see `rollout`.
 

@@ -79,7 +79,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
             self._final = {"final_obs": reply, "final_info": info}
         return reply, reward, done, truncated, info
 
-    def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
+    def spawn(self, same_state: bool = False, **kwargs: object) -> "GemEnv":
         """Create a copy with `kwargs` changed; `same_state` also copies the running episode."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:

@@ -49,7 +49,7 @@ class ResumeGymEnvironment(
         seed: int | None = None,
         episode_id: str | None = None,
         task_id: str | None = None,
-        **unknown: Any,
+        **unknown: object,
     ) -> ResumeGymObservation:
         """Start an episode on `task_id`, or on a random task drawn with `seed`.
 
@@ -69,11 +69,13 @@ class ResumeGymEnvironment(
         """Call `reset` in the event loop: threads must not use the shared random generator."""
         return self.reset(*args, **kwargs)
 
-    def step(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
+    def step(self, action: ResumeGymAction, *_: object, **__: object) -> ResumeGymObservation:
         """Take a turn synchronously; see `step_async`."""
         return asyncio.run(self.step_async(action))
 
-    async def step_async(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
+    async def step_async(
+        self, action: ResumeGymAction, *_: object, **__: object
+    ) -> ResumeGymObservation:
         """Take a turn, then grade a finished episode; after a judge failure, only grade it again.
 
         Raises:

@@ -58,5 +58,5 @@ class ResumeGymEnv(
         result = {"reward": payload["reward"], "done": payload["done"]}
         return StepResult(ResumeGymObservation(**payload["observation"], **result), **result)
 
-    def _parse_state(self, payload: Mapping[str, Any]) -> ResumeGymState:
+    def _parse_state(self, payload: Mapping[str, object]) -> ResumeGymState:
         return ResumeGymState(**payload)

@@ -25,12 +25,12 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
     env: ClassVar[Any]
 
-    def __init__(self, env_config: Any, extras: dict[str, Any]) -> None:
+    def __init__(self, env_config: object, extras: dict[str, object]) -> None:
         super().__init__()
         self.session = self.env.new_session(extras["task_id"])
         self.task_id = extras["task_id"]
 
-    def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    def init(self, prompt: object) -> tuple[list[dict[str, str]], dict[str, Any]]:
         """Return the session's first messages and info; ignore `prompt`, which may be outdated."""
         return self.session.messages, self.session.info()
 
@@ -49,7 +49,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         return {**about, "done": self.session.done, "episode_reward": self.session.reward, **terms}
 
     @staticmethod
-    def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, float]:
+    def aggregate_metrics(metrics: list[dict[str, object]]) -> dict[str, float]:
         """Average the metrics, and name them "mean_*": SkyRL sums metrics with other names."""
         return {f"mean_{k}": v for k, v in BaseTextEnv.aggregate_metrics(metrics).items()}
 

@@ -43,7 +43,7 @@ class Tools:
     def __init__(self, env: Any) -> None:
         self._env = env
 
-    def reset(self, task_id: str, **row: Any) -> None:
+    def reset(self, task_id: str, **row: object) -> None:
         """Start an episode on the task of a dataset row."""
         self._session = self._env.new_session(task_id)
 
@@ -65,7 +65,7 @@ class Tools:
         """Hand in the resume and end the episode."""
         return self._call("submit")
 
-    def _call(self, name: str, **arguments: Any) -> str:
+    def _call(self, name: str, **arguments: object) -> str:
         step = self._session.step(tool_call(name, **arguments))
         return _NO_ROOM if step.done else str(step.observation)
 
@@ -156,7 +156,7 @@ class Game:
         log_metric: Callable[[str, float], None],
         log_extra: Callable[[str, list[Any]], None],
         actions: Sequence[Sequence[str]] | None = None,
-        **row: Any,
+        **row: object,
     ) -> list[float]:
         """Judge the episodes concurrently; return the rewards. Pass this method as `reward_funcs`.
 
@@ -183,7 +183,7 @@ class Game:
         return session, rewards
 
 
-def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
+def _reply(chat: Any, observation: str, options: Mapping[str, object], whole: bool) -> list[int]:
     """Return the tokens of a tool's reply, after an end-of-turn token if the turn lacks one."""
     # Tokenize a dummy chat: tokenizing the real chat again could change the sampled tokens
     turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))

@@ -67,7 +67,14 @@ class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     EXECUTES_CODE = NEEDS_CONTAINER = False
 
     async def launch(
-        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, urls: Any, data: Any
+        self,
+        ctx: Any,
+        trace: object,
+        runtime: object,
+        endpoint: str,
+        secret: str,
+        urls: object,
+        data: Any,
     ) -> Any:
         """Request a completion from the proxy `endpoint`, which records it in the trace."""
         system, prompt = self.resolve_prompt(data)

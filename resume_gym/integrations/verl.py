@@ -38,7 +38,7 @@ def _make(spec: str) -> Any:
     return gym.make(**json.loads(spec)).unwrapped
 
 
-def write_dataset(path: str, env_id: str = "ResumeEdit-v0", **kwargs: Any) -> None:
+def write_dataset(path: str, env_id: str = "ResumeEdit-v0", **kwargs: object) -> None:
     """Write verl's Parquet dataset, one row per task; `kwargs` are JSON values for `gym.make`."""
     spec = json.dumps({"id": env_id, **kwargs})
     rows = []
@@ -59,7 +59,7 @@ def write_dataset(path: str, env_id: str = "ResumeEdit-v0", **kwargs: Any) -> No
 class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """An agent loop that plays the episode of a dataset row from `write_dataset`."""
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: dict[str, object], **row: Any) -> AgentLoopOutput:
         """Play and grade an episode; once the response length is used up, all actions are empty.
 
         Raises:

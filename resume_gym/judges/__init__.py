@@ -108,7 +108,7 @@ def check_items(judge: Judge, tasks: Iterable[Any]) -> None:
             raise ValueError(f"judge: {item} such as gemini; got {judge.name!r}")
 
 
-def _grades_items(judge: Any) -> bool:
+def _grades_items(judge: object) -> bool:
     parts = getattr(judge, "parts", ())
     return getattr(judge, "grades_items", False) or any(map(_grades_items, parts))
 
@@ -225,7 +225,7 @@ def as_async(judge: Judge) -> AsyncJudge:
     return judge if isinstance(judge, AsyncJudge) else _Threaded(judge)
 
 
-def make_judge(spec: str | Mapping[str, Any]) -> Judge:
+def make_judge(spec: str | Mapping[str, object]) -> Judge:
     """Build a judge from its specification.
 
     Composite judges nest specifications: `{"name": "votes", "judge": {"name": "gemini"}}`.
@@ -264,7 +264,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     return judge
 
 
-def _parsed(spec: Any) -> Any:
+def _parsed(spec: object) -> Any:
     """Parse a string that begins with a brace as JSON; return any other specification as it is."""
     if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
         return spec
@@ -274,7 +274,7 @@ def _parsed(spec: Any) -> Any:
         raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
 
 
-def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, Any]) -> None:
+def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, object]) -> None:
     try:
         parameters = signature(make).parameters
     except ValueError:  # a class written in C has no signature
@@ -289,7 +289,7 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
         raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")
 
 
-def named_servers(spec: Any) -> list[str]:
+def named_servers(spec: object) -> list[str]:
     """Return the options of a judge's specification that name API keys or remote servers."""
     with suppress(ValueError):
         spec = _parsed(spec)
@@ -303,7 +303,7 @@ def named_servers(spec: Any) -> list[str]:
     return found + [name for part in nested for name in named_servers(part)]
 
 
-def named_modules(spec: Any) -> list[str]:
+def named_modules(spec: object) -> list[str]:
     """Return the `module:name` of each custom judge in a specification, at any depth."""
     with suppress(ValueError):
         spec = _parsed(spec)

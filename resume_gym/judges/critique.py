@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from resume_gym.judges import AsyncJudge, JudgeRefused, Outcome, as_async, make_judge
 from resume_gym.judges.rubric.signals import measure
@@ -37,7 +36,7 @@ class Critique(AsyncJudge):
         judge: specification of the inner judge, for `make_judge`.
     """
 
-    def __init__(self, judge: str | Mapping[str, Any] = "rubric") -> None:
+    def __init__(self, judge: str | Mapping[str, object] = "rubric") -> None:
         self._judge = as_async(make_judge(judge))
         self.parts = (self._judge,)
         self.grouped = self._judge.grouped

@@ -39,12 +39,12 @@ _PATIENT = {
 _UNSURE = 0.5  # confidence in a grade if the answers for the two orders disagree
 
 
-def gemini(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
+def gemini(orders: int = 2, draw: int = 0, **options: object) -> "ModelJudge":
     """Build a `ModelJudge` for Gemini; see `resume_gym.llm.client.make_client` for `options`."""
     return ModelJudge(make_client("gemini", **{**_PATIENT, **options}), orders, draw)
 
 
-def openai(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
+def openai(orders: int = 2, draw: int = 0, **options: object) -> "ModelJudge":
     """Build a `ModelJudge` for an OpenAI-compatible server such as vLLM; options as in `gemini`."""
     return ModelJudge(make_client("openai", **{**_PATIENT, **options}), orders, draw)
 

@@ -105,10 +105,10 @@ class Pairwise(GroupJudge):
 
     def __init__(
         self,
-        judge: str | Mapping[str, Any],
+        judge: str | Mapping[str, object],
         rounds: int | None = None,
         margin: float = 1.5,
-        compares: str | Mapping[str, Any] | None = None,
+        compares: str | Mapping[str, object] | None = None,
     ) -> None:
         if rounds is not None and (type(rounds) is not int or rounds < 1):
             raise ValueError(f"pairwise: rounds: expected a whole number >= 1, got {rounds!r}")

@@ -10,7 +10,6 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 from resume_gym.judges import (
     JudgeMisconfigured,
@@ -57,8 +56,8 @@ class Tiers(GroupJudge):
 
     def __init__(
         self,
-        local: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
-        frontier: str | Mapping[str, Any],
+        local: str | Mapping[str, object] | Sequence[str | Mapping[str, object]],
+        frontier: str | Mapping[str, object],
         audit: float = 0.05,
         confidence: float = 0.7,
         seed: int = 0,

@@ -105,7 +105,7 @@ class Votes(AsyncJudge):
         ValueError: the judge cannot draw, or the number of votes is not odd.
     """
 
-    def __init__(self, judge: str | Mapping[str, Any], votes: int = 3) -> None:
+    def __init__(self, judge: str | Mapping[str, object], votes: int = 3) -> None:
         if type(votes) is not int or votes < 1 or votes % 2 == 0:
             raise ValueError(f"votes: expected an odd number >= 1, got {votes!r}")
         inner = as_async(make_judge(judge))

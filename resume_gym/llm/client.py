@@ -52,7 +52,7 @@ _KEYLESS = ContextVar("_KEYLESS", default=False)
 _HEARD: ContextVar[list[tuple[Prompt, Answer]] | None] = ContextVar("_HEARD", default=None)
 
 
-def make_client(provider: str, **options: Any) -> "Client":
+def make_client(provider: str, **options: object) -> "Client":
     """Create the client of a provider.
 
     Args:
@@ -71,7 +71,7 @@ def make_client(provider: str, **options: Any) -> "Client":
     return client_of(_PROVIDERS[provider], options)
 
 
-def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
+def client_of(kind: type[SDKProvider], options: Mapping[str, object], **fixed: Any) -> "Client":
     """Create a client of a provider class; `options` must not set an option that `fixed` sets."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}

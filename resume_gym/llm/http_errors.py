@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Any
 
 from resume_gym.llm import Misconfigured, ModelError, Refused, Unavailable
 
@@ -28,7 +27,7 @@ _SECRET = 8  # minimum length of a real API key, in characters
 
 
 def failed(
-    status: int, message: str, headers: Mapping[str, str], body: Any, key: str
+    status: int, message: str, headers: Mapping[str, str], body: object, key: str
 ) -> ModelError:
     """Return the exception for a response with an HTTP error status.
 
@@ -54,7 +53,7 @@ def failed(
     return problem
 
 
-def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
+def retry_after(headers: Mapping[str, str], body: object = None) -> float | None:
     """Return the delay in seconds that the server requests, or None.
 
     Reads the `Retry-After` header (seconds or a date) or, if it is missing, Google's `RetryInfo`.
@@ -72,7 +71,7 @@ def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
     return _retry_info(body)
 
 
-def _retry_info(body: Any) -> float | None:
+def _retry_info(body: object) -> float | None:
     error = body.get("error", body) if isinstance(body, Mapping) else None
     details = error.get("details") if isinstance(error, Mapping) else None
     for detail in details if isinstance(details, list) else []:

@@ -121,7 +121,11 @@ class OpenAI(SDKProvider):
         return text
 
     def _check_end(
-        self, end: object, message: Mapping[str, Any], usage: Mapping[str, Any], answer: Answer
+        self,
+        end: object,
+        message: Mapping[str, object],
+        usage: Mapping[str, object],
+        answer: Answer,
     ) -> None:
         """Raise a `ModelError` if the answer is not complete."""
         if refusal := message.get("refusal"):

@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 def turn_prompt(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], draw: int
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, object]], draw: int
 ) -> Prompt:
     """Build the prompt for the next turn of a chat.
 
@@ -76,11 +76,15 @@ class OpenAIChat(OpenAI):
             body["parallel_tool_calls"] = self.parallel_tool_calls
         return json.loads(prompt.user), body
 
-    def _text(self, message: Mapping[str, Any]) -> str:
+    def _text(self, message: Mapping[str, object]) -> str:
         return _sendable(json.dumps(_said(message)._asdict(), ensure_ascii=False))
 
     def _check_end(
-        self, end: object, message: Mapping[str, Any], usage: Mapping[str, Any], answer: Answer
+        self,
+        end: object,
+        message: Mapping[str, object],
+        usage: Mapping[str, object],
+        answer: Answer,
     ) -> None:
         if end not in _ENDS:
             raise Malformed(f"{self.name}: finish reason {end}").after(answer)

@@ -47,7 +47,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 }
 
 
-def check(name: str, value: Any) -> None:
+def check(name: str, value: object) -> None:
     """Validate an option of a client, provider or `Route`; options without a rule are accepted.
 
     Raises:

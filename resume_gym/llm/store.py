@@ -56,7 +56,7 @@ class Call(NamedTuple):
     dollars: float | None
 
 
-def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: Prompt) -> str:
+def key_of(name: str, served: str | None, sampling: Mapping[str, object], prompt: Prompt) -> str:
     """Return the cache key of an answer: a hash of everything that affects the answer.
 
     Args:
@@ -106,7 +106,7 @@ class Store:
         self._thread.submit(self._close)
         self._thread.shutdown()
 
-    async def _run(self, work: Any, *args: Any) -> Any:
+    async def _run(self, work: Any, *args: object) -> Any:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
         # ValueError, OverflowError: an answer has text or an integer that SQLite cannot store

@@ -114,7 +114,7 @@ def find_page_lines(source: str) -> int:
 
 
 def find_manifest(
-    path: Path, out: Path, settings: Mapping[str, Any], wanted: int
+    path: Path, out: Path, settings: Mapping[str, object], wanted: int
 ) -> dict[str, Any] | None:
     """Check that a run may create or extend a corpus, and return the existing manifest.
 

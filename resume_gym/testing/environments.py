@@ -15,13 +15,12 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import env_checker
 
 from resume_gym import rewards
-from resume_gym.editing import meta_line
+from resume_gym.editing import AnySession, meta_line
 from resume_gym.env import EditEnv
 from resume_gym.testing.expectations import brief, broken, expect, no_exception
 from resume_gym.testing.tool_calls import (
     NO_CALL,
     SUBMIT,
-    AnySession,
     check_tools,
     find_edit,
     malformed_calls,

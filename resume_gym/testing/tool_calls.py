@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from resume_gym.editing import EditSession
+from resume_gym.editing import AnySession
 from resume_gym.testing.expectations import brief, broken, expect, no_exception
 from resume_gym.tools import tool_call
 
-AnySession = EditSession[Any, Any]
 Schema = Mapping[str, Any]
 
 SUBMIT = tool_call("submit")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from resume_gym import document
-from resume_gym.editing import EditSession, State, Step
+from resume_gym.editing import AnySession, State, Step
 from resume_gym.env import EditEnv, make_edit_env
 from resume_gym.render import visible
 from resume_gym.tasks import TaskError
@@ -22,7 +22,7 @@ class PlayedEpisode:
         tools: function schemas of the tools, by tool name.
     """
 
-    def __init__(self, env: EditEnv, session: EditSession[Any, Any]) -> None:
+    def __init__(self, env: EditEnv, session: AnySession) -> None:
         self.env, self.session = env, session
         self.undone = 0
         self.failure = ""
@@ -56,7 +56,7 @@ class PlayedEpisode:
         assert self.env.session is not None
         return PlayedEpisode(self.env, self.env.session)
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> Step:
+    def call(self, name: str, arguments: Mapping[str, object]) -> Step:
         """Take a turn with a tool call."""
         self._past.append(self.session.snapshot())
         return self.session.step(tool_call(name, **arguments))
@@ -80,7 +80,7 @@ class PlayedEpisode:
         session = self.session
         return document.find(session.text, document.unix_lines(text), session.rules.match)
 
-    def preview(self, name: str, arguments: Mapping[str, Any]) -> tuple[bool, str]:
+    def preview(self, name: str, arguments: Mapping[str, object]) -> tuple[bool, str]:
         """Predict the outcome of a call by playing the turn in a copy of the session.
 
         Returns:
@@ -135,7 +135,7 @@ class PlayedEpisode:
 
 
 def start(
-    env: str, task_id: str | None = None, seed: int | None = None, **options: Any
+    env: str, task_id: str | None = None, seed: int | None = None, **options: object
 ) -> PlayedEpisode:
     """Create an environment and start an episode for a person to play.
 

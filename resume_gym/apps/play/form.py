@@ -83,7 +83,7 @@ class ToolForm(Vertical):
     class Called(Message):
         """Message that requests a tool call."""
 
-        def __init__(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        def __init__(self, tool: str, arguments: Mapping[str, object]) -> None:
             self.tool, self.arguments = tool, arguments
             super().__init__()
 

@@ -124,7 +124,7 @@ def _title(several: Sequence[FolderContents]) -> str:
     return (env or several[0].path.resolve().name) + (f", judge: {judge}" if judge else "")
 
 
-def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
+def _figures(row: Mapping[str, object]) -> dict[str, Any]:
     """Return a step's row and its dict `errors` without values that are not finite numbers."""
     errors = row.get("errors")
     known = errors if isinstance(errors, dict) else {}
@@ -133,7 +133,7 @@ def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**figures, "errors": errors}
 
 
-def _checked(summary: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _checked(summary: Mapping[str, object], where: str) -> dict[str, Any]:
     """Return a summary without its None values; raise TaskError if another value is invalid."""
     figures = {name: value for name, value in summary.items() if value is not None}
     try:

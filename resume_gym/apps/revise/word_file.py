@@ -153,7 +153,7 @@ class _Writer:
         same = [n for n in alike if wanted[n] == line]
         return (same or alike or [-1])[0] if start in self._models else -1
 
-    def _after(self, last: Any, paragraph: Any) -> Any:
+    def _after(self, last: Any, paragraph: object) -> Any:
         """Insert `paragraph` after `last`, or at the body's start or end if `last` is outside."""
         body = self._document.element.body
         root = body.getparent() if last is None else last.getroottree().getroot()
@@ -183,7 +183,7 @@ class _Writer:
         elif kind == "- ":
             add_run(paragraph, "• ", None)
 
-    def _reword(self, paragraph: Any, old: str, new: str) -> None:
+    def _reword(self, paragraph: object, old: str, new: str) -> None:
         """Replace the changed words of a paragraph; unchanged words keep their runs and format."""
         before, after = _body(old), _body(new)
         texts = texts_of(paragraph)
@@ -199,7 +199,7 @@ class _Writer:
                 gone = len("".join(words[i:stop]))
                 splice(texts, first, first + gone, "".join(others[j:end]))
 
-    def _fill(self, paragraph: Any, body: str) -> None:
+    def _fill(self, paragraph: object, body: str) -> None:
         """Replace a paragraph's text; use the format of its longest run and apply inline markup."""
         texts = texts_of(paragraph)
         main = max(reversed(texts), key=lambda text: len(text.text or ""), default=None)
@@ -220,7 +220,7 @@ class _Writer:
                 add_run(paragraph, match["bold"] or match["italic"], style, mark)
         add_run(paragraph, body[at:], style)
 
-    def _link(self, paragraph: Any, text: str, address: str, style: Any) -> None:
+    def _link(self, paragraph: Any, text: str, address: str, style: object) -> None:
         from docx.opc.constants import RELATIONSHIP_TYPE
 
         part = self._document.part

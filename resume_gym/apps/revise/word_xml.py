@@ -37,12 +37,12 @@ def texts_of(paragraph: Any) -> list[Any]:
     ]
 
 
-def text_of(paragraph: Any) -> str:
+def text_of(paragraph: object) -> str:
     """Return the text of a paragraph."""
     return "".join(text.text or "" for text in texts_of(paragraph))
 
 
-def add_run(parent: Any, text: str, style: Any, mark: str = "") -> None:
+def add_run(parent: Any, text: str, style: object, mark: str = "") -> None:
     """Append a run with the properties `style`; `mark` is "b" (bold), "i" (italic) or ""."""
     if not text:
         return

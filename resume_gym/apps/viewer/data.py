@@ -169,7 +169,7 @@ class FolderContents:
             start += len(line)
         self._read[file] = start, number
 
-    def _add(self, file: Path, record: Mapping[str, Any], place: tuple[Path, int, int]) -> None:
+    def _add(self, file: Path, record: Mapping[str, object], place: tuple[Path, int, int]) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
         row = make_row(record, int(found[2]) if found else None, self.tasks)
         if found and found[1] == "eval":  # eval-N.jsonl: held-out tasks after step N
@@ -405,7 +405,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def sendable(value: dict[str, Any]) -> dict[str, Any]:
+def sendable(value: dict[str, object]) -> dict[str, Any]:
     """Return the value unchanged; raise RecursionError if it is too deeply nested for JSON."""
     json.dumps([[[[value]]]])  # nest the value more deeply than any response does
     return value

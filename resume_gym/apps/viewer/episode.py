@@ -130,7 +130,7 @@ def undo(text: str, diff: str) -> str:
     return "\n".join(lines)
 
 
-def original_text(record: Mapping[str, Any], played: Sequence[TurnView]) -> str:
+def original_text(record: Mapping[str, object], played: Sequence[TurnView]) -> str:
     """Return the document before the first turn of a recorded episode.
 
     Raises:
@@ -144,7 +144,7 @@ def original_text(record: Mapping[str, Any], played: Sequence[TurnView]) -> str:
 
 def episode(
     record: Mapping[str, Any],
-    task: Any,
+    task: object,
     original: str | None,
     tool_rewards: Mapping[str, float] = TOOL_REWARDS,
 ) -> dict[str, Any]:
@@ -238,7 +238,7 @@ def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {"fields": fields, "other": {**rest, **other}}
 
 
-def _fields(task: Any, original: str | None) -> list[dict[str, Any]] | None:
+def _fields(task: object, original: str | None) -> list[dict[str, Any]] | None:
     """Return the nonempty fields of a task that the page does not show elsewhere."""
     if not is_dataclass(task) or isinstance(task, type):
         return None

@@ -102,7 +102,7 @@ def is_exported(file: Path) -> bool:
         return _GENERATOR in opened.read(400)
 
 
-def _pack(value: Any) -> str:
+def _pack(value: object) -> str:
     """Encode a value as compressed JSON in Base64, which cannot contain markup."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     return b64encode(gzip.compress(text, mtime=0)).decode()

@@ -117,7 +117,7 @@ def _is_held_out(agent: str, split: object) -> bool:
     return split != "train" and not (split == "all" and agent.startswith("training, "))
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: object) -> float | None:
     return value if is_finite(value) else None
 
 

@@ -90,14 +90,14 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing, so that the page's address stays visible in the terminal."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: object) -> None:
         # do not report connections that the browser has closed
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from resume_gym.editing import EditSession, Rules
+from resume_gym.editing import AnySession, Rules
 from resume_gym.env import find_edit_env
 from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
@@ -28,7 +28,7 @@ class Tasks(NamedTuple):
     """
 
     by_id: Mapping[str, Any] = {}
-    session_type: type[EditSession[Any, Any]] | None = None
+    session_type: type[AnySession] | None = None
     note: str = ""
 
     @property

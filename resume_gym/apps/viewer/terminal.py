@@ -129,7 +129,7 @@ def _amount(value: float, form: str = "+.2f") -> Text:
     return Text(format(value, form), "green" if value > 0 else "red" if value < 0 else "dim")
 
 
-def _named(values: Mapping[str, Any]) -> list[Text]:
+def _named(values: Mapping[str, object]) -> list[Text]:
     told = {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()}
     return [_shown(f"{name}: {value}", "dim") for name, value in told.items()]
 

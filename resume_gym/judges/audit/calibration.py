@@ -125,12 +125,12 @@ async def ask(
 
 
 async def _bounded(
-    work: Callable[[Any], Awaitable[T]], items: Iterable[Any], concurrency: int
+    work: Callable[[Any], Awaitable[T]], items: Iterable[object], concurrency: int
 ) -> list[T]:
     """Run `work` on all items, `concurrency` at a time; if one fails, cancel the rest."""
     gate = asyncio.Semaphore(concurrency)
 
-    async def one(item: Any) -> T:
+    async def one(item: object) -> T:
         async with gate:
             return await work(item)
 

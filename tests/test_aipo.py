@@ -317,7 +317,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     main(tmp_path)
     out, err = capsys.readouterr()
     assert "resumed after step 1 of 2" in out
-    assert "warning: The checkpoint step-000002 is damaged" in err
+    assert "warning: The damaged checkpoint step-000002 was renamed" in err
     assert "policy.safetensors changed after the checkpoint was saved" in err
     assert computed(tmp_path) == computed(whole)
     assert saved(tmp_path) == saved(whole)

@@ -43,6 +43,8 @@ def test_eval_prints_json(capsys):
     assert noop["summary"]["episodes"] == len(noop["episodes"]) == 12
     assert noop["summary"]["by_weakness"]["too_long"] == -1.25
     assert written["comparisons"][0]["second"] == "random"
+    floor = as_json(capsys, "--agent", "floor", "--tasks", TASKS)["agents"]["floor"]["summary"]
+    assert written["floor"] == floor["reward"]
 
     assert as_json(capsys, *command) == written
     assert as_json(capsys, *command, "--seed", "1") != written
@@ -53,8 +55,8 @@ def test_eval_prints_json(capsys):
     [
         (["--tasks", "bad.jsonl"], "bad.jsonl, line 1: job: missing"),
         (["--agent", "orcale"], "--agent: expected one of noop, random, floor, careful, oracle, "
-         "the folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
-         "'oracle'?"),
+         "nano, smollm2, smollm2-editor, the folder of a model or a run, OWNER/NAME, or MODEL@URL; "
+         "got 'orcale'; did you mean 'oracle'?"),
         (["--agent", "."], "--agent: expected the folder of a run or a checkpoint, or of a"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
         (["--agent", "noop", "--agent", "noop=careful"], "two agents are called 'noop'; use"),

@@ -175,7 +175,7 @@ def test_details_and_the_floor_are_shown_on_demand():
     )
     assert [*short][-4:] == ["submitted", "edits that failed", "fits the page", "played"]
     assert short.items() < whole.items()
-    assert whole["floor (harmless edits)"] == ["4.50"]
+    assert whole["floor (swapped words)"] == ["4.50"]
     assert whole["words an episode"] == ["6"]
 
 

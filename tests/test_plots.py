@@ -374,8 +374,8 @@ def test_changed_and_missing_lines_are_named(
     del failed["sha256"]
     lines = [first.replace('"reward": ', '"reward": 1'), second, json.dumps(failed) + "\n", "{"]
     (folder / "episodes.jsonl").write_text("".join(lines))
-    note = "Left out, not graded: 1 episode."
-    assert read_evaluations([FolderContents(folder)]).note == note
+    note = read_evaluations([FolderContents(folder)]).note
+    assert note.startswith("Left out, not graded: 1 episode. Floor, the reward of an agent that")
     assert main(["plot", str(run), str(folder), "--out", str(tmp_path), "--format", "svg"]) == 0
     told = capsys.readouterr().err
     for named in (

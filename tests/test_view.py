@@ -430,6 +430,8 @@ def test_other_folders_are_refused(tmp_path, name, message):
 def test_runs_and_evaluations_are_listed(tmp_path):
     run = write_run(tmp_path / f"a {EVIL}".replace("/", ""))
     write_evaluation(tmp_path / "result")
+    file = tmp_path / "result" / "evaluation.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"floor": 4.5}))
     for name, text in (("broken", "[]"), ("strange", '{"agents": [1e999]}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "episodes.jsonl").touch()
@@ -450,6 +452,7 @@ def test_runs_and_evaluations_are_listed(tmp_path):
     assert (
         rows["result"]["reward"] == read(tmp_path / "result").index()["figures"]["good"]["reward"]
     )
+    assert rows["result"]["floor"] == 4.5
     assert "expected an object" in rows["broken"]["problem"]
     assert rows["strange"]["problem"]
 

@@ -204,7 +204,7 @@ def _print(
     if not figures.summaries:
         return
     beside = any(entry.spec == "floor" for entry in entries)  # the floor agent has a column already
-    floor = None if beside else contest.floor()
+    floor = None if beside else contest.floor
     console = Terminal()
     show = partial(console.print, highlight=False, soft_wrap=True)
     show(

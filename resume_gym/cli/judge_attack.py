@@ -27,7 +27,7 @@ def add_command(commands: Commands) -> None:
         help="attack a judge with policies that improve nothing",
         description="On held-out tasks, play policies that improve no resume, and compare their "
         "rewards with the floor: the reward of harmless edits, or of no edit if that is higher. A "
-        "sound judge gives no policy more than the floor.",
+        "sound judge gives no policy more than the floor, except `delete` where it hits padding.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
     )
     add = command.add_argument

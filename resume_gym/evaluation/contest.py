@@ -7,6 +7,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import product
 from typing import Any, NamedTuple, Self
@@ -79,8 +80,9 @@ class Contest:
             "edition": EDITION,
         }
 
+    @cached_property
     def floor(self) -> float | None:
-        """Return the agent `floor`'s mean reward; None unless the judge `rubric` grades resumes."""
+        """Mean reward of the agent `floor`; None unless the judge `rubric` grades resumes."""
         kind, rules = self.session_type, self.rules
         # other judges may call a model, so that the floor agent's episodes would cost money
         if self.judge.name != "rubric" or not issubclass(kind, Session):
@@ -313,6 +315,7 @@ def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> 
         "format": FORMAT,
         "resume_gym": resume_gym.__version__,
         **contest.settings,
+        "floor": contest.floor,
         "agents": agents,
         "comparisons": [asdict(comparison) for comparison in figures.comparisons],
     }

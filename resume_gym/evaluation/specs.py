@@ -129,8 +129,9 @@ def _check_local(model: str) -> None:
         near = did_you_mean(model, map(str, Path("runs").glob("*")))
         raise ValueError(f"there is no run {model!r}{near}")
     if not _ON_HUB.fullmatch(model):
-        wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
-        raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, AGENTS)}")
+        named = [*AGENTS, "nano", "smollm2", "smollm2-editor"]
+        wanted = f"{', '.join(named)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
+        raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, named)}")
 
 
 def _model_name(model: str) -> str:

@@ -59,7 +59,7 @@ def sections(
         "Episodes": _cells(_EPISODES, columns),
     }
     if floor is not None:
-        cells["Reward"]["floor (harmless edits)"] = [f"{floor:.2f}"] * len(columns)
+        cells["Reward"]["floor (swapped words)"] = [f"{floor:.2f}"] * len(columns)
     if any(column.failed for column in spread):
         cells["Episodes"]["without a reward"] = [str(column.failed) for column in spread]
     if not details:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from resume_gym.apps.plot.reading import Run
 from resume_gym.apps.plot.style import COLOURS, caption, step_panels
-from resume_gym.apps.plot.training import points, smooth, span
+from resume_gym.apps.plot.training import FLOOR, points, smooth, span
 from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
@@ -87,8 +87,12 @@ def draw_runs(runs: Sequence[Run]) -> "Figure | None":
         return None
     count = number_of(len(runs), "run") + (f" in {len(groups)} groups" if len(groups) > 1 else "")
     figure, panels = step_panels(count, [panel.title for panel in drawn], 3, legend=True)
+    floors = {run.summaries.get("floor", {}).get("reward") for run in runs}
+    floor = floors.pop() if len(floors) == 1 else None
     for axes, panel in zip(panels, drawn, strict=False):
         axes.margins(y=0.1)
+        if floor is not None and panel.metric == "reward":
+            axes.axhline(floor, color="black", linestyle="--", linewidth=0.9)
         for number, group in enumerate(groups):
             curves = [curve for run in group.runs if (curve := _curve(run, panel))]
             _draw(axes, curves, number, "o" if panel.held_out else "")
@@ -98,7 +102,7 @@ def draw_runs(runs: Sequence[Run]) -> "Figure | None":
     caption(
         figure,
         f"Thin: single runs{mean * (widths != [1])}. Bold: mean of a group. Band: ± one standard "
-        "error over its runs.",
+        "error over its runs." + f" {FLOOR}" * (floor is not None),
     )
     return figure
 

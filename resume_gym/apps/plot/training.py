@@ -36,7 +36,7 @@ Metrics = Mapping[str, float]
 Evaluations = Sequence[Mapping[str, Any]]
 """Evaluations on held-out tasks: metrics by name, with `step` and, where known, `errors`."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
-_FLOOR = "Dashed: floor, an agent that improves nothing."
+FLOOR = "Dashed: floor, the reward of an agent that improves nothing."
 _ALARM = "alarm_"  # prefix of the metrics of active alarms
 
 
@@ -189,7 +189,7 @@ def draw_panels(
     width = span(len(rows))
     short = f"Points: {number_of(len(rows), 'step')}, too few for a mean."
     notes = [f"Strong: mean over {width} steps. Faint: single steps." if width > 1 else short]
-    notes += [_HELD_OUT] * tested + [_FLOOR] * bool(floor)
+    notes += [_HELD_OUT] * tested + [FLOOR] * bool(floor)
     told = (f"step {step}, {' and '.join(names)}" for step, names in marks.items())
     notes += [f"Dotted: alarms begin: {'; '.join(told)}."] * bool(marks)
     caption(figure, " ".join(notes))

@@ -90,7 +90,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     if not results.is_run and figures:  # read the episodes, which `damage` needs, but load no tasks
         results.tasks = Tasks()
         results.refresh()
-    floor = figures.pop("floor", {}) if results.is_run else {}
+    floor = figures.pop("floor", {}).get("reward") if results.is_run else settings.get("floor")
     rewards = {name: one["reward"] for name, one in figures.items() if is_finite(one.get("reward"))}
     agents = sorted(told.get("agents", ()), key=lambda name: -rewards.get(name, -math.inf))
     held_out = [name for name in agents if _is_held_out(name, settings.get("split"))]
@@ -108,7 +108,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
         "training": _finite(last.get("reward")),
         "reward": _finite(latest.get("reward")),
         "error": _finite((latest.get("errors") or {}).get("reward")),
-        "floor": _finite(floor.get("reward")),
+        "floor": _finite(floor),
     }
 
 

@@ -38,7 +38,7 @@ function leftOut() {
 
 function facts() {
   const { settings, episodes, metrics } = index;
-  const { env, model, judge, split, seed } = settings;
+  const { env, model, judge, split, seed, floor } = settings;
   return factList([
     ["status", index.status],
     ["episodes", episodes.length],
@@ -49,6 +49,7 @@ function facts() {
     ["judge", isGroup(judge) ? JSON.stringify(judge) : judge],
     ["split", split],
     ["seed", seed],
+    ["floor", floor && fixed(floor, 2)],
   ]);
 }
 

@@ -129,6 +129,14 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
             "Responsible for hiring clerks and training the new ones",
             "Responsible for hiring clerks and training the new ones",
         ),
+        (
+            "Responsible for planning shifts, ordering supplies and training staff",
+            "Responsible for planning shifts, ordering supplies and training staff",
+        ),
+        (
+            "Duties included planning shifts for 9 sites, cutting overtime by 20%",
+            "Planned shifts for 9 sites, cutting overtime by 20%",
+        ),
         ("Worked on something new", "Worked on something new"),
         ("Helped people", "Helped people"),
         ("Training is what I do", "Training is what I do"),

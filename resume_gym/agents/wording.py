@@ -47,8 +47,12 @@ _BUSY = re.compile(
     r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
     r"(?P<verb>[a-z]+ing)(?: of\b)?"
 )
-# "..., and training the new ones": with a second -ing form, rewriting only the first is wrong
-_SECOND = re.compile(r"(?:\band|,) ([a-z]{3,}ing) (?:and|the|a|an|them|it|its|our|their|new|all)\b")
+# "..., training the new ones and reviewing code": with a second -ing form, rewriting only the first
+# is wrong; ", cutting calls" states a result, and "training and serving" is one phrase
+_SECOND = re.compile(
+    r"(?:\band|,) [a-z]{3,}ing (?:and|the|a|an|them|it|its|our|their|new|all)\b"
+    r"|(?<!ing) and [a-z]{3,}ing [a-z]"
+)
 
 
 def weak_head(text: str) -> tuple[str, str]:

@@ -629,7 +629,7 @@ BLANKS = edit("Python, SQL", "Python, SQL  ")
     ("turns", "message"),
     [
         ([SUBMIT], "m made no edit (1 of 10 turns, 0 failed calls); nothing is written"),
-        (["no call"] * 10, "m made no edit (10 of 10 turns, 10 failed calls)"),
+        (["no call"] * 10, "10 failed calls; the last one: error (no_call): "),
         ([STRONGER, UNDO, SUBMIT], "m changed nothing that a reader would see (3 of 10 turns"),
         ([BLANKS, SUBMIT], "m changed nothing that a reader would see"),
     ],

@@ -284,5 +284,7 @@ def _status(revision: Revision, name: str, masker: Masker | None) -> int:
     outcome = "changed nothing that a reader would see" if session.state.edits else "made no edit"
     turns = f"{session.turns} of {number_of(session.rules.max_turns, 'turn')}"
     effort = f"{turns}, {number_of(revision.failed_calls, 'failed call')}"
+    errors = [step.observation for _, step in session.state.transcript if step.error != "none"]
+    effort += "".join(f"; the last one: {error.splitlines()[0]}" for error in errors[-1:])
     say(f"resume-gym: {name} {outcome} ({effort}); nothing is written", error=True)
     return 1

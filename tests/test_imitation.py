@@ -107,6 +107,7 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     clock = count(0.0, 0.5)  # read three times a step, which so takes a second
     monkeypatch.setattr(imitation, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--threads", "1"]
+    flags += ["--optimizer", "adamw", "--learning-rate", "1e-3"]  # Muon is slow on some CPUs
     main([*flags, "--minutes", "0.2", "--eval-rollouts", "1", "--habits", "0.3"])
     first = capsys.readouterr().out
     main([*flags, "--minutes", "0.35", "--eval-rollouts", "1", "--habits", "0.3"])

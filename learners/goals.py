@@ -128,7 +128,7 @@ def ended(
 
     Args:
         goal: conditions that must all hold in two evaluations in a row.
-        limits: conditions of the budget; one that is false before the last step ends the run.
+        limits: conditions of the budget; the run ends early if a condition becomes false.
         steps: number of steps of the run.
         rows: metrics of the steps so far, oldest first.
         evaluations: evaluations on held-out tasks so far, in any order.

@@ -37,7 +37,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """Split a passage into sentences; join each one that has no word of `own` to the previous."""
+    """Split into sentences; a sentence without a word of `own` is joined to the previous one."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

@@ -111,9 +111,9 @@ def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
         name for name in _SETTINGS if len({json.dumps(one.get(name)) for one in settings}) > 1
     ]
     notes = [f"Left out, not graded: {number_of(failed, 'episode')}."] * bool(failed)
-    floors = {one.get("floor") for one in settings}
-    if len(floors) == 1 and is_finite(floor := floors.pop()):
-        notes.append(f"Floor, the reward of an agent that improves nothing: {floor:.2f}.")
+    floors = [one.get("floor") for one in settings]
+    if is_finite(floors[0]) and floors.count(floors[0]) == len(floors):
+        notes.append(f"Floor, the reward of an agent that improves nothing: {floors[0]:.2f}.")
     notes += [f"The evaluations differ in: {', '.join(differing)}."] * bool(differing)
     return Evaluation(_title(several), summaries, " ".join(notes), damage)
 

@@ -49,7 +49,7 @@ function facts() {
     ["judge", isGroup(judge) ? JSON.stringify(judge) : judge],
     ["split", split],
     ["seed", seed],
-    ["floor", floor && fixed(floor, 2)],
+    ["floor", typeof floor === "number" ? fixed(floor, 2) : null],
   ]);
 }
 

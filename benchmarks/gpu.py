@@ -418,7 +418,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 def jobs(scale: Scale) -> Iterator[Figure]:
     """Check short training runs: in fp32, with FSDP2, in bf16, and resumed after a kill."""
     # one thread, since threads that wait for each other are slow on a busy machine
-    few = {"steps": 2, "groups": 2, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
+    few = {"steps": 2, "groups": 1, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
     few["threads"] = 1
     many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}
     tiny = scale.models is LITTLE.models
@@ -561,8 +561,12 @@ def kernels(scale: Scale) -> Iterator[Figure]:
 
 
 def nano(scale: Scale) -> Iterator[Figure]:
-    """Time an imitation training step with Muon, on packed rows of many small prefix trees."""
-    settings = Config(model="nano", precision="bfloat16", optimizer="muon", learning_rate=1e-3)
+    """Time an imitation training step with Muon, on packed rows of many small prefix trees.
+
+    Without a GPU, the step is in fp32 and with AdamW: many CPUs have no instructions for bf16.
+    """
+    on_gpu: Any = {"precision": "bfloat16", "optimizer": "muon"} if DEVICE.type == "cuda" else {}
+    settings = Config(model="nano", learning_rate=1e-3, **on_gpu)
     backend = make_backend(settings)
     backend.prepare()
     samples = [

@@ -55,6 +55,7 @@ def make_orchestrator(
         curriculum=make_curriculum(config, work),
         eval_rollouts=config.eval_rollouts,
         sampling=Sampling(config.temperature, config.max_tokens, work.chat.ends, ()),
+        eval_temperature=config.eval_temperature,
         timeout_s=config.timeout_s,
         engine=engine,
         trajectories=trajectories,

@@ -78,7 +78,7 @@ class Config:
         group_size: number of rollouts per task.
         replace_equal: replace each group of equal rewards, which gives no gradient, by a group of
             another task; a replacement is kept even if its rewards are equal, too.
-        temperature: sampling temperature, in training and evaluation.
+        temperature: sampling temperature in training.
         max_tokens: maximum number of tokens that the policy samples in a turn.
         learning_rate: maximum learning rate of the optimizer. The default suits the nano policy;
             pretrained models need about 1e-5, and LoRA adapters about 1e-4.
@@ -126,6 +126,8 @@ class Config:
             save a checkpoint. With 0, evaluations run only before and after training.
         eval_tasks: number of held-out tasks per evaluation.
         eval_rollouts: number of rollouts per held-out task.
+        eval_temperature: sampling temperature in evaluations; also the default of the commands that
+            play the trained model.
         on_collapse: reaction to an alarm about a collapse of training: note writes the alarm to the
             journal; warn also prints it; rollback returns to the last healthy checkpoint with half
             the learning rate; stop ends the run.
@@ -188,6 +190,7 @@ class Config:
     eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
     eval_rollouts: PositiveInt = 2
+    eval_temperature: PositiveFloat = 0.3
     on_collapse: Literal["note", "warn", "rollback", "stop"] = "warn"
     on_hack: Literal["warn", "drop", "stop"] = "warn"
     second_judge: str = ""

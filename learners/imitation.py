@@ -273,7 +273,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     """
     policy, step = trainer.policy, trainer.state.get("steps", 0)
     trajectories = Trajectories(folder)
-    policy.temperature = config.temperature
+    policy.temperature = config.eval_temperature
     orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)
     summary = asyncio.run(orchestrator.evaluate(step)).summary
     orchestrator.close()
@@ -284,7 +284,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
         samples.append(Sample(number, *columns))
     gap = float(trainer.gaps(samples).mean())
     policy.temperature = 1.0
-    limit = PROBE_LIMIT[config.precision] / config.temperature
+    limit = PROBE_LIMIT[config.precision] / config.eval_temperature
     print(f"log-probabilities of training and sampling differ by {gap:.2g} on average")
     if not gap <= limit:  # also true for nan
         raise EngineError(f"log-probabilities differ by {gap:.3g}, expected at most {limit:.3g}")

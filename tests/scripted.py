@@ -28,6 +28,7 @@ class Scripted:
         script: of a conversation's key.
         delay_s: of a conversation's key, before each of its turns.
         seeds: of all calls.
+        temperatures: of all calls, each once.
         heard: what each conversation was at its last turn.
         gone: keys of conversations that were released, in that order.
         max_concurrency: as of every engine.
@@ -38,6 +39,7 @@ class Scripted:
     script: Callable[[int], Sequence[str | Exception]]
     delay_s: Callable[[int], float] = lambda key: 0.0
     seeds: list[tuple[int, ...]] = field(default_factory=list)
+    temperatures: set[float] = field(default_factory=set)
     heard: dict[int, list[int]] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     max_concurrency: int = 4096
@@ -51,6 +53,7 @@ class Scripted:
         before = self.heard.get(key, [])
         assert list(ids[: len(before)]) == before
         self.seeds.append(sampling.seed)
+        self.temperatures.add(sampling.temperature)
         self.together += 1
         self.most = max(self.most, self.together)
         await asyncio.sleep(self.delay_s(key))

@@ -18,8 +18,15 @@ STOP = 5
 TEMPERATURE = 0.7
 
 
-def ask(key: int, ids: list[int], seed: int = 0, max_tokens: int = 12, stop: int = STOP) -> Request:
-    return Request(key, ids, Sampling(TEMPERATURE, max_tokens, {stop}, (seed, key)))
+def ask(
+    key: int,
+    ids: list[int],
+    seed: int = 0,
+    max_tokens: int = 12,
+    stop: int = STOP,
+    temperature: float = TEMPERATURE,
+) -> Request:
+    return Request(key, ids, Sampling(temperature, max_tokens, {stop}, (seed, key)))
 
 
 def words(count: int, seed: int) -> list[int]:
@@ -31,7 +38,7 @@ def check(plain: PreTrainedModel, requests: Sequence[Request], said: list[Comple
     for request, one in zip(requests, said, strict=True):
         whole = request.ids + one.ids
         with torch.no_grad():
-            every = plain_logprobs(plain, whole, TEMPERATURE)
+            every = plain_logprobs(plain, whole, request.sampling.temperature)
         first = len(request.ids) - 1
         wanted = every[torch.arange(first, len(whole) - 1), one.ids]
         torch.testing.assert_close(torch.tensor(one.logprobs), wanted, atol=1e-5, rtol=0)
@@ -187,11 +194,13 @@ def test_a_token_of_probability_zero_is_never_drawn(number: float) -> None:
 
 
 def test_a_conversation_does_not_depend_on_its_batch() -> None:
-    policy, _ = tiny_policy("qwen3")
+    policy, plain = tiny_policy("qwen3")
     requests = [ask(key, words(5 + key, key)) for key in range(6)]
-    # limits are each one's own, too
+    # limits and temperatures are each one's own, too
     requests[2] = ask(2, words(7, 2), max_tokens=3, stop=-1)
+    requests[4] = ask(4, words(9, 4), temperature=0.3)
     together = TransformersEngine(policy).sample(requests)
+    check(plain, requests, together)
     for request, wanted in zip(requests, together, strict=True):
         (alone,) = TransformersEngine(policy).sample([request])
         assert alone.ids == wanted.ids

@@ -94,7 +94,7 @@ def levels(folder: Path, highest: float, steps: int = 3) -> list[float]:
     sampling = Sampling(1.0, 64, CHAT.ends, ())
     drawn = ladder(group_size=2, lag=0, highest=highest)
     engine, kept = Scripted(lambda key: (SUBMIT,)), Trajectories(folder)
-    played = Orchestrator(work, drawn, 1, sampling, 9.0, engine, kept, print)
+    played = Orchestrator(work, drawn, 1, sampling, 1.0, 9.0, engine, kept, print)
     return [asyncio.run(played.batch(n)).metrics["level"] for n in range(1, steps + 1)]
 
 

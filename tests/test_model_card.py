@@ -89,7 +89,7 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
         "| submitted | 30% | 90% ± 10% | 100% |",
         "| too\\_long | 1.00 | 1.00 ± 0.25 | 1.00 |",
         "Floor: an agent that only makes harmless edits",
-        "2 held-out tasks, 4 episodes each, temperature 0.7. After ±: two standard errors over",
+        "2 held-out tasks, 4 episodes each, temperature 0.3. After ±: two standard errors over",
         "Tasks: `mini`, 160 for training (",
         "Judge: rubric, which applies rules and uses no language model.",
         "2 steps of 8 groups of 8 episodes; 128 episodes, 2,000 sampled tokens",

@@ -25,7 +25,7 @@ from resume_gym.llm import Unavailable
 
 TASKS = load_tasks("mini", "eval")[:3]
 RULES = Rules(max_turns=6, page_lines=20)
-RUN = Config(name="short", max_tokens=40, temperature=0.5)
+RUN = Config(name="short", max_tokens=40, eval_temperature=0.5)
 
 
 @pytest.fixture(scope="module")

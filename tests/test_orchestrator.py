@@ -243,6 +243,15 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
     assert one.versions == (6, 6)
 
 
+def test_an_evaluation_has_its_own_temperature() -> None:
+    engine = says(SUBMIT)
+    made = make(engine, temperature=0.9, eval_temperature=0.2)
+    asyncio.run(made.evaluate(2))
+    assert engine.temperatures == {0.2}
+    asyncio.run(made.batch(1))
+    assert engine.temperatures == {0.2, 0.9}
+
+
 def test_the_episodes_of_an_evaluation_are_kept_once(tmp_path: Path) -> None:
     made = make(says(EDIT, SUBMIT), folder=tmp_path)
     asyncio.run(made.evaluate(20))

@@ -342,6 +342,7 @@ class TransformersEngine:
         longest = max(request.sampling.max_tokens for request in requests)
         # drawn for all decoding steps now, so that random numbers do not depend on other requests
         numbers = [noise(request.sampling.seed, longest) for request in requests]
+        temperatures = torch.tensor([[request.sampling.temperature] for request in requests])
         completions = [Completion([], [], []) for _ in requests]
         rows = list(range(len(requests)))  # index of the request that each cache row continues
         parked = [self._parked[request.key] for request in requests]
@@ -349,7 +350,7 @@ class TransformersEngine:
         new = [request.ids[-1:] for request in requests]  # the caches hold all earlier tokens
         live = set(rows)
         for column in torch.tensor(numbers, dtype=torch.float64).T:
-            logprobs = self._policy.logprobs(cache.feed(self._policy, new))
+            logprobs = self._policy.logprobs(cache.feed(self._policy, new), temperatures[rows])
             tokens = draw(logprobs, column[rows])[:, None]
             chosen = logprobs.gather(1, tokens)[:, 0].tolist()
             new = tokens.tolist()

@@ -50,7 +50,7 @@ OPTIONS = (
 """Fields of `Config` that control sampling, and that `FoundModel.of` accepts as options."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
 # settings that are copied from the run that trained the model, besides engine settings
-_KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
+_KEPT = ("model", "max_tokens", "precision", "lora_rank", "lora_alpha")
 # maximum number of tokens of a turn, for models without a run's configuration
 _MAX_TOKENS = {"nano": Config.max_tokens, "smollm2-editor": 128}
 _SAMPLE_BYTES = 2**14
@@ -80,7 +80,8 @@ class FoundModel:
         Args:
             options: `model`, and optionally `prompting` and fields of `OPTIONS`. If a run trained
                 the model, missing fields take the run's values, except that `threads`,
-                `engine_urls` and `timeout_s` take their defaults. `model` is "nano", "smollm2" or
+                `engine_urls` and `timeout_s` take their defaults. `temperature` is by default the
+                run's `eval_temperature`. `model` is "nano", "smollm2" or
                 "smollm2-editor"; a folder in Hugging Face format; a model on the Hub, which is
                 downloaded; a run's folder; or a checkpoint, which needs the transformers engine.
 
@@ -105,7 +106,9 @@ class FoundModel:
         if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
             settings = {name: getattr(trained, name) for name in names} | settings
-        config = Config(**{name: getattr(trained, name) for name in _KEPT} | settings)
+        kept = {name: getattr(trained, name) for name in _KEPT}
+        kept["temperature"] = trained.eval_temperature
+        config = Config(**kept | settings)
         config.check_packages()
         models.download(config.model)
         folder = models.folder(config.model)

@@ -52,7 +52,8 @@ class Orchestrator:
         work: tasks, rules and judge.
         curriculum: draws the tasks of a step.
         eval_rollouts: number of rollouts per held-out task.
-        sampling: sampling parameters, except the seed, which is set for each turn.
+        sampling: sampling parameters in training, except the seed, which is set for each turn.
+        eval_temperature: sampling temperature in evaluations.
         timeout_s: time limit for a verdict in seconds, including retries; see `grade`.
         engine: samples tokens.
         trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
@@ -69,6 +70,7 @@ class Orchestrator:
         curriculum: Curriculum,
         eval_rollouts: int,
         sampling: Sampling,
+        eval_temperature: float,
         timeout_s: float,
         engine: Engine,
         trajectories: Trajectories | None,
@@ -76,6 +78,7 @@ class Orchestrator:
     ) -> None:
         self._work, self._curriculum, self._eval_rollouts = work, curriculum, eval_rollouts
         self._sampling, self._timeout_s = sampling, timeout_s
+        self._eval_sampling = replace(sampling, temperature=eval_temperature)
         self._engine = engine
         self._trajectories = trajectories
         self.watchdog, self._faults = Watchdog(note), Faults(note)
@@ -158,8 +161,11 @@ class Orchestrator:
         stored = self._trajectories
         if stored:
             rollouts = stored.restore(step, rollouts, numbers, whole=self._engine.repeatable)
-        seeds = [(drawn.seed, size * places.start + i) for i in range(len(rollouts))]
-        graded, failures = await self._play_all(rollouts, seeds, stored, step)
+        first = size * places.start
+        seeded = [
+            replace(self._sampling, seed=(drawn.seed, first + i)) for i in range(len(rollouts))
+        ]
+        graded, failures = await self._play_all(rollouts, seeded, stored, step)
         members = [list(group) for _, group in groupby(graded, lambda rollout: rollout.group)]
         return [group for group in members if len(group) >= GROUP_SHARE * size], failures + unopened
 
@@ -184,8 +190,8 @@ class Orchestrator:
         stored = self._trajectories and self._trajectories.held_out()
         if stored:
             stored.path(step).unlink(missing_ok=True)
-        seeds = [(0, i) for i in range(len(rollouts))]
-        graded, failures = await self._play_all(rollouts, seeds, stored, step)
+        seeded = [replace(self._eval_sampling, seed=(0, i)) for i in range(len(rollouts))]
+        graded, failures = await self._play_all(rollouts, seeded, stored, step)
         failures += unopened
         if failures and len(graded) < GROUP_SHARE * episodes:
             raise _failed(failures, episodes)
@@ -217,7 +223,7 @@ class Orchestrator:
     async def _play_all(
         self,
         rollouts: Sequence[Rollout],
-        seeds: Sequence[tuple[int, ...]],
+        samplings: Sequence[Sampling],
         stored: Trajectories | None,
         step: int,
     ) -> tuple[list[Rollout], list[Exception]]:
@@ -226,18 +232,18 @@ class Orchestrator:
         progress = _Progress(rollouts, getattr(self._judge, "grouped", False), store)
         limit = self._engine.max_concurrency
         for first in range(0, len(rollouts), limit):
-            chunk = zip(rollouts[first : first + limit], seeds[first : first + limit], strict=True)
-            await _gather(self._play(rollout, seed, progress) for rollout, seed in chunk)
+            last = first + limit
+            chunk = zip(rollouts[first:last], samplings[first:last], strict=True)
+            await _gather(self._play(rollout, sampling, progress) for rollout, sampling in chunk)
         graded = [rollout for rollout in rollouts if rollout.error is None]
         return graded, [rollout.error for rollout in rollouts if rollout.error is not None]
 
-    async def _play(self, rollout: Rollout, seed: tuple[int, ...], progress: "_Progress") -> None:
+    async def _play(self, rollout: Rollout, sampling: Sampling, progress: "_Progress") -> None:
         """Play and store an episode, then grade the episodes that `progress.end` returns."""
         session, key = rollout.session, next(self._keys)
         try:
             try:
                 if not session.done:
-                    sampling = replace(self._sampling, seed=seed)
                     await play(rollout, key, self._generate, self._work.chat, sampling)
                     rollout.recall()
                     if self._judge_waits or not session.needs_verdict:

@@ -41,10 +41,10 @@ class ChunkedHead(nn.Linear):
         Args:
             hidden: hidden states [n, width].
             targets: token ids [n]; None to return the fp32 logits [n, vocabulary] instead.
-            temperature: divisor of the logits.
+            temperature: divisor of the logits in log-probabilities and entropies.
         """
         if targets is None:
-            return _logits(hidden, self.weight.to(_dtype(self.weight))) / temperature
+            return _logits(hidden, self.weight.to(_dtype(self.weight)))
         selected: tuple[Tensor, Tensor] = _Selected.apply(hidden, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
         return selected
 

@@ -15,12 +15,12 @@ from learners.training.head import ChunkedHead
 
 
 class Policy(nn.Module):
-    """Causal LM at a fixed temperature, for sampling and training; backends may shard the weights.
+    """Causal LM for sampling and training; backends may shard the weights.
 
     Args:
         model: any transformers causal LM that uses `AttentionInterface`. Its head is replaced by
             a `ChunkedHead` with the same weight.
-        temperature: divisor of the logits, equal to the sampler's.
+        temperature: divisor of the logits in training, equal to the sampler's.
         precision: "float32", or "bfloat16" for autocast; the weights are fp32 in both cases.
         checkpointing: in training mode, store only the input of each layer and recompute the
             layer in the backward pass.
@@ -56,10 +56,10 @@ class Policy(nn.Module):
         decoder = self.model.get_decoder()
         return decoder(input_ids=tokens, position_ids=positions, **attention).last_hidden_state  # type: ignore[no-any-return]
 
-    def logprobs(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities [n, vocabulary] at the policy's temperature, in fp32."""
+    def logprobs(self, hidden: Tensor, temperatures: Tensor) -> Tensor:
+        """Return log-probabilities [n, vocabulary] at the rows' temperatures [n, 1], in fp32."""
         head = self.model.get_output_embeddings()
-        return torch.log_softmax(head(hidden, temperature=self.temperature), dim=-1)
+        return torch.log_softmax(head(hidden) / temperatures, dim=-1)
 
     def forward(self, batch: PackedRow) -> tuple[Tensor, Tensor]:
         """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient."""

@@ -189,7 +189,7 @@ class Config:
     async_save: bool = False
     eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
-    eval_rollouts: PositiveInt = 2
+    eval_rollouts: PositiveInt = 1
     eval_temperature: PositiveFloat = 0.3
     on_collapse: Literal["note", "warn", "rollback", "stop"] = "warn"
     on_hack: Literal["warn", "drop", "stop"] = "warn"

@@ -81,9 +81,9 @@ class FoundModel:
             options: `model`, and optionally `prompting` and fields of `OPTIONS`. If a run trained
                 the model, missing fields take the run's values, except that `threads`,
                 `engine_urls` and `timeout_s` take their defaults. `temperature` is by default the
-                run's `eval_temperature`. `model` is "nano", "smollm2" or
-                "smollm2-editor"; a folder in Hugging Face format; a model on the Hub, which is
-                downloaded; a run's folder; or a checkpoint, which needs the transformers engine.
+                run's `eval_temperature`. `model` is "nano", "smollm2" or "smollm2-editor"; a folder
+                in Hugging Face format; a model on the Hub, which is downloaded; a run's folder; or
+                a checkpoint, which needs the transformers engine.
 
         Raises:
             ConfigError: an option is unknown, a value is invalid, or the weights are damaged.

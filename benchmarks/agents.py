@@ -20,12 +20,12 @@ from record import Figure, finish, options
 
 from resume_gym.agents import AGENTS, make_agent
 from resume_gym.env import make_edit_env
+from resume_gym.episode.session import Rules
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import Task
 from resume_gym.evaluation import evaluate, summarise
 from resume_gym.evaluation.attack import PARTIAL_REPAIRS, POLICIES, make_attacker
 from resume_gym.judges import make_judge
-from resume_gym.session import Rules
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task
 
 WANTED = {("ResumeEdit-v0", "oracle"): 7.0, ("ResumeEdit-v0", "careful"): 4.5}
 EVIDENCE = "oracle with evidence"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from resume_gym.rewards import TOOL_TERMS
-from resume_gym.tasks import Task
+from resume_gym.episode.rewards import TOOL_TERMS
+from resume_gym.episode.tasks import Task
+from resume_gym.episode.tools import tool_call
 from resume_gym.text.lines import LEXICON
-from resume_gym.tools import tool_call
 
 
 @dataclass(frozen=True)

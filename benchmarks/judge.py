@@ -28,13 +28,13 @@ from record import ENVS, Figure, finish, parser
 from learners.demonstrations import HASTY, act
 from resume_gym import Rules, Session
 from resume_gym.env import make_edit_env
+from resume_gym.episode.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import Task, read_jsonl, repaired
 from resume_gym.evaluation import play
 from resume_gym.evaluation.attack import POLICIES, PolicyRewards, attack
 from resume_gym.judges import make_judge
 from resume_gym.judges.rubric.grammar import broken
-from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task, read_jsonl, repaired
 from resume_gym.text.lines import read
 
 HERE = Path(__file__).parent

@@ -44,8 +44,8 @@ from learners.rollouts.rollout import Rollout
 from learners.run.alarms import SPAN, holding, react
 from learners.run.folder import Metrics, RunFolder
 from resume_gym import Session, Task, ToolCall, Verdict, load_tasks, parse, tool_call
+from resume_gym.episode.rewards import verdict_ledger
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.rewards import verdict_ledger
 
 ROOT = Path(__file__).parents[1]
 GAIN, SHARE = 0.5, 0.5

@@ -29,8 +29,8 @@ from record import ENVS, Figure, finish, parser
 
 from resume_gym import Rules, Session, Task
 from resume_gym.agents import Agent, make_agent
-from resume_gym.document import wrapped_lines
 from resume_gym.env import make_edit_env
+from resume_gym.episode.document import wrapped_lines
 from resume_gym.evaluation import play
 from resume_gym.judges.audit.agreement import weighted_kappa
 from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks

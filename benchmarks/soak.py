@@ -40,6 +40,8 @@ from typing import Any, Self
 import psutil
 from record import Figure, finish, options
 
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     AsyncJudge,
     JudgeError,
@@ -49,8 +51,6 @@ from resume_gym.judges import (
     JudgeUnavailable,
     make_judge,
 )
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Task
 
 ROOT = Path(__file__).parents[1]
 FAILING = 0.05

@@ -41,8 +41,8 @@ from art.preprocessing.tokenize import TokenizedResult, tokenize_trajectory_grou
 from transformers import AutoTokenizer
 
 from resume_gym.agents import make_agent
-from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.art import Episodes
+from resume_gym.support.command_line import parse_nothing
 
 TOKENIZER = AutoTokenizer.from_pretrained(
     Path(__file__).parents[1] / "learners" / "nano" / "policy"

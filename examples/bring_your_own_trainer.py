@@ -17,8 +17,8 @@ import torch
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import load, load_tokenizer
 from resume_gym import Rules, Session, Task, load_tasks
-from resume_gym.command_line import parse_nothing
 from resume_gym.judges import make_judge
+from resume_gym.support.command_line import parse_nothing
 
 TEMPERATURE = 0.7
 tasks, judge, rules = load_tasks("mini", "train"), make_judge("rubric"), Rules(6, page_lines=20)

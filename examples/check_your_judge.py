@@ -10,8 +10,8 @@ The example needs no model and no network, takes seconds, and prints
 """
 
 from resume_gym import Task, Verdict
-from resume_gym.command_line import parse_nothing
 from resume_gym.judges import Judge, make_judge
+from resume_gym.support.command_line import parse_nothing
 from resume_gym.testing import check_judge
 
 

@@ -19,7 +19,7 @@ import gem
 
 import resume_gym.integrations.gem  # noqa: F401 (registers the environments)
 from resume_gym import tool_call
-from resume_gym.command_line import parse_nothing
+from resume_gym.support.command_line import parse_nothing
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 EDITS = (

@@ -24,8 +24,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resume_gym.json_lines import is_finite
-from resume_gym.render import visible
+from resume_gym.support.json_lines import is_finite
+from resume_gym.support.printing import visible
 
 BEATS = 4
 """Number of missed heartbeats after which a run counts as silent."""

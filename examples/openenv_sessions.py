@@ -29,8 +29,8 @@ from pathlib import Path
 from threading import Thread
 
 from resume_gym import load_tasks, tool_call
-from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
+from resume_gym.support.command_line import parse_nothing
 
 APP = Path(__file__).parent / "packages" / "openenv" / "server" / "app.py"
 TASKS = {task.task_id: task for task in load_tasks("mini", "train")}

@@ -33,11 +33,11 @@ from random import Random
 import gymnasium as gym
 
 from resume_gym import EditSession, FailedCall, Rules, ToolCall, tool_call
-from resume_gym.command_line import parse_nothing
-from resume_gym.document import Edit, page, rewrite
-from resume_gym.editing import Ledger, Shown
 from resume_gym.env import EditEnv
-from resume_gym.tools import Toolbox, schema
+from resume_gym.episode.document import Edit, page, rewrite
+from resume_gym.episode.editing import Ledger, Shown
+from resume_gym.episode.tools import Toolbox, schema
+from resume_gym.support.command_line import parse_nothing
 
 SECTIONS = ("Breaking", "Added", "Fixed")
 WEAKNESSES = ("misplaced", "internal", "duplicate")

@@ -26,8 +26,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv
 
 from resume_gym import load_tasks
-from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.sb3 import MenuEnv
+from resume_gym.support.command_line import parse_nothing
 
 
 class Chance:

@@ -38,8 +38,8 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 
 from resume_gym.agents import make_agent
-from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
+from resume_gym.support.command_line import parse_nothing
 
 if sys.version_info < (3, 12):  # otherwise, pydantic rejects a class of skyrl
     typing.TypedDict = typing_extensions.TypedDict

@@ -10,7 +10,7 @@ most of its first turns to be malformed.
 """
 
 from learners.aipo import main
-from resume_gym.command_line import parse_nothing
+from resume_gym.support.command_line import parse_nothing
 
 SETTINGS = {
     "name": "smollm2-example",

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from trl import GRPOConfig, GRPOTrainer
 
-from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.trl import Game
+from resume_gym.support.command_line import parse_nothing
 
 NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
 

@@ -42,7 +42,7 @@ from typing import Any
 import gymnasium as gym
 
 from resume_gym.agents import make_agent
-from resume_gym.command_line import parse_nothing
+from resume_gym.support.command_line import parse_nothing
 
 ENV = "ResumeEditMini-v0"
 Messages = list[dict[str, Any]]

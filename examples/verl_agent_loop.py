@@ -32,8 +32,8 @@ from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.llm_server import GlobalRequestLoadBalancer, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.verl import write_dataset
+from resume_gym.support.command_line import parse_nothing
 
 NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
 TASKS, GROUP = 2, 2

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from resume_gym.rewards import TOOL_REWARDS, TOOL_TERMS
+from resume_gym.episode.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
 """Parts of the reward that `by_turn` scales separately; "craft" contains all other terms."""

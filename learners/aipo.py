@@ -19,8 +19,8 @@ are in `launch.py`, losses in `losses.py`, sampling in `rollouts/`, and backends
 import sys
 from collections.abc import Mapping, Sequence
 
-from resume_gym.import_path import leave_current_folder
-from resume_gym.user_errors import missing_of
+from resume_gym.support.import_path import leave_current_folder
+from resume_gym.support.user_errors import missing_of
 
 if __name__ == "__main__":
     leave_current_folder()

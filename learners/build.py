@@ -20,7 +20,7 @@ from learners.rollouts.workload import Workload
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
 from learners.training.trainer import Trainer, learning_rate
-from resume_gym.sources import LADDER
+from resume_gym.episode.sources import LADDER
 
 
 def make_workload(config: Config) -> Workload:

@@ -23,11 +23,11 @@ from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Posi
 import resume_gym  # noqa: F401  registers the environments
 from learners import goals
 from learners.errors import ConfigError
-from resume_gym import trust
-from resume_gym.command_line import Parser, complain
 from resume_gym.judges import named_modules, named_servers
 from resume_gym.llm.settings import check_url
-from resume_gym.user_errors import did_you_mean
+from resume_gym.support import trust
+from resume_gym.support.command_line import Parser, complain
+from resume_gym.support.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
 _MACHINES = {

@@ -20,7 +20,7 @@ from learners.training.batching import Sample
 from resume_gym import Session, Task, tool_call
 from resume_gym.agents.careful import next_edit
 from resume_gym.agents.wording import FILLERS
-from resume_gym.editing import AnySession
+from resume_gym.episode.editing import AnySession
 from resume_gym.synthesis.procedural import generate_task
 from resume_gym.synthesis.weaknesses import HEDGES, OPENERS
 from resume_gym.text.lines import GLUE, stem

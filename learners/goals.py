@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from learners.errors import ConfigError
-from resume_gym.user_errors import did_you_mean
+from resume_gym.support.user_errors import did_you_mean
 
 SPENT = ("tokens", "hours", "judge_tokens", "judge_dollars")
 """Quantities that a budget can limit."""

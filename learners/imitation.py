@@ -27,8 +27,8 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from resume_gym.import_path import leave_current_folder
-from resume_gym.user_errors import missing_of
+from resume_gym.support.import_path import leave_current_folder
+from resume_gym.support.user_errors import missing_of
 
 if __name__ == "__main__":
     leave_current_folder()
@@ -68,11 +68,11 @@ from learners.training.checkpoint import CheckpointError, write_folder, write_te
 from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
-from resume_gym.command_line import complain
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
+from resume_gym.support.command_line import complain
+from resume_gym.support.terminal import Terminal
 from resume_gym.synthesis.procedural import generate_task
-from resume_gym.terminal import Terminal
 
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -46,12 +46,13 @@ from learners.training.checkpoint import CheckpointError
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
-from resume_gym import TaskError, trust
+from resume_gym import TaskError
 from resume_gym.apps.plot.training import dashboard
-from resume_gym.command_line import complain
 from resume_gym.judges import Judge, JudgeError
-from resume_gym.render import say
-from resume_gym.terminal import Terminal
+from resume_gym.support import trust
+from resume_gym.support.command_line import complain
+from resume_gym.support.printing import say
+from resume_gym.support.terminal import Terminal
 
 Train = Callable[[Config, Trainer, RolloutSource, RunReport], int]
 """A training loop that every rank runs; returns the exit status of the process."""

@@ -6,7 +6,7 @@ Gymnasium. The names in `__all__` are the complete public API.
 
 import sys
 
-from resume_gym.import_path import leave_current_folder
+from resume_gym.support.import_path import leave_current_folder
 
 # `python -m` puts the current folder first on the import path, so files in it shadow packages
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("resume_gym", "-mresume_gym"):
@@ -14,12 +14,13 @@ if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("resume_gym", "-
 
 import gymnasium as gym
 
-from resume_gym.editing import EditSession
-from resume_gym.rewards import Verdict
-from resume_gym.session import Rules, Session, State, Step
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import EDITION, WEAKNESSES, Fix, Task, TaskError
-from resume_gym.tools import ERRORS, TOOLS, FailedCall, ToolCall, parse, tool_call
+from resume_gym.episode.editing import EditSession
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.session import Rules, Session, State, Step
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import EDITION, WEAKNESSES, Fix, Task
+from resume_gym.episode.tools import ERRORS, TOOLS, FailedCall, ToolCall, parse, tool_call
+from resume_gym.support.user_errors import TaskError
 
 __all__ = [
     "EDITION",
@@ -46,8 +47,8 @@ __version__ = "0.1.0"
 
 for _name, _kind, _options, _turns in (
     ("ResumeEdit", "env:ResumeEditEnv", {}, 6),
-    ("ResumeEditEvidence", "evidence:ResumeEditEvidenceEnv", {}, 8),
-    ("ResumeEditFeedback", "feedback:ResumeEditFeedbackEnv", {}, 8),
+    ("ResumeEditEvidence", "env:ResumeEditEvidenceEnv", {}, 8),
+    ("ResumeEditFeedback", "env:ResumeEditFeedbackEnv", {}, 8),
     ("ResumeEditNet", "env:ResumeEditNetEnv", {"layout_reward": "continuous"}, 6),
 ):
     _mini = {**_options, "tasks": "mini", "max_turns": _turns, "page_lines": 20}

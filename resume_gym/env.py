@@ -6,18 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
-from gymnasium.wrappers import TimeLimit
 
-from resume_gym import render
-from resume_gym.document import Match
-from resume_gym.editing import MAX_OBSERVATION, AnySession, EditSession, EditTask, Ledger, Rules
+from resume_gym.episode import render
+from resume_gym.episode.document import Match
+from resume_gym.episode.editing import (
+    MAX_OBSERVATION,
+    AnySession,
+    EditSession,
+    EditTask,
+    Ledger,
+    Rules,
+)
+from resume_gym.episode.evidence import EvidenceSession
+from resume_gym.episode.feedback import FeedbackSession
+from resume_gym.episode.session import NetSession, Session
+from resume_gym.episode.sources import check_source, load_tasks
+from resume_gym.episode.spaces import UnicodeText
 from resume_gym.judges import ByLine, Judge, as_async, check_items, make_judge
-from resume_gym.session import NetSession, Session
-from resume_gym.sources import check_source, load_tasks
-from resume_gym.spaces import UnicodeText
-from resume_gym.tasks import TaskError
-from resume_gym.trust import import_named
-from resume_gym.user_errors import did_you_mean, number_of
+from resume_gym.support.trust import import_named
+from resume_gym.support.user_errors import TaskError, did_you_mean, number_of
 
 _FAR_TOO_LONG = 1.5  # warn if the shortest document has at least this many pages
 
@@ -93,8 +100,6 @@ class EditEnv(gym.Env[str, str]):
             ValueError: The judge or an option does not exist.
         """
         super().reset(seed=seed)
-        if self.session is None:
-            self._warn_of_time_limits()
         if not isinstance(options or {}, dict):
             raise ValueError(f"options: expected a dict, got {options!r}")
         if unknown := (options or {}).keys() - {"task_id"}:
@@ -103,22 +108,6 @@ class EditEnv(gym.Env[str, str]):
         if self.render_mode == "human":
             self.render()
         return self.session.prompt, self.session.info()
-
-    def _warn_of_time_limits(self) -> None:
-        """Warn if a wrapper truncates episodes before the turn with the terminal rewards."""
-        # search the call stack: an environment holds no reference to its wrappers
-        frame, turns = inspect.currentframe(), self.rules.max_turns
-        while frame:
-            caller = frame.f_locals.get("self")
-            limit = getattr(caller, "_max_episode_steps", turns)
-            if isinstance(caller, TimeLimit) and caller.unwrapped is self and limit < turns:
-                gym.logger.warn(
-                    f"a TimeLimit of {limit} steps is below max_turns={turns}: truncated episodes "
-                    "lack the rewards for layout, verdict and a missing submit; pass "
-                    f"max_turns={max(limit, 3)} instead"
-                )
-                return
-            frame = frame.f_back
 
     @property
     def tasks(self) -> tuple[EditTask, ...]:
@@ -303,8 +292,8 @@ class ResumeEditEnv(EditEnv):
 
     ## Episode End
     `submit` terminates the episode. So does running out of turns; this is not a truncation, since
-    observations state the turns left. The environment never truncates an episode. A `TimeLimit`
-    below `max_turns` would drop the terminal rewards, so the first reset warns of such a wrapper.
+    observations state the turns left. The environment never truncates an episode. Limit the
+    turns with `max_turns`: a `TimeLimit` wrapper below it would drop the terminal rewards.
 
     ## Information
     `info` has the same keys at every step: `task_id`, `resume`, `turns_left`, `edits`,
@@ -364,6 +353,29 @@ class ResumeEditEnv(EditEnv):
         if feedback_every and self.session_type.feedback is EditSession.feedback:
             raise ValueError("feedback_every: expected 0, except in ResumeEditFeedback-v0")
         super().__init__(rules, tasks, split, judge, render_mode)
+
+
+class ResumeEditEvidenceEnv(ResumeEditEnv):
+    """`ResumeEdit-v0` with the tool `search(query)`.
+
+    A search shows at most three passages of the candidate's documents, with the names of their
+    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`. An added figure improves
+    `quantification` if a document states it for the same work; other added figures are unsupported.
+    """
+
+    session_type = EvidenceSession
+
+
+class ResumeEditFeedbackEnv(ResumeEditEnv):
+    """`ResumeEdit-v0` with the tool `feedback()`.
+
+    The tool shows at most three remarks on the draft; each remark quotes a line. A call of the tool
+    costs a turn and earns no reward. With `feedback_every=k`, the reply to every k-th edit includes
+    remarks, too. Remarks name neither the fields of the verdict nor the planted weakness. Other
+    arguments and the rewards are those of `ResumeEdit-v0`.
+    """
+
+    session_type = FeedbackSession
 
 
 class ResumeEditNetEnv(ResumeEditEnv):

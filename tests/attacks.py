@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from resume_gym.tasks import Task
+from resume_gym.episode.tasks import Task
 
 Op = Literal["append", "prepend", "insert", "replace", "first_bullet", "each_bullet", "title"]
 

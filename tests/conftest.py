@@ -12,7 +12,7 @@ from components import missing
 from hypothesis import settings
 
 from resume_gym import Task, Verdict
-from resume_gym.tasks import write_jsonl
+from resume_gym.episode.tasks import write_jsonl
 
 # Workers share the cores. A thread that waits for another must sleep: if it spins, a matrix product
 # takes ten times as long. Not OMP_THREAD_LIMIT: PyTorch's results are wrong beyond it.

@@ -7,10 +7,10 @@ from typing import Any
 
 from conftest import RESUME
 
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import AsyncJudge
 from resume_gym.judges.vetoes import veto
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
-from resume_gym.tasks import Task
 
 SURE = dict.fromkeys(VERDICT_FIELDS, 0.9)
 

@@ -2,9 +2,9 @@
 
 import re
 
+from resume_gym.episode.rewards import VERDICT_FIELDS
+from resume_gym.episode.tasks import WEAKNESSES
 from resume_gym.judges.plaintext import clean, stands_in
-from resume_gym.rewards import VERDICT_FIELDS
-from resume_gym.tasks import WEAKNESSES
 from resume_gym.text.lines import any_of
 
 BEGINNINGS = re.compile(

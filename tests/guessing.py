@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
-from resume_gym.spaces import UnicodeText
+from resume_gym.episode.spaces import UnicodeText
 
 
 class Guessing(gym.Env[str, str]):

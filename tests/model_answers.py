@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from resume_gym.episode.rewards import GRADED_FIELDS
 from resume_gym.judges.plaintext import folded, neutral
 from resume_gym.llm import Malformed, ModelError, Prompt, Usage
-from resume_gym.rewards import GRADED_FIELDS
 
 T = TypeVar("T")
 Answer = Mapping[str, Any] | str | ModelError

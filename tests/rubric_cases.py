@@ -2,10 +2,10 @@
 
 from functools import lru_cache
 
+from resume_gym.episode.rewards import GRADED_FIELDS, Verdict
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.judges import make_judge
-from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.synthesis import generate_task
-from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 
 RESUME = """\
 # Priya Raman

@@ -19,11 +19,11 @@ from resume_gym import Rules, Session, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.cli import main
 from resume_gym.cli.revise import _is_hosted
+from resume_gym.episode.tools import with_calls
 from resume_gym.evaluation.guided import demonstration
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.evaluation.tiers import Route, difficulty_of, failed_streak, make_tiers
 from resume_gym.llm import Unavailable, Usage
-from resume_gym.tools import with_calls
 
 Capsys = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[1]

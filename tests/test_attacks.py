@@ -14,12 +14,7 @@ from model_answers import FakeAsks, gullible
 
 from resume_gym import load_tasks
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation.attack import ABOUT, POLICIES, PolicyRewards
-from resume_gym.evaluation.attack import attack as attack_policies
-from resume_gym.judges import make_judge
-from resume_gym.judges.llm_judge import ModelJudge
-from resume_gym.judges.vetoes import find_veto, veto
-from resume_gym.rewards import (
+from resume_gym.episode.rewards import (
     GRADED_FIELDS,
     VERDICT_FIELDS,
     WEAKNESS_METRIC,
@@ -27,7 +22,12 @@ from resume_gym.rewards import (
     unedited_ledger,
     verdict_ledger,
 )
-from resume_gym.tasks import WEAKNESSES, Task
+from resume_gym.episode.tasks import WEAKNESSES, Task
+from resume_gym.evaluation.attack import ABOUT, POLICIES, PolicyRewards
+from resume_gym.evaluation.attack import attack as attack_policies
+from resume_gym.judges import make_judge
+from resume_gym.judges.llm_judge import ModelJudge
+from resume_gym.judges.vetoes import find_veto, veto
 
 ATTACKS = load_attacks()
 RUBRIC = make_judge("rubric")

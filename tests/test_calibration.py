@@ -11,7 +11,8 @@ from fake_judges import Fake, verdict
 from model_answers import FakeAsks, checked, compared
 
 from resume_gym.cli import judge_calibrate
-from resume_gym.command_line import Parser
+from resume_gym.episode.rewards import GRADED_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     AsyncJudge,
     JudgeError,
@@ -26,8 +27,8 @@ from resume_gym.judges.audit.calibration import calibrate, freeze
 from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, PAIRS, load_pairs, spread
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.llm import Usage
-from resume_gym.rewards import GRADED_FIELDS, Verdict
-from resume_gym.tasks import Task, TaskError
+from resume_gym.support.command_line import Parser
+from resume_gym.support.user_errors import TaskError
 
 ALL = load_pairs()
 FEW = spread(ALL, 28)

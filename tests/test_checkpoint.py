@@ -17,8 +17,8 @@ from learners.training.checkpoint import (
     set_damaged_aside,
     write_text,
 )
-from resume_gym import atomic_write as replacing
-from resume_gym.json_lines import seal
+from resume_gym.support import atomic_write as replacing
+from resume_gym.support.json_lines import seal
 
 
 def put(folder: Path) -> None:

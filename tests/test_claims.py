@@ -21,7 +21,7 @@ from rubric_cases import (
     swap,
 )
 
-from resume_gym.tasks import Evidence, Task
+from resume_gym.episode.tasks import Evidence, Task
 from resume_gym.text.lines import Content, parse, plain, read
 from resume_gym.text.reference import align, make_reference
 from resume_gym.text.style import is_weak

@@ -18,9 +18,9 @@ from conftest import make_task
 from resume_gym import TaskError
 from resume_gym.cli import main, make_parser
 from resume_gym.cli.arguments import print_json
+from resume_gym.episode.tasks import write_jsonl
 from resume_gym.judges import JudgeError
 from resume_gym.llm.loop import submit
-from resume_gym.tasks import write_jsonl
 
 HEAVY = "torch transformers matplotlib textual pyarrow scipy datasets openai google pydantic"
 

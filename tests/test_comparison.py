@@ -5,12 +5,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from resume_gym.episode.rewards import TERMS
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
 from resume_gym.evaluation.contest import Entry
 from resume_gym.evaluation.progress import Bar, progress
 from resume_gym.evaluation.summary import Episode, summarise
 from resume_gym.evaluation.table import comparison_table, markdown, sections
-from resume_gym.rewards import TERMS
 
 BLANK = Episode(
     "a", "too_long", 0.0, 50.0, dict.fromkeys(TERMS, 0.0),

@@ -10,13 +10,13 @@ from fake_judges import fake, revision, verdict
 from feedback_faults import faults
 from rubric_cases import TASK, VAGUE, WORKED, repaired, swap
 
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import WEAKNESSES, Task
 from resume_gym.judges import (
     make_judge,
 )
 from resume_gym.judges.critique import Critique, remarks
-from resume_gym.rewards import Verdict
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import WEAKNESSES, Task
 
 TASKS = (TASK, *load_tasks("default", "eval"))
 FEW = (TASK, *TASKS[1::4])

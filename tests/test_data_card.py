@@ -8,7 +8,7 @@ from conftest import make_task
 from huggingface_hub import DatasetCard
 
 from resume_gym.corpus.card import is_of_others, make_card, write_card
-from resume_gym.tasks import Evidence, write_jsonl
+from resume_gym.episode.tasks import Evidence, write_jsonl
 
 TASKS = [make_task(0), make_task(1), make_task(2, split="eval")]
 

@@ -10,12 +10,13 @@ from conftest import RESUME, make_task
 
 from resume_gym import Fix, Task, load_tasks
 from resume_gym.cli.data_check import add_command
-from resume_gym.command_line import Parser
 from resume_gym.corpus.check import CheckReport, check, read_rows
 from resume_gym.corpus.duplicates import bare, bare_resume, near_duplicates
+from resume_gym.episode.tasks import Evidence, write_jsonl
+from resume_gym.support.command_line import Parser
+from resume_gym.support.user_errors import TaskError
 from resume_gym.synthesis.generate import Generation, generate
 from resume_gym.synthesis.manifest import find_page_lines
-from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
 

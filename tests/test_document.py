@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resume_gym import document
-from resume_gym.document import find, make_document, page, replace, wrap, wrapped_lines
+from resume_gym.episode import document
+from resume_gym.episode.document import find, make_document, page, replace, wrap, wrapped_lines
 
 # Words, blanks, a tab, wide, combining and astral characters, other line separators
 ALPHABET = "ab -\t\n語é🙂e\u0301\u2028\x0b"

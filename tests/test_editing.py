@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from resume_gym import EditSession, Rules, ToolCall, tool_call
-from resume_gym.document import Edit, find, rewrite
-from resume_gym.editing import Ledger, Shown
-from resume_gym.tools import Toolbox, schema
+from resume_gym.episode.document import Edit, find, rewrite
+from resume_gym.episode.editing import Ledger, Shown
+from resume_gym.episode.tools import Toolbox, schema
 
 TOOLBOX = Toolbox(
     schema("add", "Add words.", {"words": {"type": "string"}}, ["words"]),

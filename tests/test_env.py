@@ -12,8 +12,9 @@ import pytest
 from conftest import BEST
 from gymnasium.envs.registration import EnvSpec
 
-from resume_gym import Task, TaskError, Verdict, rewards, tool_call
+from resume_gym import Task, TaskError, Verdict, tool_call
 from resume_gym.env import ResumeEditEnv
+from resume_gym.episode import rewards
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.testing import check_env
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from resume_gym import WEAKNESSES, Rules, Session, Task, Verdict, load_tasks, tool_call
 from resume_gym.agents import make_agent
+from resume_gym.episode.rewards import TERMS
 from resume_gym.evaluation import Episode, Summary, evaluate, play, summarise, table
 from resume_gym.evaluation.table import sections
 from resume_gym.judges import AsyncJudge, JudgeError, make_judge
-from resume_gym.rewards import TERMS
 
 TASKS = load_tasks("procedural:5:12", "eval")
 GOOD = Verdict(1, 1, 0, 1, 1, 1)

@@ -11,8 +11,8 @@ import pytest
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.agents import AGENTS, Agent
 from resume_gym.env import make_edit_env
+from resume_gym.episode.evidence import EvidenceSession, passages, search
 from resume_gym.evaluation import Episode, evaluate
-from resume_gym.evidence import EvidenceSession, passages, search
 from resume_gym.testing import check_env
 
 MINI: Any = make_edit_env("ResumeEditEvidenceMini-v0", split="eval")

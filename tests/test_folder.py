@@ -11,7 +11,7 @@ from learners.run import folder
 from learners.run.folder import RunFolder
 from resume_gym import EDITION
 from resume_gym.evaluation import Returns
-from resume_gym.json_lines import seal
+from resume_gym.support.json_lines import seal
 
 
 def series(steps: int) -> list[dict[str, float]]:

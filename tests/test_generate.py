@@ -16,10 +16,11 @@ from loopback import Loopback, Say, gemini_server, openai_server, user_text
 
 from resume_gym.cli import main
 from resume_gym.cli.data_generate import add_command
-from resume_gym.command_line import Parser
+from resume_gym.episode.tasks import read_jsonl
+from resume_gym.support.command_line import Parser
+from resume_gym.support.user_errors import TaskError
 from resume_gym.synthesis import generate_task
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import TaskError, read_jsonl
 
 KEY = "AIza-not-a-real-key-0123456789"
 COUNT = 7

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Evidence, Fix, Task
 from resume_gym.judges import make_judge
 from resume_gym.judges.rubric.grammar import broken
-from resume_gym.rewards import Verdict
 from resume_gym.synthesis import generate_tasks
-from resume_gym.tasks import Evidence, Fix, Task
 from resume_gym.text.lines import Number, read
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -8,10 +8,11 @@ from conftest import make_task
 
 from resume_gym import Fix, load_tasks
 from resume_gym.cli import data_push
-from resume_gym.command_line import Parser
 from resume_gym.corpus import hub
 from resume_gym.corpus.card import make_card, write_card
-from resume_gym.tasks import Evidence, Task, TaskError, write_jsonl
+from resume_gym.episode.tasks import Evidence, Task, write_jsonl
+from resume_gym.support.command_line import Parser
+from resume_gym.support.user_errors import TaskError
 
 datasets.disable_progress_bars()
 

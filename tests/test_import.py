@@ -10,11 +10,11 @@ from test_documents import TEXT, pdf, put, word_file
 
 from resume_gym import TaskError, load_tasks
 from resume_gym.cli.data_import import Incomplete, add_command
-from resume_gym.command_line import Parser
 from resume_gym.corpus.assembling import Options, import_resumes
 from resume_gym.corpus.check import check
 from resume_gym.corpus.diagnosis import diagnose, fit
-from resume_gym.tasks import read_jsonl
+from resume_gym.episode.tasks import read_jsonl
+from resume_gym.support.command_line import Parser
 
 ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"
 ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, audits, on-call\n"

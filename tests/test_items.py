@@ -18,14 +18,14 @@ from resume_gym import Rules, Session, Task, TaskError, Verdict, load_tasks, too
 from resume_gym.apps.viewer import episode as viewer
 from resume_gym.cli import main
 from resume_gym.corpus import hub
+from resume_gym.episode.session import NetSession
+from resume_gym.episode.tasks import Evidence, Item, read_jsonl, write_jsonl
 from resume_gym.evaluation import Episode, summarise
 from resume_gym.evaluation.results import digest
 from resume_gym.judges import JudgeError, JudgeMalformed, JudgeRefused, make_judge
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.judges.votes import count
 from resume_gym.llm import Prompt, Unavailable
-from resume_gym.session import NetSession
-from resume_gym.tasks import Evidence, Item, read_jsonl, write_jsonl
 from resume_gym.testing import check_env
 
 FIGURE, SKILL = Item("13 TB", 1, "figure"), Item("Terraform", 0.5, "skill")

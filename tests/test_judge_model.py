@@ -15,6 +15,7 @@ from rubric_cases import RESUME, STRONG, TASK, VAGUE, swap
 
 import resume_gym
 from resume_gym import llm
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS
 from resume_gym.judges import (
     JudgeError,
     JudgeMalformed,
@@ -25,7 +26,6 @@ from resume_gym.judges import (
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.judges.prompt import COMPARISON
 from resume_gym.llm import Prompt
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS
 
 REVISED = swap(VAGUE, STRONG)
 MADE_UP = swap(VAGUE, STRONG + " at Initech")

@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 from model_answers import checked, code_of, compared, documents
 from rubric_cases import repaired
 
+from resume_gym.episode.rewards import GRADED_FIELDS
+from resume_gym.episode.sources import BUNDLED, load_tasks
+from resume_gym.episode.tasks import WEAKNESSES, Evidence, Fix, Task
 from resume_gym.judges import JudgeRefused, plaintext
 from resume_gym.judges.plaintext import clean, folded, make_code, neutral, stands_in
 from resume_gym.judges.prompt import (
@@ -24,9 +27,6 @@ from resume_gym.judges.prompt import (
     support_prompt,
 )
 from resume_gym.llm import Prompt
-from resume_gym.rewards import GRADED_FIELDS
-from resume_gym.sources import BUNDLED, load_tasks
-from resume_gym.tasks import WEAKNESSES, Evidence, Fix, Task
 
 RESUME = """\
 # Ada Moreno

@@ -16,7 +16,7 @@ from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym import Rules, load_tasks
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
 from resume_gym.synthesis.ladder import GROUPS, WINDOW, climb, draw
 from resume_gym.synthesis.procedural import PAGE_WIDTH, SIZES, TOP_LEVEL, generate_task
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rubric_cases import TASK, WORKED, grades, judged, swap
 
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Evidence, Fix
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Evidence, Fix
 
 LETTER = """\
 The queries that Priya added flagged packages that had not been scanned in time; 19 drivers were

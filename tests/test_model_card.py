@@ -20,7 +20,7 @@ from learners.run import model_card
 from learners.run.folder import RunFolder
 from learners.run.model_card import make, write, write_facts
 from resume_gym.evaluation import Returns, Summary
-from resume_gym.json_lines import seal
+from resume_gym.support.json_lines import seal
 
 SUMMARY: dict[str, Any] = {
     **{"episodes": 8, "tasks": 2, "reward_sd": 1.0, "score": 70.0, "tool_syntax": 1.0},

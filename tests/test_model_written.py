@@ -9,14 +9,14 @@ from functools import lru_cache
 import pytest
 from bank_writer import Answer, write
 
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.rewards import WEAKNESS_METRIC
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Task, repaired
 from resume_gym.judges import make_judge
-from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.synthesis.checks import bullet_keys
 from resume_gym.synthesis.drafts import draft_of, read_draft
 from resume_gym.synthesis.model_written import ask_for, examine, taken
 from resume_gym.synthesis.personas import SPOILING, Persona, make_persona
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task, repaired
 from resume_gym.text.lines import parse
 
 VAGUE, LONG, MESSY, BARE, ASIDE, VERBS = range(6)

@@ -27,8 +27,8 @@ from learners.rollouts.trajectories import Trajectories
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.cli import main
-from resume_gym.document import wrapped_lines
 from resume_gym.env import make_edit_env
+from resume_gym.episode.document import wrapped_lines
 from resume_gym.evaluation import evaluate
 from resume_gym.evaluation.attack import POLICIES, make_attacker
 from resume_gym.testing import check_env

@@ -7,8 +7,8 @@ import pytest
 
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import AGENTS, Agent
+from resume_gym.episode.evidence import EvidenceSession
 from resume_gym.evaluation import evaluate
-from resume_gym.evidence import EvidenceSession
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
 

@@ -17,6 +17,8 @@ from loopback import openai_server, user_text
 from model_answers import checked, compared, documents
 from rubric_cases import TASK, WORKED, repaired, swap
 
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     JudgeError,
     JudgeMalformed,
@@ -27,8 +29,6 @@ from resume_gym.judges import (
 )
 from resume_gym.judges.pairwise import Match, Pairwise, Ranking, bradley_terry, pairing
 from resume_gym.llm.loop import submit
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Task
 
 Prefers = Callable[[Task, str, str], int]
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES
 from resume_gym.synthesis.content import load_people, load_verticals
 from resume_gym.synthesis.personas import (
     BULLETS,
@@ -18,7 +19,6 @@ from resume_gym.synthesis.personas import (
     make_persona,
     place,
 )
-from resume_gym.tasks import SPLITS, WEAKNESSES
 
 personas = st.builds(
     make_persona,

@@ -27,10 +27,10 @@ from resume_gym.apps.play.form import ToolForm
 from resume_gym.apps.play.page import Page
 from resume_gym.apps.play.screens import Ending
 from resume_gym.cli.play import _files, add_command
-from resume_gym.command_line import Parser
+from resume_gym.episode.tasks import write_jsonl
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.tasks import write_jsonl
+from resume_gym.support.command_line import Parser
 
 Steps = Callable[[PlayApp, Pilot[None]], Awaitable[None]]
 MINI = "mini-train-0-000005"
@@ -401,7 +401,7 @@ def terminal(arguments: list[str], keys: Iterator[tuple[str, bytes]]) -> bytes:
     """What a program writes to a real terminal; keys are sent when their text has appeared."""
     code = (
         "import sys; from resume_gym.cli.play import add_command\n"
-        "from resume_gym.command_line import Parser\n"
+        "from resume_gym.support.command_line import Parser\n"
         "parser = Parser('resume-gym', ()); add_command(parser.add_subparsers())\n"
         "options = parser.parse_args(sys.argv[1:]); options.run(options)"
     )

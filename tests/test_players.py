@@ -14,6 +14,7 @@ from model_answers import gullible
 from native_model import model
 
 from resume_gym import Session, tool_call
+from resume_gym.episode.tools import with_calls
 from resume_gym.evaluation.guided import demonstration, fenced, guide
 from resume_gym.evaluation.loop import PendingEpisode, play_all
 from resume_gym.evaluation.players import Endpoint, endpoint
@@ -21,7 +22,6 @@ from resume_gym.evaluation.results import check_row, row_of
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.judges import make_judge
 from resume_gym.llm import Malformed, Misconfigured, Refused, Unavailable
-from resume_gym.tools import with_calls
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 EDIT = tool_call("str_replace", old="Helped build", new="Built")

@@ -29,8 +29,8 @@ from resume_gym.apps.plot.style import styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.cli import main
-from resume_gym.json_lines import seal
-from resume_gym.tasks import TaskError
+from resume_gym.support.json_lines import seal
+from resume_gym.support.user_errors import TaskError
 
 Capsys = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[1]

@@ -12,10 +12,10 @@ from viewer_runs import read, write_run
 from resume_gym.apps.plot.reading import read_evaluations
 from resume_gym.apps.viewer.listing import Listing
 from resume_gym.cli import main
-from resume_gym.json_lines import seal
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import JudgeRefused, make_judge
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Task
+from resume_gym.support.json_lines import seal
 
 Capsys = pytest.CaptureFixture[str]
 

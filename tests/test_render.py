@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from conftest import RESUME, make_task
 
-from resume_gym import Rules, Session, render, tool_call
+from resume_gym import Rules, Session, tool_call
 from resume_gym.env import ResumeEditEnv
+from resume_gym.episode import render
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 BUILT = tool_call("str_replace", old="Helped build", new="Built")

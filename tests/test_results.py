@@ -16,12 +16,12 @@ from native_model import model
 
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.cli import main
+from resume_gym.episode.rewards import Verdict
 from resume_gym.evaluation.results import Results, choose, digest
 from resume_gym.evaluation.summary import Episode, summarise
-from resume_gym.json_lines import seal, unseal
 from resume_gym.judges import JudgeUnavailable
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import TaskError
+from resume_gym.support.json_lines import seal, unseal
+from resume_gym.support.user_errors import TaskError
 
 TASKS = "procedural:5:6"
 LOADED = load_tasks(TASKS, "eval")

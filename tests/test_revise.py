@@ -28,9 +28,9 @@ from resume_gym.cli import main
 from resume_gym.cli.revise import _is_hosted
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.readers import convert
+from resume_gym.episode.tasks import WEAKNESSES
 from resume_gym.evaluation import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
-from resume_gym.tasks import WEAKNESSES
 
 Capsys = pytest.CaptureFixture[str]
 

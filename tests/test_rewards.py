@@ -8,7 +8,8 @@ from conftest import BEST, RESUME, WORST, make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resume_gym import Rules, Session, Verdict, rewards, tool_call
+from resume_gym import Rules, Session, Verdict, tool_call
+from resume_gym.episode import rewards
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 FAILING = tool_call("str_replace", old="not there", new="x")

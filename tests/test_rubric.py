@@ -23,12 +23,12 @@ from rubric_cases import (
 )
 
 from resume_gym import load_tasks
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC
+from resume_gym.episode.tasks import Fix, Task
 from resume_gym.judges import JudgeRefused, make_judge
 from resume_gym.judges.rubric import compare
 from resume_gym.judges.vetoes import veto
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC
 from resume_gym.synthesis import generate_task
-from resume_gym.tasks import Fix, Task
 
 
 def test_a_verdict_explains_each_field_with_a_quotation() -> None:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resume_gym import ERRORS, Rules, Session, Task, tool_call
-from resume_gym.editing import MAX_OBSERVATION
-from resume_gym.spaces import UnicodeText
+from resume_gym.episode.editing import MAX_OBSERVATION
+from resume_gym.episode.spaces import UnicodeText
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 

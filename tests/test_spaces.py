@@ -10,7 +10,7 @@ from gymnasium.vector import utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resume_gym.spaces import UnicodeText
+from resume_gym.episode.spaces import UnicodeText
 
 SPACE = UnicodeText(100)
 valid = st.text(max_size=100).filter(SPACE.contains)

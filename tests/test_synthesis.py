@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import resume_gym
 from resume_gym.agents.wording import weak_head
-from resume_gym.document import wrapped_lines
-from resume_gym.sources import load_tasks
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Fix, Task, read_jsonl
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
 from resume_gym.synthesis.content import (
     LEVELS,
@@ -31,7 +32,6 @@ from resume_gym.synthesis.content import (
 )
 from resume_gym.synthesis.procedural import HELPED, PAGE_WIDTH, SIZES
 from resume_gym.synthesis.weaknesses import HEDGES, OPENERS, in_first_person
-from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Fix, Task, read_jsonl
 from resume_gym.text.lines import parse, plain, read
 from resume_gym.text.style import head, is_weak
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import RESUME, make_task
 
 from resume_gym import Fix, Task, TaskError, load_tasks
-from resume_gym.tasks import read_jsonl, write_jsonl
+from resume_gym.episode.tasks import read_jsonl, write_jsonl
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
 

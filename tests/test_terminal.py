@@ -11,7 +11,7 @@ import pytest
 from conftest import make_task
 
 from resume_gym.cli import _COMMANDS, main
-from resume_gym.terminal import Terminal
+from resume_gym.support.terminal import Terminal
 
 EVIL = "\x1b]52;c;AAAA\x07\x9b31m\x7f\r\u202e[red]"
 """Writes the clipboard, reddens, turns the direction; and looks like markup of rich."""

@@ -9,11 +9,11 @@ import pytest
 from conftest import BEST, make_task
 
 from resume_gym import FailedCall, Session, Task, ToolCall, Verdict
-from resume_gym.editing import Shown
 from resume_gym.env import ResumeEditEnv
+from resume_gym.episode.editing import Shown
+from resume_gym.episode.tools import TOOLS, Toolbox, schema
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, make_judge
 from resume_gym.testing import Played, Script, check_adapter, check_env, check_judge, play_bare
-from resume_gym.tools import TOOLS, Toolbox, schema
 
 # Environments
 

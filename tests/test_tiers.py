@@ -9,6 +9,8 @@ import pytest
 from conftest import RESUME, make_task
 from fake_judges import fake, revision, unsettled, verdict
 
+from resume_gym.episode.rewards import VERDICT_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     JudgeError,
     JudgeMalformed,
@@ -19,8 +21,6 @@ from resume_gym.judges import (
 )
 from resume_gym.judges.tiers import Tiers
 from resume_gym.llm.loop import submit
-from resume_gym.rewards import VERDICT_FIELDS, Verdict
-from resume_gym.tasks import Task
 
 Says = Callable[[Task, str, int], Verdict]
 

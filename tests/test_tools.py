@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resume_gym import ERRORS, TOOLS, FailedCall, ToolCall, parse, tool_call
-from resume_gym.tools import Toolbox, schema
+from resume_gym.episode.tools import Toolbox, schema
 
 REVIEW = tool_call("review")
 

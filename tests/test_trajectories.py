@@ -14,7 +14,7 @@ from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.rollouts.trajectories import Trajectories
 from resume_gym import Rules, Session
-from resume_gym.json_lines import seal
+from resume_gym.support.json_lines import seal
 
 
 def planned(number: int = 0, members: int = 3) -> list[Rollout]:

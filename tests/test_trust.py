@@ -18,9 +18,9 @@ from learners.config import Config, ConfigError, load, read_toml, to_dict, to_to
 from learners.rollouts.model_player import FoundModel
 from learners.run.folder import RunFolder
 from learners.training import models
-from resume_gym import trust
 from resume_gym.cli import main
 from resume_gym.judges import make_judge, named_modules, named_servers
+from resume_gym.support import trust
 
 Capsys = pytest.CaptureFixture[str]
 ENV = "planted:Planted-v0"

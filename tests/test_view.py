@@ -29,10 +29,11 @@ from resume_gym.apps.viewer.data import FolderContents, UnreadableError, status
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_tasks
+from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.results import row_of
-from resume_gym.json_lines import MOST_BYTES, seal
-from resume_gym.tasks import Task, TaskError
-from resume_gym.trust import STARTED, remember
+from resume_gym.support.json_lines import MOST_BYTES, seal
+from resume_gym.support.trust import STARTED, remember
+from resume_gym.support.user_errors import TaskError
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from resume_gym import Rules, Session
 from resume_gym.apps.viewer import html
 from resume_gym.apps.viewer.listing import open_folder
 from resume_gym.apps.viewer.server import serve
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
 
 pytestmark = pytest.mark.browser
 

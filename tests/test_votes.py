@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_answers import FakeAsks, checked, compared
 
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     Judge,
     JudgeError,
@@ -21,8 +23,6 @@ from resume_gym.judges import (
 )
 from resume_gym.judges.prompt import COMPARISON
 from resume_gym.judges.votes import count
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
-from resume_gym.tasks import Task
 
 Cast = Verdict | Exception
 

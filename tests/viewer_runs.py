@@ -14,10 +14,10 @@ from conftest import JOB, RESUME
 
 from resume_gym import Rules, Session, Task, Verdict, tool_call
 from resume_gym.apps.viewer.data import FolderContents
+from resume_gym.episode.rewards import VERDICT_FIELDS
+from resume_gym.episode.tasks import write_jsonl
 from resume_gym.evaluation import Episode, summarise
-from resume_gym.rewards import VERDICT_FIELDS
-from resume_gym.tasks import write_jsonl
-from resume_gym.trust import remember
+from resume_gym.support.trust import remember
 
 EVIL = (
     "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"

@@ -8,7 +8,7 @@ import torch
 
 from learners.errors import ConfigError
 from learners.training.flops import GPUS
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 # in `_MACHINE`, the first count (machines) is lazy, so a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"

@@ -19,7 +19,7 @@ from learners.planning.plan import (
 )
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.training.head import CHUNK
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 Cells = tuple[str, str, str]
 """A row of a printed table: name, value and note."""

@@ -11,8 +11,8 @@ from itertools import chain
 from typing import NamedTuple, Self
 
 from learners.rollouts.rollout import Rollout
-from resume_gym.editing import EditSession
-from resume_gym.tools import Toolbox, ToolCall
+from resume_gym.episode.editing import EditSession
+from resume_gym.episode.tools import Toolbox, ToolCall
 
 _WORD = re.compile(r"[^\W\d_]+")
 _PHRASE = 3  # number of words in a phrase

@@ -41,7 +41,7 @@ from resume_gym.evaluation.guided import (
     read_prompting,
 )
 from resume_gym.llm import Refused, Unavailable
-from resume_gym.user_errors import did_you_mean
+from resume_gym.support.user_errors import did_you_mean
 
 OPTIONS = (
     *("temperature", "max_tokens", "precision", "threads"),

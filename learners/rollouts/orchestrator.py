@@ -24,7 +24,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym.evaluation import Returns, grade
 from resume_gym.judges import AsyncJudge, JudgeMisconfigured
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 GROUP_SHARE = 0.75
 """Minimum share of graded episodes in a group, such as 12 of 16; a group with fewer is dropped."""

@@ -12,7 +12,7 @@ from learners.engines import Completion, Sampling
 from learners.rollouts.tokens import ChatTokens
 from learners.training.batching import Sample
 from resume_gym import Rules
-from resume_gym.json_lines import is_finite
+from resume_gym.support.json_lines import is_finite
 
 Record = Mapping[str, Any]
 """A rollout as JSON values, as in a line of a trajectory file."""

@@ -1,8 +1,8 @@
 """Sessions for any Gymnasium environment whose actions and observations are strings.
 
-Editing environments use `resume_gym.editing.EditSession` instead, which a judge can grade and which
-is cheap to copy. The task of a `TextSession` is an environment and a seed, and its reward is the
-sum of the step rewards. Copying a session replays all its actions in a new environment.
+Editing environments use `resume_gym.EditSession` instead, which a judge can grade and which is
+cheap to copy. The task of a `TextSession` is an environment and a seed, and its reward is the sum
+of the step rewards. Copying a session replays all its actions in a new environment.
 """
 
 import math
@@ -15,7 +15,7 @@ import gymnasium
 
 from learners.rollouts.rollout import Record
 from resume_gym import Rules
-from resume_gym.tools import paired
+from resume_gym.episode.tools import paired
 
 TEXT_TASKS = 4096
 """Number of training tasks, with the seeds 0, 1 and so on; held-out tasks have the next seeds."""

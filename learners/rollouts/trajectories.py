@@ -15,8 +15,8 @@ from pathlib import Path
 from learners.errors import ConfigError
 from learners.rollouts.rollout import Record, Rollout
 from learners.training.checkpoint import open_to_append, write_text
-from resume_gym.atomic_write import sync
-from resume_gym.json_lines import check_regular, seal, unseal
+from resume_gym.support.atomic_write import sync
+from resume_gym.support.json_lines import check_regular, seal, unseal
 
 
 class Trajectories:

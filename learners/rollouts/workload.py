@@ -13,9 +13,9 @@ from learners.rollouts.tokens import ChatTokens
 from resume_gym import Rules, Session, TaskError
 from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
+from resume_gym.episode.tasks import SPLITS
 from resume_gym.evaluation import Returns, Summary, evaluate, summarise
 from resume_gym.judges import Judge, check_items
-from resume_gym.tasks import SPLITS
 
 TEXT_TURNS = 64
 """Turn limit for text environments without `max_episode_steps`."""

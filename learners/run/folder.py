@@ -18,9 +18,9 @@ from learners.rollouts.trajectories import Trajectories
 from learners.training import checkpoint
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION
-from resume_gym.atomic_write import sync
 from resume_gym.evaluation import Returns, Summary
-from resume_gym.json_lines import (
+from resume_gym.support.atomic_write import sync
+from resume_gym.support.json_lines import (
     check_figures,
     check_step,
     is_finite,
@@ -29,7 +29,7 @@ from resume_gym.json_lines import (
     seal,
     unseal,
 )
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 HEARTBEAT = "heartbeat.json"
 TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")

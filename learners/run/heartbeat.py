@@ -16,8 +16,8 @@ from typing import Self
 from learners.run.folder import HEARTBEAT, TOTALS, Metrics, RunFolder
 from learners.training.checkpoint import write_text
 from learners.training.ranks import INTERRUPTED
-from resume_gym.command_line import complain
-from resume_gym.terminal import Terminal
+from resume_gym.support.command_line import complain
+from resume_gym.support.terminal import Terminal
 
 _END_S = 5.0
 """Time in seconds to close loggers and servers after Ctrl-C, before the process is killed."""

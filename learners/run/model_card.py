@@ -28,9 +28,9 @@ from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder
 from learners.training import models
 from learners.training.checkpoint import write_text
+from resume_gym.episode.sources import BUNDLED
 from resume_gym.evaluation import Returns
 from resume_gym.evaluation.table import sections
-from resume_gym.sources import BUNDLED
 
 CARD = "README.md"
 PICTURE = "dashboard.png"

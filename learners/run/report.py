@@ -21,7 +21,7 @@ from learners.run.loggers import Loggers
 from learners.run.progress import line, milestones
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 HIGHEST_PAID = 10
 """Number of episodes with the highest rewards that the journal lists for an evaluation."""

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from learners.errors import ConfigError
-from resume_gym.atomic_write import UNFINISHED, replacing, sync
-from resume_gym.json_lines import read_bytes, seal, unseal
+from resume_gym.support.atomic_write import UNFINISHED, replacing, sync
+from resume_gym.support.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")

@@ -30,7 +30,7 @@ from transformers import (
 from transformers.utils import logging
 
 from learners.errors import ConfigError
-from resume_gym.user_errors import did_you_mean
+from resume_gym.support.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"
 EDITOR = Path(__file__).parents[1] / "smollm2_editor"

@@ -10,10 +10,10 @@ from random import Random
 
 from resume_gym.agents.careful import next_edit
 from resume_gym.agents.searching import next_search
-from resume_gym.document import wrapped_lines
-from resume_gym.session import Session
-from resume_gym.tasks import Fix
-from resume_gym.tools import tool_call
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.session import Session
+from resume_gym.episode.tasks import Fix
+from resume_gym.episode.tools import tool_call
 
 Agent = Callable[[Session], str]
 """Function from a running session to the text of the agent's next action."""

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from resume_gym.agents.wording import point, weak_head, without_fillers
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
 
 
 class Replacement(NamedTuple):

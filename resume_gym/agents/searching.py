@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
 from resume_gym.agents.careful import stems
-from resume_gym.session import Session
-from resume_gym.tools import FailedCall, ToolCall, tool_call
+from resume_gym.episode.session import Session
+from resume_gym.episode.tools import FailedCall, ToolCall, tool_call
 
 _BULLET = re.compile(r"[-*+] +(\S.*)")
 _PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # the heading in parentheses names an employer

@@ -18,11 +18,11 @@ from io import TextIOWrapper
 from typing import NamedTuple, NoReturn
 
 import resume_gym
-from resume_gym.command_line import Parser, complain
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
-from resume_gym.render import visible
-from resume_gym.tasks import TaskError
+from resume_gym.support.command_line import Parser, complain
+from resume_gym.support.printing import visible
+from resume_gym.support.user_errors import TaskError
 
 
 class CommandGroup(NamedTuple):

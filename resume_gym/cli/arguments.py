@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from resume_gym.episode.tasks import SPLITS
 from resume_gym.judges import AsyncJudge, as_async, make_judge
-from resume_gym.tasks import SPLITS, TaskError
-from resume_gym.user_errors import missing
+from resume_gym.support.user_errors import TaskError, missing
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -112,7 +112,7 @@ def progress_bars() -> "Progress":
     """Make a display of progress bars on stderr; nothing is shown if stderr is not a terminal."""
     from rich.progress import Progress
 
-    from resume_gym.terminal import Terminal
+    from resume_gym.support.terminal import Terminal
 
     console = Terminal(stderr=True)
     return Progress(console=console, transient=True, disable=not console.is_terminal)

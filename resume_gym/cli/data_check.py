@@ -5,9 +5,9 @@ from pathlib import Path
 
 from resume_gym.cli.arguments import Commands, add_options, print_json
 from resume_gym.corpus.check import THRESHOLD, check, print_report, read_rows
-from resume_gym.sources import load_tasks
+from resume_gym.episode.sources import load_tasks
+from resume_gym.support.user_errors import TaskError
 from resume_gym.synthesis.manifest import find_page_lines
-from resume_gym.tasks import TaskError
 
 
 def add_command(commands: Commands) -> None:
@@ -47,7 +47,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from resume_gym.terminal import Terminal
+    from resume_gym.support.terminal import Terminal
 
     if not 0 < options.threshold <= 1:
         raise TaskError(f"--threshold: expected a number > 0 and <= 1, got {options.threshold:g}")

@@ -6,11 +6,12 @@ from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
-from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.cli.arguments import MASKED, Commands, add_options, print_json
 from resume_gym.corpus.assembling import PAIRINGS, ImportReport, Options, import_resumes
-from resume_gym.render import say
-from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
+from resume_gym.episode.tasks import EVIDENCE_KINDS, WEAKNESSES, write_jsonl
+from resume_gym.support.atomic_write import check_new_file, replacing
+from resume_gym.support.printing import say
+from resume_gym.support.user_errors import TaskError
 
 UNSURE = 3
 _COMMAND = "resume-gym data import"

@@ -6,10 +6,10 @@ from pathlib import Path
 from resume_gym.cli.arguments import Commands, add_options
 from resume_gym.corpus.card import card_path, is_of_others, make_card
 from resume_gym.corpus.hub import push
-from resume_gym.render import say
-from resume_gym.sources import load_tasks
+from resume_gym.episode.sources import load_tasks
+from resume_gym.support.printing import say
+from resume_gym.support.user_errors import number_of
 from resume_gym.synthesis.manifest import find_page_lines
-from resume_gym.user_errors import number_of
 
 
 def add_command(commands: Commands) -> None:

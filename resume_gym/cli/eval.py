@@ -37,11 +37,10 @@ from resume_gym.evaluation.specs import (
 from resume_gym.evaluation.table import COLUMN, LABELS, comparison_table, markdown, table
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
-from resume_gym.render import say
-from resume_gym.tasks import TaskError
-from resume_gym.terminal import Terminal
-from resume_gym.trust import remember
-from resume_gym.user_errors import missing, number_of
+from resume_gym.support.printing import say
+from resume_gym.support.terminal import Terminal
+from resume_gym.support.trust import remember
+from resume_gym.support.user_errors import TaskError, missing, number_of
 
 ROLLOUTS = 16
 _ABOUT = """\

@@ -11,9 +11,9 @@ from resume_gym.cli.arguments import (
     print_json,
 )
 from resume_gym.env import make_edit_env
+from resume_gym.episode.session import Session
 from resume_gym.evaluation.attack import ABOUT, POLICIES, attack
-from resume_gym.session import Session
-from resume_gym.tasks import TaskError
+from resume_gym.support.user_errors import TaskError
 
 _FLOOR = """\
 reward: mean over the tasks. above floor: the mean difference from the floor, which is the reward \
@@ -40,7 +40,7 @@ def add_command(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> None:
     from rich.table import Table
 
-    from resume_gym.terminal import Terminal
+    from resume_gym.support.terminal import Terminal
 
     env: Any = make_edit_env(options.env, split="eval", judge=options.judge)
     if not issubclass(env.session_type, Session):

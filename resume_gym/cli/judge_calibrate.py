@@ -4,7 +4,6 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import (
     Commands,
     add_judge,
@@ -13,15 +12,15 @@ from resume_gym.cli.arguments import (
     positive,
     print_json,
 )
+from resume_gym.episode.rewards import VERDICT_FIELDS
 from resume_gym.judges import JudgeError
 from resume_gym.judges.audit.agreement import Agreement, table
 from resume_gym.judges.audit.calibration import calibrate, freeze
 from resume_gym.judges.audit.pairs import HALVES, PAIRS, load_pairs, spread
 from resume_gym.llm.loop import submit
-from resume_gym.render import say
-from resume_gym.rewards import VERDICT_FIELDS
-from resume_gym.tasks import TaskError
-from resume_gym.user_errors import number_of
+from resume_gym.support.atomic_write import check_new_file
+from resume_gym.support.printing import say
+from resume_gym.support.user_errors import TaskError, number_of
 
 
 def add_command(commands: Commands) -> None:
@@ -56,7 +55,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from resume_gym.terminal import Terminal
+    from resume_gym.support.terminal import Terminal
 
     if options.least is not None and not 0 <= options.least <= 1:
         raise TaskError(f"--least: expected a share from 0 to 1, got {options.least}")

@@ -7,10 +7,10 @@ from itertools import count
 from pathlib import Path
 
 from resume_gym.apps.play.episode import start
-from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_options, check_terminal
-from resume_gym.render import say
-from resume_gym.tasks import TaskError
+from resume_gym.support.atomic_write import check_new_file
+from resume_gym.support.printing import say
+from resume_gym.support.user_errors import TaskError
 
 
 def add_command(commands: Commands) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from resume_gym.apps.plot.plot import plot
 from resume_gym.apps.plot.style import FORMATS
 from resume_gym.cli.arguments import Commands
-from resume_gym.render import say
-from resume_gym.tasks import TaskError
+from resume_gym.support.printing import say
+from resume_gym.support.user_errors import TaskError
 
 
 def add_command(commands: Commands) -> None:

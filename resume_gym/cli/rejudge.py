@@ -18,7 +18,8 @@ from resume_gym.cli.arguments import (
     progress_bars,
 )
 from resume_gym.cli.eval import check_places, report_failures
-from resume_gym.editing import AnySession
+from resume_gym.episode.editing import AnySession
+from resume_gym.episode.tasks import EDITION
 from resume_gym.evaluation import Episode
 from resume_gym.evaluation.comparison import Comparison
 from resume_gym.evaluation.contest import Contest, Entry, Figures, evaluation
@@ -27,10 +28,10 @@ from resume_gym.evaluation.players import Scripted
 from resume_gym.evaluation.results import RECORD_ERRORS, Results, row_of
 from resume_gym.evaluation.table import differences_table
 from resume_gym.judges import Judge
-from resume_gym.render import say
-from resume_gym.tasks import EDITION, TaskError
-from resume_gym.terminal import Terminal
-from resume_gym.trust import FLAG, HELP, remember
+from resume_gym.support.printing import say
+from resume_gym.support.terminal import Terminal
+from resume_gym.support.trust import FLAG, HELP, remember
+from resume_gym.support.user_errors import TaskError
 
 Sessions = dict[tuple[int, str], AnySession]
 """Sessions of an agent, by rollout and task ID."""

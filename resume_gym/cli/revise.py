@@ -31,18 +31,18 @@ from resume_gym.cli.arguments import (
 )
 from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
 from resume_gym.corpus.masking import Masker
+from resume_gym.episode.session import Session
+from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
 from resume_gym.evaluation.specs import make_entry, read_spec
 from resume_gym.evaluation.tiers import TIERS
 from resume_gym.judges import Judge
 from resume_gym.llm import ModelError, Usage
-from resume_gym.render import say
-from resume_gym.session import Session
-from resume_gym.tasks import Task, TaskError
-from resume_gym.terminal import Terminal
+from resume_gym.support.printing import say
+from resume_gym.support.terminal import Terminal
+from resume_gym.support.trust import is_local
+from resume_gym.support.user_errors import TaskError, number_of
 from resume_gym.text.lines import parse
-from resume_gym.trust import is_local
-from resume_gym.user_errors import number_of
 
 FLAGGED = 3
 _ABOUT = """\

@@ -3,7 +3,7 @@
 import argparse
 
 from resume_gym.cli.arguments import Commands
-from resume_gym.user_errors import missing_of
+from resume_gym.support.user_errors import missing_of
 
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \

@@ -8,12 +8,11 @@ from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
-from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, check_terminal, progress_bars
-from resume_gym.render import say
-from resume_gym.tasks import TaskError
-from resume_gym.trust import FLAG, HELP
-from resume_gym.user_errors import number_of
+from resume_gym.support.atomic_write import check_new_file
+from resume_gym.support.printing import say
+from resume_gym.support.trust import FLAG, HELP
+from resume_gym.support.user_errors import TaskError, number_of
 
 
 def add_command(commands: Commands) -> None:

@@ -17,7 +17,7 @@ from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import ReadFile, read_document
 from resume_gym.corpus.duplicates import bare_resume, heading, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
-from resume_gym.tasks import Evidence, Task
+from resume_gym.episode.tasks import Evidence, Task
 
 PAIRINGS = ("best", "all", "random")
 _EVAL_SHARE = 5  # one in this many candidates is put into the split eval

@@ -10,7 +10,7 @@ from typing import Any
 
 from resume_gym.corpus.check import PAGE_LINES, CheckReport, check
 from resume_gym.corpus.duplicates import SHINGLE
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 # keys of `origin` that are left out of the card's table "How it was made"

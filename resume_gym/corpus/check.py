@@ -28,9 +28,9 @@ from resume_gym.corpus.findings import (
     unfit_pages,
     ungrounded_figures,
 )
-from resume_gym.editing import Rules
+from resume_gym.episode.editing import Rules
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Task
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines

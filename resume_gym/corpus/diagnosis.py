@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from resume_gym.agents.wording import point
-from resume_gym.document import wrapped_lines
-from resume_gym.editing import Rules
-from resume_gym.tasks import Task
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.editing import Rules
+from resume_gym.episode.tasks import Task
 from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line
 from resume_gym.text.reference import Reference, make_reference

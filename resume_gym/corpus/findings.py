@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from resume_gym.corpus.duplicates import SimilarPair, bare, bare_resume, near_duplicates
-from resume_gym.document import wrapped_lines
-from resume_gym.editing import Rules
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.editing import Rules
+from resume_gym.episode.rewards import WEAKNESS_METRIC
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.judges import Judge, JudgeRefused
-from resume_gym.rewards import WEAKNESS_METRIC
-from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line, Number, parse, plain, read
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from resume_gym.tasks import SPLITS, Task, TaskError
-from resume_gym.user_errors import missing
+from resume_gym.episode.tasks import SPLITS, Task
+from resume_gym.support.user_errors import TaskError, missing
 
 _FROM_HUB = {"train": "train", "test": "eval", "validation": "eval", "eval": "eval"}
 _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from resume_gym.corpus.assembling import ImportReport, Made
 from resume_gym.corpus.masking import FIELDS
-from resume_gym.terminal import Terminal
-from resume_gym.user_errors import number_of
+from resume_gym.support.terminal import Terminal
+from resume_gym.support.user_errors import number_of
 
 _COLUMNS = {
     "too_long": "lines",

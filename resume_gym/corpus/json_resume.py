@@ -11,7 +11,7 @@ from typing import Any
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.markup import has_html, laid_out, read_html, told
 from resume_gym.corpus.outline import clean, split_bullet
-from resume_gym.json_lines import strict_json
+from resume_gym.support.json_lines import strict_json
 from resume_gym.text.lines import MONTH_NAMES
 
 # For each section: its heading, the number of fields that form an item's title, and all fields in

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
 from resume_gym.corpus.names import WORDS, Finder, any_of, find_name, fold, is_certain
-from resume_gym.user_errors import missing
+from resume_gym.support.user_errors import missing
 
 FIELDS = ("names", "mail", "phone", "links")
 """Kinds of data that can be masked."""

@@ -23,7 +23,7 @@ from resume_gym.corpus.outline import (
     split_bullet,
 )
 from resume_gym.corpus.plain_text import PageLine, join_lines
-from resume_gym.user_errors import missing
+from resume_gym.support.user_errors import missing
 
 _MOST_PAGES = 50
 _COLUMN_ROWS = 6  # minimum number of lines on each side of the gutter between two columns

@@ -11,9 +11,9 @@ from resume_gym.corpus.outline import clean, write_markdown
 from resume_gym.corpus.pdf import pdf_rows
 from resume_gym.corpus.plain_text import text_rows
 from resume_gym.corpus.word import word_rows
-from resume_gym.document import unix_lines
+from resume_gym.episode.document import unix_lines
+from resume_gym.episode.tools import text_fault
 from resume_gym.text.languages import is_english
-from resume_gym.tools import text_fault
 
 MOST_CHARACTERS = 200_000
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

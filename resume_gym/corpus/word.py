@@ -25,7 +25,7 @@ from resume_gym.corpus.outline import (
     looks_like_heading,
     split_bullet,
 )
-from resume_gym.user_errors import missing
+from resume_gym.support.user_errors import missing
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MOST_XML = 5_000_000

@@ -14,9 +14,9 @@ from statistics import fmean
 from typing import Any
 
 from resume_gym.agents import AGENTS, Agent, bullets, editor, floor_edit
+from resume_gym.episode.session import Session
+from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.loop import evaluate
-from resume_gym.session import Session
-from resume_gym.tasks import Task
 
 STOP = ("", "")
 """Special edit that a policy returns to submit before the last turn."""

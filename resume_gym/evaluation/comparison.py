@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+from resume_gym.episode.rewards import components
 from resume_gym.evaluation.summary import Episode, by_task
-from resume_gym.rewards import components
 
 Interval = tuple[float, float]
 METHOD = (

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, Self
 
 import resume_gym
 from resume_gym.agents import AGENTS
-from resume_gym.editing import AnySession, Rules
 from resume_gym.env import make_edit_env
+from resume_gym.episode.editing import AnySession, Rules
+from resume_gym.episode.session import Session
+from resume_gym.episode.tasks import EDITION
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.loop import PendingEpisode, episode_seed, evaluate, play_all
 from resume_gym.evaluation.players import Player
@@ -31,8 +33,7 @@ from resume_gym.evaluation.results import (
 from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.llm import Usage
-from resume_gym.session import Session
-from resume_gym.tasks import EDITION, TaskError
+from resume_gym.support.user_errors import TaskError
 
 
 @dataclass(frozen=True)

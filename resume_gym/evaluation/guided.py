@@ -15,9 +15,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from resume_gym.session import Rules, Session
-from resume_gym.tasks import Task
-from resume_gym.tools import decode, tool_call, with_calls
+from resume_gym.episode.session import Rules, Session
+from resume_gym.episode.tasks import Task
+from resume_gym.episode.tools import decode, tool_call, with_calls
 
 Prompting = Literal["plain", "guided"]
 """Kind of prompt: "guided", as above, or "plain", in which only the chat template lists tools."""

@@ -15,7 +15,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from resume_gym.agents import Agent
-from resume_gym.editing import AnySession
+from resume_gym.episode.editing import AnySession
+from resume_gym.episode.session import Rules, Session
+from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.players import Player, Scripted
 from resume_gym.evaluation.summary import Episode
 from resume_gym.judges import (
@@ -30,8 +32,6 @@ from resume_gym.judges import (
 from resume_gym.llm import Answer, Misconfigured, ModelError
 from resume_gym.llm.client import heard
 from resume_gym.llm.loop import submit
-from resume_gym.session import Rules, Session
-from resume_gym.tasks import Task
 
 T = TypeVar("T")
 IN_A_ROW = 64

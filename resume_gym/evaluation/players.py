@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from resume_gym.editing import AnySession
+from resume_gym.episode.editing import AnySession
+from resume_gym.episode.tools import Toolbox, ToolCall, with_calls
 from resume_gym.evaluation.guided import (
     Prompting,
     demonstration,
@@ -21,7 +22,6 @@ from resume_gym.evaluation.guided import (
 from resume_gym.llm import Usage
 from resume_gym.llm.client import Client, client_of
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
-from resume_gym.tools import Toolbox, ToolCall, with_calls
 
 S = TypeVar("S", bound=AnySession)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

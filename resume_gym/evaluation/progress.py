@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.evaluation.contest import Entry
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 _LINE_S = 30.0  # seconds between log lines
 

@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from resume_gym.atomic_write import replacing
-from resume_gym.editing import AnySession
+from resume_gym.episode.editing import AnySession
+from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.summary import counts
-from resume_gym.json_lines import check_regular, read_bytes, read_lines, seal, unseal
-from resume_gym.tasks import Task, TaskError
+from resume_gym.support.atomic_write import replacing
+from resume_gym.support.json_lines import check_regular, read_bytes, read_lines, seal, unseal
+from resume_gym.support.user_errors import TaskError
 
 FORMAT = 2
 Key = tuple[str, str, int]

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from resume_gym.agents import AGENTS, make_agent
+from resume_gym.episode.session import Session
 from resume_gym.evaluation.contest import Contest, Entry
 from resume_gym.evaluation.players import Player, Scripted, endpoint
 from resume_gym.evaluation.tiers import TIERS, make_tiers
 from resume_gym.llm.settings import check
-from resume_gym.session import Session
-from resume_gym.tasks import TaskError
-from resume_gym.user_errors import did_you_mean, missing
+from resume_gym.support.user_errors import TaskError, did_you_mean, missing
 
 ENDPOINT_MAX_CONCURRENCY = 64
 

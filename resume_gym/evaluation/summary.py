@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from resume_gym import rewards
-from resume_gym.editing import AnySession
-from resume_gym.json_lines import is_finite
+from resume_gym.episode import rewards
+from resume_gym.episode.editing import AnySession
+from resume_gym.support.json_lines import is_finite
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from resume_gym.agents import bullets
-from resume_gym.editing import AnySession, measure
+from resume_gym.episode.editing import AnySession, measure
 from resume_gym.evaluation.players import Endpoint, converse, endpoint
 from resume_gym.llm import Usage
 from resume_gym.llm.settings import check

@@ -25,7 +25,7 @@ from typing import Any
 import art
 import gymnasium as gym
 
-from resume_gym.tools import with_calls
+from resume_gym.episode.tools import with_calls
 
 
 class Episodes:

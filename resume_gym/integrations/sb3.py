@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from resume_gym import TOOLS, Session, tool_call
 from resume_gym.agents.careful import next_edit
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
 
 _next_edit = lru_cache(maxsize=4096)(next_edit)  # cached: every turn plans the same edits again
 

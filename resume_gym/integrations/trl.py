@@ -27,7 +27,7 @@ import gymnasium as gym
 from datasets import Dataset
 
 from resume_gym import TOOLS, tool_call
-from resume_gym.tools import with_calls
+from resume_gym.episode.tools import with_calls
 
 # Reply to the last call of an episode: TRL leaves its tool loop only if a reply exceeds the
 # completion length, and then drops the reply

@@ -23,7 +23,7 @@ import verifiers.v1 as vf
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from verifiers.v1.dialects.chat import message_to_wire
 
-from resume_gym.tools import with_calls
+from resume_gym.episode.tools import with_calls
 
 _TLS = ssl.create_default_context()  # creating a context takes 25 ms, too long for every turn
 

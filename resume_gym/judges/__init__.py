@@ -18,12 +18,12 @@ from inspect import Parameter, signature
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from resume_gym import llm
+from resume_gym.episode.rewards import LineVerdict, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.llm import ModelError, Usage
 from resume_gym.llm.loop import submit
-from resume_gym.rewards import LineVerdict, Verdict
-from resume_gym.tasks import Task
-from resume_gym.trust import import_named, is_local
-from resume_gym.user_errors import did_you_mean
+from resume_gym.support.trust import import_named, is_local
+from resume_gym.support.user_errors import did_you_mean
 
 # Module and factory of each judge, by the judge's name. A judge's module is imported when the judge
 # is first made, since the module may need extra packages.

@@ -10,11 +10,11 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import AsyncJudge, JudgeRefused, Outcome, as_async, make_judge
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.votes import drawn
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Task
 from resume_gym.text.lines import Content, Line, parse
 from resume_gym.text.reference import Reference, align, make_reference
 from resume_gym.text.style import fillers, format_faults, habits, head, is_weak

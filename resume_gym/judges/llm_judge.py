@@ -8,6 +8,8 @@ asks for unsupported claims (`prompt`). `ModelJudge` turns the answers into a ve
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from resume_gym.episode.rewards import GRADED_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import AsyncJudge, judge_error, together
 from resume_gym.judges.plaintext import make_code
 from resume_gym.judges.prompt import (
@@ -23,8 +25,6 @@ from resume_gym.judges.prompt import (
 from resume_gym.judges.vetoes import veto
 from resume_gym.llm import ModelError, Prompt
 from resume_gym.llm.client import Client, make_client
-from resume_gym.rewards import GRADED_FIELDS, Verdict
-from resume_gym.tasks import Task
 
 T = TypeVar("T")
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     JudgeError,
     JudgeMisconfigured,
@@ -24,8 +26,6 @@ from resume_gym.judges import (
     make_judge,
 )
 from resume_gym.judges.votes import GroupJudge, drawn, gravest
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Task
 
 _PRIOR = 2.0  # standard deviation of the prior on strengths; the prior keeps strengths finite
 _BYE = ""  # virtual opponent: the contestant paired with it skips the Swiss round

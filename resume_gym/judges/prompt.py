@@ -27,12 +27,12 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from resume_gym.episode.rewards import GRADED_FIELDS
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
 from resume_gym.llm import Prompt
 from resume_gym.llm.schemas import schema_of
-from resume_gym.rewards import GRADED_FIELDS
-from resume_gym.tasks import Task
 
 COMPARISON = "judge-compare-2"
 SUPPORT = "judge-support-2"

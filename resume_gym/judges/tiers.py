@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
+from resume_gym.episode.rewards import VERDICT_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     JudgeMisconfigured,
     JudgeUnavailable,
@@ -19,8 +21,6 @@ from resume_gym.judges import (
     make_judge,
 )
 from resume_gym.judges.votes import GroupJudge, drawn
-from resume_gym.rewards import VERDICT_FIELDS, Verdict
-from resume_gym.tasks import Task
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges.plaintext import clean, folded
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC, Verdict
-from resume_gym.tasks import Task
 
 _DATA: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("vetoes.toml").read_text(encoding="utf-8")

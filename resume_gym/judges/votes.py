@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from resume_gym.episode.rewards import VERDICT_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     AsyncJudge,
     JudgeError,
@@ -24,8 +26,6 @@ from resume_gym.judges import (
     outcomes_of,
 )
 from resume_gym.judges.vetoes import veto
-from resume_gym.rewards import VERDICT_FIELDS, Verdict
-from resume_gym.tasks import Task
 
 
 class GroupJudge(AsyncJudge):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
+from resume_gym.episode.tasks import Fix
 from resume_gym.synthesis.content import (
     LEVELS,
     Role,
@@ -17,7 +18,6 @@ from resume_gym.synthesis.content import (
     load_roles,
     load_verticals,
 )
-from resume_gym.tasks import Fix
 
 NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
 TRAINEE = -1  # the level below "junior", which is index 0 of LEVELS

@@ -11,11 +11,11 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.tasks import SPLITS, Task, repaired
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
-from resume_gym.tasks import SPLITS, Task, repaired
 from resume_gym.text.lines import Content, any_of, plain, read
 from resume_gym.text.reference import make_reference
 from resume_gym.text.style import head, is_weak

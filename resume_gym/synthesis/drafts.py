@@ -14,14 +14,14 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from resume_gym.document import unix_lines
+from resume_gym.episode.document import unix_lines
+from resume_gym.episode.tasks import EVIDENCE_KINDS, Evidence, Fix, Task
+from resume_gym.episode.tools import text_fault
 from resume_gym.synthesis.candidates import Job
 from resume_gym.synthesis.personas import SPOILING, WEAK_SHARE, Persona
 from resume_gym.synthesis.weaknesses import deletion, disorder
 from resume_gym.synthesis.writing import Look, Wording, draw_look, long_job, long_resume
-from resume_gym.tasks import EVIDENCE_KINDS, Evidence, Fix, Task
 from resume_gym.text.lines import plain
-from resume_gym.tools import text_fault
 
 PROMPTS: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")

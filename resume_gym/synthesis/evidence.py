@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from resume_gym.episode.tasks import EVIDENCE_KINDS, Evidence
 from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
-from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
 # Matches a `Story.record` in which {Who} may be "I", as no verb ends in "s" except "was".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")

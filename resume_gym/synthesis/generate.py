@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resume_gym.atomic_write import check_new_file, replacing
+from resume_gym.episode.tasks import write_jsonl
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.llm.store import summarise
-from resume_gym.render import say
+from resume_gym.support.atomic_write import check_new_file, replacing
+from resume_gym.support.printing import say
+from resume_gym.support.user_errors import TaskError, number_of
 from resume_gym.synthesis import procedural
 from resume_gym.synthesis.manifest import (
     Outcome,
@@ -25,8 +27,6 @@ from resume_gym.synthesis.manifest import (
     write_manifest,
 )
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import TaskError, write_jsonl
-from resume_gym.user_errors import number_of
 
 if TYPE_CHECKING:
     from resume_gym.llm.client import Client

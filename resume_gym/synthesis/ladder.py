@@ -8,8 +8,8 @@ levels; `climb` determines the highest of them, the top level. The curriculum is
 from collections.abc import Iterable, Iterator
 from random import Random
 
+from resume_gym.episode.tasks import Task
 from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task, load_with
-from resume_gym.tasks import Task
 
 WINDOW = 3  # number of levels in the window
 GROUPS = 8  # number of groups at the top level after which the top level may change

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import resume_gym
-from resume_gym.atomic_write import replacing
+from resume_gym.episode.tasks import Task
 from resume_gym.llm.store import summarise
+from resume_gym.support.atomic_write import replacing
+from resume_gym.support.user_errors import TaskError, number_of
 from resume_gym.synthesis.procedural import SIZES
-from resume_gym.tasks import Task, TaskError
-from resume_gym.user_errors import number_of
 
 _SDKS = {"gemini": "google-genai", "openai": "openai"}
 

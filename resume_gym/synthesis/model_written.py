@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
+from resume_gym.episode.tasks import Task, repaired
 from resume_gym.llm import Malformed, Prompt, Refused
 from resume_gym.llm.client import Client
 from resume_gym.llm.schemas import schema_of
@@ -17,7 +18,6 @@ from resume_gym.synthesis.content import LEVELS
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, compose, draft_of, read_draft
 from resume_gym.synthesis.manifest import Outcome
 from resume_gym.synthesis.personas import Persona
-from resume_gym.tasks import Task, repaired
 from resume_gym.text.lines import parse
 
 

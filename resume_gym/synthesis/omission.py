@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
+from resume_gym.episode.tasks import Evidence, Item, Task
 from resume_gym.judges.rubric import RubricJudge
 from resume_gym.synthesis.procedural import generate_task, load_with
-from resume_gym.tasks import Evidence, Item, Task
 from resume_gym.text.items import grade_items
 
 WEIGHT = 1.0

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES
 from resume_gym.synthesis.candidates import Candidate, make_candidate
 from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
-from resume_gym.tasks import SPLITS, WEAKNESSES
 
 # Each pair is the minimum and the maximum of a count.
 JOBS = (2, 3)

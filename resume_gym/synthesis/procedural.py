@@ -11,7 +11,8 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
     LEVELS,
@@ -43,7 +44,6 @@ from resume_gym.synthesis.writing import (
     short_job,
     short_resume,
 )
-from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 
 PAGE_WIDTH = 165  # width of the page in characters
 SHORT = 14  # maximum words of a short bullet

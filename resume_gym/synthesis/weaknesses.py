@@ -10,9 +10,9 @@ from random import Random
 
 from rapidfuzz.distance import Postfix, Prefix
 
+from resume_gym.episode.tasks import Fix
 from resume_gym.synthesis.content import Deed, Story, load_forms
 from resume_gym.synthesis.writing import MONTHS
-from resume_gym.tasks import Fix
 from resume_gym.text.lines import MONTH_NAMES
 
 OPENERS: Sequence[str] = load_forms()["openers"]

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from resume_gym.env import EditEnv
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.session import Session
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import Task
+from resume_gym.episode.tools import tool_call
 from resume_gym.judges import JudgeUnavailable
-from resume_gym.rewards import Verdict
-from resume_gym.session import Session
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task
 from resume_gym.testing.expectations import broken, expect, failure
-from resume_gym.tools import tool_call
 
 ENV = "ResumeEditMini-v0"
 """ID of the environment in which scripts are played by default."""

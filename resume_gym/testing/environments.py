@@ -14,9 +14,9 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import env_checker
 
-from resume_gym import rewards
-from resume_gym.editing import AnySession, meta_line
 from resume_gym.env import EditEnv
+from resume_gym.episode import rewards
+from resume_gym.episode.editing import AnySession, meta_line
 from resume_gym.testing.expectations import brief, broken, expect, no_exception
 from resume_gym.testing.tool_calls import (
     NO_CALL,

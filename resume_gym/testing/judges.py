@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import Task, repaired
 from resume_gym.judges import Judge, JudgeError, as_async
 from resume_gym.llm.loop import submit
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task, repaired
 from resume_gym.testing.expectations import brief, broken, expect, failure
 
 _TASKS = 3

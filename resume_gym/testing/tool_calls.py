@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from resume_gym.editing import AnySession
+from resume_gym.episode.editing import AnySession
+from resume_gym.episode.tools import tool_call
 from resume_gym.testing.expectations import brief, broken, expect, no_exception
-from resume_gym.tools import tool_call
 
 Schema = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from rapidfuzz import fuzz
 from rapidfuzz.distance import LCSseq
 
-from resume_gym.rewards import Verdict
-from resume_gym.tasks import Item, Task
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.tasks import Item, Task
 from resume_gym.text.lines import GLUE, Content, Line, parse, plain, read
 from resume_gym.text.reference import Reference, align, make_reference
 from resume_gym.text.thresholds import FEW, SEVERAL

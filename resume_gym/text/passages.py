@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from resume_gym.tasks import Evidence
+from resume_gym.episode.tasks import Evidence
 from resume_gym.text.lines import LEXICON, Content, plain, read
 
 _MINE = frozenset(("i", "my", "me", "i'm", "i've"))

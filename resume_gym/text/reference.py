@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 
 from rapidfuzz import fuzz
 
-from resume_gym.tasks import Evidence, Fix, Task
+from resume_gym.episode.tasks import Evidence, Fix, Task
 from resume_gym.text.lines import (
     ENTRY_WORDS,
     LEXICON,

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from resume_gym import load_tasks, tool_call
-from resume_gym.tasks import Item, write_jsonl
+from resume_gym.episode.tasks import Item, write_jsonl
 from resume_gym.testing.adapters import ENV, Script, edits, malformed_scripts, scripts
 
 TASK = load_tasks("mini", "train")[0]

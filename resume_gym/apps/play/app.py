@@ -15,7 +15,8 @@ from resume_gym.apps.play.episode import PlayedEpisode
 from resume_gym.apps.play.form import ToolForm
 from resume_gym.apps.play.page import Page, changed_lines
 from resume_gym.apps.play.screens import Ending, Help
-from resume_gym.render import REPLY_STYLES, last_reply, visible
+from resume_gym.episode.render import REPLY_STYLES, last_reply
+from resume_gym.support.printing import visible
 
 
 class _GameScreen(Screen[None]):

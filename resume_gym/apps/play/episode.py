@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from resume_gym import document
-from resume_gym.editing import AnySession, State, Step
 from resume_gym.env import EditEnv, make_edit_env
-from resume_gym.render import visible
-from resume_gym.tasks import TaskError
-from resume_gym.tools import tool_call
+from resume_gym.episode import document
+from resume_gym.episode.editing import AnySession, State, Step
+from resume_gym.episode.tools import tool_call
+from resume_gym.support.printing import visible
+from resume_gym.support.user_errors import TaskError
 
 
 class PlayedEpisode:

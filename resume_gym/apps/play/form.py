@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Button, Input, Static, TabbedContent, TabPane, TextArea
 
 from resume_gym.apps.play.episode import PlayedEpisode
-from resume_gym.render import visible
+from resume_gym.support.printing import visible
 
 _KEYS = {"review": " ^r", "submit": " ^d"}
 

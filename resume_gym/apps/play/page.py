@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from resume_gym.document import wrap
-from resume_gym.editing import Rules
-from resume_gym.render import visible
+from resume_gym.episode.document import wrap
+from resume_gym.episode.editing import Rules
+from resume_gym.support.printing import visible
 
 _MARKER = re.compile(r"^(#+|\s*[-*+])\s+")
 

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from resume_gym.apps.play.episode import PlayedEpisode
-from resume_gym.render import visible
+from resume_gym.support.printing import visible
 
 _HELP = """\
 The agent's instructions:

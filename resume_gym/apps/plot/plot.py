@@ -15,7 +15,7 @@ from resume_gym.apps.plot.reading import Run, Summaries, read_evaluations, read_
 from resume_gym.apps.plot.runs import draw_runs
 from resume_gym.apps.plot.style import FORMATS, save, styled
 from resume_gym.apps.viewer.data import FolderContents
-from resume_gym.tasks import TaskError
+from resume_gym.support.user_errors import TaskError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

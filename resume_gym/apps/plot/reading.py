@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.apps.viewer.data import FolderContents
-from resume_gym.json_lines import check_figures, is_finite
-from resume_gym.tasks import TaskError
-from resume_gym.user_errors import number_of
+from resume_gym.support.json_lines import check_figures, is_finite
+from resume_gym.support.user_errors import TaskError, number_of
 
 _SETTINGS = ("env", "rules", "tasks", "split", "judge")
 Summaries = Mapping[str, Mapping[str, Any]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from resume_gym.apps.plot.reading import Run
 from resume_gym.apps.plot.style import COLOURS, caption, step_panels
 from resume_gym.apps.plot.training import FLOOR, points, smooth, span
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resume_gym.atomic_write import replacing
-from resume_gym.user_errors import missing
+from resume_gym.support.atomic_write import replacing
+from resume_gym.support.user_errors import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

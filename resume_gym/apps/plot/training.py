@@ -25,7 +25,7 @@ from resume_gym.apps.plot.style import (
     step_panels,
     styled,
 )
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from rich.text import Text
 from resume_gym.apps.revise.diffs import Hunk, merge_moves
 from resume_gym.apps.revise.report import by_rule, outcome
 from resume_gym.apps.revise.revision import AppliedEdit, Revision
-from resume_gym.render import visible
-from resume_gym.terminal import Terminal
-from resume_gym.user_errors import number_of
+from resume_gym.support.printing import visible
+from resume_gym.support.terminal import Terminal
+from resume_gym.support.user_errors import number_of
 
 _MAX_LINES = 4
 _MAX_REASON = 300  # maximum number of characters of a printed reason

@@ -11,11 +11,11 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from resume_gym.apps.revise.word_file import open_word, revise_word
-from resume_gym.atomic_write import check_new_file
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import ReadFile, read_document
 from resume_gym.corpus.outline import LINE_ENDS
-from resume_gym.tasks import TaskError
+from resume_gym.support.atomic_write import check_new_file
+from resume_gym.support.user_errors import TaskError
 
 _TEXTS = ("Markdown", "plain text")
 _WORD = ".docx"

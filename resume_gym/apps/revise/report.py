@@ -10,8 +10,8 @@ from typing import Any
 
 from resume_gym.apps.revise.diffs import merge_moves
 from resume_gym.apps.revise.revision import AppliedEdit, FlaggedClaim, Revision
-from resume_gym.render import visible
-from resume_gym.user_errors import number_of
+from resume_gym.support.printing import visible
+from resume_gym.support.user_errors import number_of
 
 BY_RULE = """\
 Rules compare the revision with your original. They find figures, names, tools, titles, degrees \

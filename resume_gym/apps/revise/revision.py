@@ -8,19 +8,19 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from resume_gym.apps.revise.diffs import unified
-from resume_gym.document import wrapped_lines
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.rewards import Verdict
+from resume_gym.episode.session import Session
+from resume_gym.episode.tasks import Task
+from resume_gym.episode.tools import split_thought
 from resume_gym.evaluation.players import Player
 from resume_gym.judges import Judge
 from resume_gym.judges.rubric import compare, moved
 from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
-from resume_gym.rewards import Verdict
-from resume_gym.session import Session
-from resume_gym.tasks import Task
 from resume_gym.text.lines import parse
 from resume_gym.text.reference import make_reference
-from resume_gym.tools import split_thought
 
 _PROGRESS_S = 0.2  # seconds between two progress reports
 

@@ -30,7 +30,7 @@ from resume_gym.apps.revise.word_xml import (
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.outline import clean, split_bullet, write_markdown
 from resume_gym.corpus.word import word_rows
-from resume_gym.user_errors import missing
+from resume_gym.support.user_errors import missing
 
 _MOST_UNPACKED = 200_000_000  # bytes, after decompression
 _STYLES = {"# ": "Title", "## ": "Heading 1", "### ": "Heading 2", "- ": "List Bullet"}

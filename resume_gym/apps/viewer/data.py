@@ -23,10 +23,9 @@ from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import EpisodeRow, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_tasks
 from resume_gym.evaluation.summary import outdated, stored
-from resume_gym.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
-from resume_gym.tasks import TaskError
-from resume_gym.trust import FLAG, is_remembered
-from resume_gym.user_errors import number_of
+from resume_gym.support.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
+from resume_gym.support.trust import FLAG, is_remembered
+from resume_gym.support.user_errors import TaskError, number_of
 
 _FIGURES = (
     *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "floor.json"),

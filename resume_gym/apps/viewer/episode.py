@@ -11,10 +11,10 @@ from dataclasses import asdict, is_dataclass
 from itertools import chain, groupby, repeat
 from typing import Any, NamedTuple
 
-from resume_gym import rewards
-from resume_gym.document import wrap
-from resume_gym.rewards import TOOL_REWARDS
-from resume_gym.tools import ERRORS
+from resume_gym.episode import rewards
+from resume_gym.episode.document import wrap
+from resume_gym.episode.rewards import TOOL_REWARDS
+from resume_gym.episode.tools import ERRORS
 
 _META = re.compile(r"turns left: \d+/\d+ \| edits: (\d+)")
 _LAYOUT = re.compile(r"lines: \d+/\d+ \| longest line: \d+")

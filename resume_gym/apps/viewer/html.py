@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from resume_gym.apps.viewer.data import FolderContents, UnreadableError
-from resume_gym.atomic_write import replacing
+from resume_gym.support.atomic_write import replacing
 
 EXPORT_BYTES = 24 * 2**20
 """Maximum size, in bytes, of the compressed episodes in an exported file."""

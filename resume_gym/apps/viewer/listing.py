@@ -11,7 +11,7 @@ from urllib.parse import quote
 from resume_gym.apps.viewer.data import FolderContents, is_results, stamp, status
 from resume_gym.apps.viewer.saved import SavedEpisode
 from resume_gym.apps.viewer.tasks import Tasks
-from resume_gym.json_lines import is_finite
+from resume_gym.support.json_lines import is_finite
 
 
 class Listing:

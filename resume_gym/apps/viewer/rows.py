@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from resume_gym.apps.viewer.tasks import Tasks
-from resume_gym.document import wrapped_lines
-from resume_gym.rewards import LINE_WEIGHTS, TOOL_REWARDS
+from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.rewards import LINE_WEIGHTS, TOOL_REWARDS
 
 _EDITS = re.compile(r"edits: (\d+)$")
 

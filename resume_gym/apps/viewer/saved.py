@@ -9,7 +9,7 @@ from typing import Any
 from resume_gym.apps.viewer.data import FolderContents, is_results, read_object, unreadable
 from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_tasks
-from resume_gym.tasks import TaskError
+from resume_gym.support.user_errors import TaskError
 
 
 class SavedEpisode(FolderContents):

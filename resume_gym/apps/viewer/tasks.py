@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from resume_gym.editing import AnySession, Rules
 from resume_gym.env import find_edit_env
-from resume_gym.rewards import TOOL_REWARDS
-from resume_gym.sources import BUNDLED
-from resume_gym.trust import FLAG
+from resume_gym.episode.editing import AnySession, Rules
+from resume_gym.episode.rewards import TOOL_REWARDS
+from resume_gym.episode.sources import BUNDLED
+from resume_gym.support.trust import FLAG
 
 # task sources that generate at most 1,000 tasks and read no file
 _HARMLESS = re.compile(

@@ -14,9 +14,10 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 
 from resume_gym.apps.viewer.data import FolderContents, UnreadableError, unreadable
-from resume_gym.document import overflow_delimiter
-from resume_gym.render import REPLY_STYLES, visible
-from resume_gym.user_errors import number_of
+from resume_gym.episode.document import overflow_delimiter
+from resume_gym.episode.render import REPLY_STYLES
+from resume_gym.support.printing import visible
+from resume_gym.support.user_errors import number_of
 
 _RESULTS = {"edit": "edited", "shown": "document shown", "submit": "submitted"}
 _LONG = 300  # a reply that shows a document is left out if it has more characters

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import number_of
 
 if TYPE_CHECKING:
     from rich.table import Table

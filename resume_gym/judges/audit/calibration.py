@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS
 from resume_gym.judges import (
     OFFLINE,
     AsyncJudge,
@@ -31,9 +32,7 @@ from resume_gym.judges.audit.agreement import Agreement, Share, share, weighted_
 from resume_gym.judges.audit.pairs import FABRICATIONS, LabelledPair, values, write_pairs
 from resume_gym.judges.votes import drawn
 from resume_gym.llm import Usage
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS
-from resume_gym.tasks import TaskError
-from resume_gym.user_errors import number_of
+from resume_gym.support.user_errors import TaskError, number_of
 
 T = TypeVar("T")
 

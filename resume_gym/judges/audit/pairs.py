@@ -8,8 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
-from resume_gym.tasks import Task, TaskError
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
+from resume_gym.episode.tasks import Task
+from resume_gym.support.user_errors import TaskError
 
 PAIRS = Path(__file__).with_name("pairs.jsonl")
 FABRICATIONS = (

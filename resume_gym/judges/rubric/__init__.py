@@ -14,13 +14,13 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
 
+from resume_gym.episode.rewards import GRADED_FIELDS, LineVerdict, Verdict
+from resume_gym.episode.tasks import Task
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.claims import UnsupportedClaim
 from resume_gym.judges.rubric.signals import Signals, excess, measure
 from resume_gym.judges.vetoes import Veto, find_veto, rejected, veto
-from resume_gym.rewards import GRADED_FIELDS, LineVerdict, Verdict
-from resume_gym.tasks import Task
 from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import SEVERAL, STEP
 

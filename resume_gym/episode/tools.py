@@ -6,11 +6,12 @@ Hermes format, `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
+
+from resume_gym.support.json_lines import unique_keys
 
 ToolError = Literal[
     "none",
@@ -166,15 +167,6 @@ def split_thought(text: str) -> tuple[str, str]:
             with suppress(ValueError, RecursionError):
                 _, end = _decode_any(text, tag.end())
     return "", text
-
-
-def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, Any]:
-    """Convert the pairs of a JSON object to a dict; raise ValueError for a repeated key."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice[:80]!r} occurs twice in an object")
-    return found
 
 
 decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from resume_gym.render import visible
+from resume_gym.support.printing import visible
 
 
 class Terminal(Console):

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from resume_gym import document, rewards
-from resume_gym.document import Document, Edit, Match
-from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
+from resume_gym.episode import document, rewards
+from resume_gym.episode.document import Document, Edit, Match
+from resume_gym.episode.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 
 MAX_OBSERVATION = 1_048_576
 """Maximum length of an observation in characters; the middle of a longer one is left out."""

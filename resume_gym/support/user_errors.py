@@ -1,10 +1,14 @@
-"""Helpers for messages to users: similar names, missing packages, counts with nouns."""
+"""Errors and messages for users: similar names, missing packages, counts with nouns."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+
+
+class TaskError(ValueError):
+    """Raised for an invalid task or task source, and for other invalid user input."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

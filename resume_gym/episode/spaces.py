@@ -19,7 +19,7 @@ from gymnasium.vector.utils import (
 )
 from gymnasium.wrappers.utils import create_zero_array
 
-from resume_gym.tools import text_fault
+from resume_gym.episode.tools import text_fault
 
 _HEADER = 4  # bytes of the length (a uint32) that precedes each text in shared memory
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)] + ["\n", "\t", "é", "ß", "語", "🙂"]

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from resume_gym.document import unix_lines
-from resume_gym.rewards import VERDICT_FIELDS, WEAKNESS_METRIC
-from resume_gym.tools import text_fault
+from resume_gym.episode.document import unix_lines
+from resume_gym.episode.rewards import VERDICT_FIELDS, WEAKNESS_METRIC
+from resume_gym.episode.tools import text_fault
+from resume_gym.support.user_errors import TaskError
 
 WEAKNESSES = tuple(WEAKNESS_METRIC)
 SPLITS = ("train", "eval")
@@ -19,10 +20,6 @@ _ITEMS, _ITEM_CHARS, _ITEM_WEIGHT = 20, 500, 8
 
 EDITION = 2
 """Edition of the tasks and the rubric judge; rewards of different editions are not comparable."""
-
-
-class TaskError(ValueError):
-    """Raised for an invalid task or task source, and for other invalid user input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from resume_gym.document import Edit
-from resume_gym.editing import Shown
-from resume_gym.env import ResumeEditEnv
-from resume_gym.session import SYSTEM_PROMPT, Session
-from resume_gym.tasks import Evidence
-from resume_gym.tools import TOOLS, FailedCall, Toolbox, ToolCall, schema
+from resume_gym.episode.document import Edit
+from resume_gym.episode.editing import Shown
+from resume_gym.episode.session import SYSTEM_PROMPT, Session
+from resume_gym.episode.tasks import Evidence
+from resume_gym.episode.tools import TOOLS, FailedCall, Toolbox, ToolCall, schema
 
 PASSAGES = 3
 """Maximum number of passages that a search shows."""
@@ -119,14 +118,3 @@ class EvidenceSession(Session):
         query = call.arguments["query"]
         found = search(self.task.evidence, query)
         return Shown("\n".join(map(str, found)) or "no passage matches", paid=False)
-
-
-class ResumeEditEvidenceEnv(ResumeEditEnv):
-    """`ResumeEdit-v0` with the tool `search(query)`.
-
-    A search shows at most three passages of the candidate's documents, with the names of their
-    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`. An added figure improves
-    `quantification` if a document states it for the same work; other added figures are unsupported.
-    """
-
-    session_type = EvidenceSession

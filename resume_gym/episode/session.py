@@ -6,9 +6,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resume_gym import document, rewards
-from resume_gym.document import Edit
-from resume_gym.editing import (
+from resume_gym.episode import document, rewards
+from resume_gym.episode.document import Edit
+from resume_gym.episode.editing import (
     EditSession,
     Ledger,
     Rules,
@@ -17,9 +17,10 @@ from resume_gym.editing import (
     Step,
     measure,
 )
-from resume_gym.rewards import LineVerdict, Verdict
-from resume_gym.tasks import Task, TaskError
-from resume_gym.tools import TOOLBOX, FailedCall, ToolCall
+from resume_gym.episode.rewards import LineVerdict, Verdict
+from resume_gym.episode.tasks import Task
+from resume_gym.episode.tools import TOOLBOX, FailedCall, ToolCall
+from resume_gym.support.user_errors import TaskError
 
 __all__ = ["Ledger", "Rules", "Session", "State", "Step"]
 

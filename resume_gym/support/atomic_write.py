@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resume_gym.tasks import TaskError
+from resume_gym.support.user_errors import TaskError
 
 UNFINISHED = ".unfinished-"
 """Prefix of the names of temporary files."""

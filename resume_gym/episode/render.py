@@ -1,15 +1,15 @@
 """Rendering of a session's page as plain text, coloured terminal output or an image."""
 
-import sys
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from resume_gym.document import overflow_delimiter, wrap
-from resume_gym.editing import AnySession
-from resume_gym.user_errors import number_of
+from resume_gym.episode.document import overflow_delimiter, wrap
+from resume_gym.episode.editing import AnySession
+from resume_gym.support.printing import CONTROLS
+from resume_gym.support.user_errors import number_of
 
 if TYPE_CHECKING:
     from PIL import ImageFont
@@ -27,26 +27,10 @@ _DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
 _RED, _GREEN = (185, 45, 40), (25, 120, 60)
 # Pillow's built-in font has few glyphs beyond ASCII
 _PLAIN = str.maketrans("–—−•→", "---·>")
-# Agents may write control characters, which a terminal would execute: show symbols instead.
-_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# `_SHOWN` also replaces tabs, marks that change the direction of text, and lone surrogates
-_OTHERS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000))
-_SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
-
-
-def visible(text: str) -> str:
-    """Replace lone surrogates and all control characters but line feeds by visible symbols."""
-    return text.translate(_SHOWN)
-
-
-def say(text: object, error: bool = False) -> None:
-    """Print a text, escaped by `visible`, to stdout or, if `error` is true, to stderr."""
-    print(visible(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def _rows(session: AnySession) -> list[str]:
-    text = session.text.removesuffix("\n").translate(_VISIBLE)
+    text = session.text.removesuffix("\n").translate(CONTROLS)
     width = session.rules.page_width
     return [row for line in text.split("\n") for row in wrap(line, width)] if text else []
 
@@ -54,7 +38,7 @@ def _rows(session: AnySession) -> list[str]:
 def _status(session: AnySession) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
-    name = session.task.task_id.translate(_VISIBLE)
+    name = session.task.task_id.translate(CONTROLS)
     return (
         f"{name} | lines {state.document.lines}/{rules.page_lines} | "
         f"turn {state.turns}/{rules.max_turns} | edits {state.edits} "
@@ -67,7 +51,7 @@ def last_reply(session: AnySession) -> list[str]:
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
-    rows = step.observation.translate(_VISIBLE).split("\n")
+    rows = step.observation.translate(CONTROLS).split("\n")
     return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 

@@ -1,11 +1,10 @@
 """`ResumeEditFeedback-v0`: remarks on the draft during an episode, on request or after edits."""
 
-from resume_gym.document import Edit
-from resume_gym.editing import Shown
-from resume_gym.env import ResumeEditEnv
+from resume_gym.episode.document import Edit
+from resume_gym.episode.editing import Shown
+from resume_gym.episode.session import SYSTEM_PROMPT, Session
+from resume_gym.episode.tools import TOOLS, FailedCall, Toolbox, ToolCall, schema
 from resume_gym.judges.critique import feedback
-from resume_gym.session import SYSTEM_PROMPT, Session
-from resume_gym.tools import TOOLS, FailedCall, Toolbox, ToolCall, schema
 
 FEEDBACK = schema("feedback", "Show what a reader of the resume notices.", {}, [])
 
@@ -27,15 +26,3 @@ class FeedbackSession(Session):
     def feedback(self, text: str) -> str:
         """Return at most three remarks on a draft, by the rules of the judge `critique`."""
         return feedback(self.task, text)
-
-
-class ResumeEditFeedbackEnv(ResumeEditEnv):
-    """`ResumeEdit-v0` with the tool `feedback()`.
-
-    The tool shows at most three remarks on the draft; each remark quotes a line. A call of the tool
-    costs a turn and earns no reward. With `feedback_every=k`, the reply to every k-th edit includes
-    remarks, too. Remarks name neither the fields of the verdict nor the planted weakness. Other
-    arguments and the rewards are those of `ResumeEdit-v0`.
-    """
-
-    session_type = FeedbackSession

@@ -7,7 +7,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import NamedTuple
 
-from resume_gym.tasks import SPLITS, Task, TaskError, read_jsonl
+from resume_gym.episode.tasks import SPLITS, Task, read_jsonl
+from resume_gym.support.user_errors import TaskError
 
 BUNDLED = ("default", "mini")
 
@@ -38,7 +39,7 @@ LOADERS: Mapping[str, Loader] = {
 }
 """Loaders of all sources except bundled tasks and files; the keys show how to write a source."""
 _FOLDER = LOADERS["hf://OWNER/NAME"]
-_DATA = Path(__file__).parent / "data"
+_DATA = Path(__file__).parents[1] / "data"
 
 
 def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]:

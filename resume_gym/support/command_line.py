@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NoReturn
 
-from resume_gym.render import say, visible
-from resume_gym.user_errors import did_you_mean
+from resume_gym.support.printing import say, visible
+from resume_gym.support.user_errors import did_you_mean
 
 _USER_ERROR = "a mistake in the command, or in a file that it names"
 _CHOICE = r"invalid choice: (.+) \(choose from (.+)\)"

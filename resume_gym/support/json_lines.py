@@ -7,12 +7,12 @@ import hashlib
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from resume_gym.tasks import TaskError
-from resume_gym.tools import unique_keys
+from resume_gym.support.user_errors import TaskError
 
 MOST_BYTES = 2**26
 """Maximum size in bytes of a line, and of a file that is read whole."""
@@ -164,3 +164,12 @@ def read_bytes(file: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise TaskError(f"{file}: expected at most {MOST_BYTES:,} bytes")
     return content
+
+
+def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+    """Convert the pairs of a JSON object to a dict; raise ValueError for a repeated key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice[:80]!r} occurs twice in an object")
+    return found

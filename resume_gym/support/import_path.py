@@ -6,6 +6,10 @@ folder could shadow any other module.
 
 import os
 import sys
+from os.path import dirname
+
+_ROOT = dirname(dirname(dirname(__file__)))
+"""Folder that contains the package."""
 
 
 def leave_current_folder() -> None:
@@ -17,5 +21,5 @@ def leave_current_folder() -> None:
         path = os.getcwd()
     except FileNotFoundError:  # a deleted folder holds no modules
         return
-    if sys.path[0] == path != os.path.dirname(os.path.dirname(__file__)):
+    if sys.path[0] == path != _ROOT:
         del sys.path[0]

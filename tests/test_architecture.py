@@ -125,6 +125,29 @@ def test_imports_point_down() -> None:
                 assert below, f"{module} imports {one.module}"
 
 
+PROMISES = {
+    module: {
+        name
+        for names in re.findall(
+            r"does not import\s((?:`[\w.]+`[\s,or]*)+)", ast.get_docstring(tree) or ""
+        )
+        for name in re.findall(r"`([\w.]+)`", names)
+    }
+    for module, path in FILES.items()
+    if path.name == "__init__.py"
+    for tree in [ast.parse(path.read_text(encoding="utf-8"))]
+}
+
+
+@pytest.mark.parametrize("package", [name for name, promised in PROMISES.items() if promised])
+def test_packages_do_not_import_what_their_docstrings_exclude(package: str) -> None:
+    for module, found in IMPORTS.items():
+        if f"{module}.".startswith(f"{package}."):
+            for one in found:
+                broken = [x for x in PROMISES[package] if f"{one.module}.".startswith(f"{x}.")]
+                assert not broken, f"{module} imports {one.module}"
+
+
 def test_there_are_no_import_cycles() -> None:
     """Lazy imports count, too."""
     graph = {

@@ -1,4 +1,7 @@
-"""Interface of engines, which sample tokens; engines do not handle episodes, tools or text."""
+"""Interface of engines, which sample tokens; engines do not handle episodes, tools or text.
+
+An engine works on token ids, so this package does not import `learners.rollouts`, which uses it.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -2,6 +2,8 @@
 
 `make_agent` creates an agent for one episode. The oracle reads the task's fixes; all other agents
 use only what a model can read during the episode.
+
+Agents cannot ask for a verdict: this package does not import `resume_gym.judges`.
 """
 
 import re

@@ -1,5 +1,5 @@
 """What an episode is made of: task, document, tools, session, rewards and the drawing of its page.
 
-Modules of this package import only `support`, so a session never imports a judge: its caller passes
-the verdict. The one exception is `feedback`, whose remarks come from the rules of `judges`.
+A session receives verdicts from its caller, so this package does not import `resume_gym.env`. Only
+the module `feedback` imports `resume_gym.judges`, for its remarks.
 """

@@ -5,6 +5,8 @@ asks a judge to grade finished episodes. `summary` defines the record of an epis
 many episodes, `comparison` adds confidence intervals and paired tests, and `table` formats results.
 `resume-gym eval` is built on `specs` (parses `--agent`), `players` (play one episode), `loop` (runs
 episodes concurrently), `contest` (runs the evaluation) and `results` (writes the output folder).
+
+A trained policy is one more player, so this package does not import `learners`.
 """
 
 from resume_gym.evaluation.loop import episode_seed, evaluate, grade

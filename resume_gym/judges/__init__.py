@@ -4,6 +4,9 @@ A judge needs only an attribute `name` and a method `judge`. A judge that cannot
 raises a `JudgeError`, whose type tells whether a retry can help. Judges that wait for models or for
 other judges subclass `AsyncJudge`, which allows thousands of concurrent verdicts. A judge whose
 attribute `grades_items` is true also grades rubric items of kind "judged", which need a model.
+
+A judge sees a task and a text, so this package does not import `resume_gym.episode.session` or
+`resume_gym.env`.
 """
 
 import asyncio

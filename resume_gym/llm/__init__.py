@@ -3,6 +3,9 @@
 `client.make_client` is the entry point. A provider (`gemini`, `openai`) sends single requests; a
 client adds rate limits, retries and a persistent cache (`store`). All clients run in the event loop
 of a background thread (`loop`), so synchronous code and other event loops can share a client.
+
+A client knows neither resumes nor judges: this package does not import `resume_gym.judges`,
+`resume_gym.episode` or `resume_gym.text`.
 """
 
 import re

@@ -1,4 +1,5 @@
 """Helpers for files, terminals, command lines and messages.
 
-Modules of this package import no other part of `resume_gym`.
+All other parts use them, so this package does not import `resume_gym.episode`, `resume_gym.text` or
+any other part.
 """

@@ -1,4 +1,8 @@
-"""Synthetic tasks, which `generate_task` and `generate_tasks` build from the texts in `bank/`."""
+"""Synthetic tasks, which `generate_task` and `generate_tasks` build from the texts in `bank/`.
+
+A task exists before its episodes, so this package does not import `resume_gym.env` or
+`resume_gym.agents`.
+"""
 
 from resume_gym.synthesis.procedural import generate_task, generate_tasks
 

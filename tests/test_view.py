@@ -504,43 +504,6 @@ def test_the_status_of_a_job_is_told_by_its_lock_and_its_last_file(folder, tmp_p
             assert status(results.path) == "interrupted", "a link is not followed"
 
 
-# --- one episode in a file ----------------------------------------------------------------------
-
-
-def test_a_saved_game_and_a_report_of_a_revision_open(tmp_path):
-    session = play(evil_task(0), 0)
-    game, report = tmp_path / "game.json", tmp_path / "report.json"
-    game.write_text(json.dumps({"env": "ResumeEditMini-v0", **session.record()}, indent=1))
-    claim = {"quote": "EMEA", "reason": "The original does not say so."}
-    told = {"agent": "careful", "score": 51.0, "claims": [claim], "warnings": ["Not submitted."]}
-    told |= {"original": session.original, "episode": session.record()}
-    report.write_text(json.dumps(told, indent=1))
-    for file in (game, report):
-        results = open_folder(file)
-        index = json.loads(json.dumps(results.index()))
-        assert index["kind"] == "episode"
-        assert index["system_prompt"] == (Session.system_prompt if file is game else "")
-        (row,) = results.rows
-        assert (row.reward, row.outcome, row.turns) == (session.reward, "submitted", 4)
-        assert results.record(0) == json.loads(json.dumps(session.record() | results.record(0)))
-        shown = results.episode(0)
-        assert texts_of(shown)[0] == session.original.rstrip("\n")
-        html.export(results, tmp_path / "out.html")
-        assert packed(tmp_path / "out.html", "index")["chunks"] == [0]
-    report.write_text(json.dumps({**told, "resume": "in/ada.md", "created": "2026-11-22T08:09:10"}))
-    assert open_folder(report).rows[0].task == "ada.md, 2026-11-22", "the title of its page"
-    notes = open_folder(report).index()["notes"]
-    assert notes == ["Not submitted.", f"not supported by the original: EMEA: {claim['reason']}"]
-
-
-@pytest.mark.parametrize("wrong", ["[]", "{", '{"episode": 5}', '{"task_id": "t", "actions": []}'])
-def test_another_file_is_refused_in_one_line(tmp_path, wrong):
-    file = tmp_path / "file.json"
-    file.write_text(wrong)
-    with pytest.raises(TaskError, match=r"file\.json"):
-        open_folder(file)
-
-
 def test_tokens_and_seconds_are_those_of_each_turn():
     session = play(evil_task(0), 1)
     costs = [{"tokens_in": 9, "tokens_out": n, "seconds": 0.5} for n in range(3)]

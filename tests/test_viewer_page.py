@@ -430,19 +430,6 @@ def test_what_a_judge_was_asked_and_what_a_turn_cost(page, tmp_path):
     assert page.faults == []
 
 
-def test_a_saved_game_is_its_page(page, tmp_path):
-    file = tmp_path / "game.json"
-    file.write_text(json.dumps({"env": "ResumeEditMini-v0", **play(evil_task(0), 0).record()}))
-    with served(file) as address:
-        show(page, address, "")
-        assert page.locator(".turn").count() == 4
-        assert page.get_by_role("link", name="Episodes").count() == 0
-        with page.expect_download() as download:
-            page.get_by_role("link", name="Download (JSON)").click()
-        assert json.loads(download.value.path().read_text())["task_id"].startswith("0 ")
-    assert page.faults == []
-
-
 def test_marks_that_are_no_faults_are_not_red(page, run):
     show(page, run, "episodes")
     assert rows(page).nth(3).locator("td.flags .muted").inner_text() == "not judged"

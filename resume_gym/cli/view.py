@@ -1,4 +1,4 @@
-"""`resume-gym view`: show runs and evaluations in a browser, a file or the terminal."""
+"""`resume-gym view`: show runs and evaluations in a browser, or write them to a file."""
 
 import argparse
 from contextlib import suppress
@@ -8,7 +8,7 @@ from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
-from resume_gym.cli.arguments import Commands, check_terminal, progress_bars
+from resume_gym.cli.arguments import Commands, progress_bars
 from resume_gym.support.atomic_write import check_new_file
 from resume_gym.support.printing import say
 from resume_gym.support.trust import FLAG, HELP
@@ -20,15 +20,13 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "view",
         help="look at runs and evaluations in a browser",
-        description="Look in a browser at a run, an evaluation, a folder of runs and evaluations, "
-        "or a file from `play --save` or `revise --json`. The page shows curves, a table of the "
-        "episodes, and each episode turn by turn. While a job runs, the page adds new data. Ctrl-C "
-        "stops the server with status 0. `--terminal` needs no browser.",
-        examples=["view runs", "view runs/nano --terminal", "view result --export result.html"],
+        description="Look in a browser at a run, an evaluation, or a folder of runs and "
+        "evaluations. The page shows curves, a table of the episodes, and each episode turn by "
+        "turn. While a job runs, the page adds new data. Ctrl-C stops the server with status 0.",
+        examples=["view runs", "view result --export result.html"],
     )
     add = command.add_argument
-    where = "a run, an evaluation, a folder of these, or the file of an episode"
-    add("folder", type=Path, metavar="FOLDER", help=where)
+    add("folder", type=Path, metavar="FOLDER", help="a run, an evaluation, or a folder of these")
     add(
         "--port",
         type=_port,
@@ -36,14 +34,12 @@ def add_command(commands: Commands) -> None:
         metavar="N",
         help="local port of the server; 0 for any free port (default: %(default)s)",
     )
-    instead = command.add_mutually_exclusive_group()
-    instead.add_argument(
+    add(
         "--export",
         type=Path,
         metavar="FILE.html",
         help="write the page to a file that needs no server, and exit",
     )
-    instead.add_argument("--terminal", action="store_true", help="browse episodes in the terminal")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
     command.set_defaults(run=_run)
 
@@ -59,24 +55,16 @@ def _run(options: argparse.Namespace) -> None:
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
         raise TaskError(f"--export: {str(target)!r} exists but is no exported page; name another")
-    if options.terminal:
-        check_terminal("view --terminal")
     shown = _open(options.folder, options.trust_remote_code)
     if isinstance(shown, Listing):
         names = sorted(shown.folders())
-        if target or options.terminal:
-            flag = "--export" if target else "--terminal"
-            raise TaskError(f"{flag}: choose one folder in {shown.path}: {', '.join(names)}")
+        if target:
+            raise TaskError(f"--export: choose one folder in {shown.path}: {', '.join(names)}")
         told = f"{shown.path}, runs and evaluations: {len(names)}"
     else:
         told = f"{number_of(len(shown.rows), 'episode')} of {shown.path}"
         if target:
             _export(shown, target)
-            return
-        if options.terminal:
-            from resume_gym.apps.viewer.terminal import EpisodeBrowser
-
-            EpisodeBrowser(shown).run()
             return
     try:
         server = serve(shown, options.port)

@@ -2,5 +2,5 @@
 
 `data.py` reads a folder, `rows.py` and `episode.py` convert its episodes, `listing.py` lists the
 runs and evaluations in a folder, `html.py` builds the page or exports a page with data, and
-`server.py` serves the page; `terminal.py` shows the episodes in a terminal.
+`server.py` serves the page.
 """

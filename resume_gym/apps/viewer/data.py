@@ -67,9 +67,11 @@ class FolderContents:
         if not path.exists():
             raise TaskError(f"there is no folder {str(path)!r}")
         if not is_results(path):
+            inside = path.is_file() and is_results(path.parent)
+            hint = f"; did you mean its folder {str(path.parent)!r}?" if inside else ""
             raise TaskError(
                 "expected the folder of a run (metrics.jsonl, trajectories) or of an evaluation "
-                f"(episodes.jsonl); {str(path)!r} is neither"
+                f"(episodes.jsonl); {str(path)!r} is neither{hint}"
             )
         self.path = path
         self.is_run = _is_run(path)

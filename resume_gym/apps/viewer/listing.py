@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from resume_gym.apps.viewer.data import FolderContents, is_results, stamp, status
-from resume_gym.apps.viewer.saved import SavedEpisode
 from resume_gym.apps.viewer.tasks import Tasks
 from resume_gym.support.json_lines import is_finite
 
@@ -122,9 +121,7 @@ def _finite(value: object) -> float | None:
 
 
 def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
-    """Open a run, an evaluation, a folder of runs and evaluations, or a file with an episode."""
-    if path.is_file():
-        return SavedEpisode(path, trusted)
+    """Open a run, an evaluation, or a folder of runs and evaluations."""
     listing = Listing(path, trusted)
     is_listing = not is_results(path) and listing.folders()
     return listing if is_listing else FolderContents(path, trusted)

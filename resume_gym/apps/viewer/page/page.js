@@ -161,7 +161,6 @@ async function go(path, query = "", replace = false) {
 function pageOf([name, ...numbers], query) {
   const [first, second] = numbers.map(Number);
   if (index.kind === "list") return name === "runs" ? runsPage(query) : listPage(query);
-  if (index.kind === "episode") return episodePage(0);
   if (name === "episodes") return tablePage(query);
   if (name === "episode") return episodePage(first);
   if (name === "compare") return comparePage(first, second);

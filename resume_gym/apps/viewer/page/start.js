@@ -45,7 +45,7 @@ async function start() {
   }
   document.getElementById("name").append(...visible(index.name));
   document.getElementById("to-list").hidden = !index.listed;
-  document.getElementById("pages").hidden = ["list", "episode"].includes(index.kind);
+  document.getElementById("pages").hidden = index.kind === "list";
   window.addEventListener("hashchange", () => show());
   await show();
   if (!isExported) follow();

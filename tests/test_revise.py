@@ -21,7 +21,6 @@ from native_model import model
 from resume_gym import Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.apps.revise import word_file
-from resume_gym.apps.revise.diffs import apply_hunks, find_hunks
 from resume_gym.apps.revise.files import Source, read_source
 from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
@@ -511,88 +510,6 @@ def test_word_becomes_markdown_on_request(folder: Path, capsys: Capsys) -> None:
     assert read_source(folder / "ada.docx").text == revised.replace(
         "Built", "Responsible for building"
     )
-
-
-TWO = [STRONGER, INVENTED, SUBMIT]
-
-
-@pytest.mark.parametrize(
-    ("answers", "taken", "status"),
-    [
-        ("y\nn\n", [STRONGER], 0),
-        ("?\nn\ny\n", [INVENTED], 3),
-        ("a\n", [STRONGER, INVENTED], 3),
-        ("y\nq\n", [STRONGER], 0),
-        ("y\n", [STRONGER], 0),
-        ("n\nn\n", [], 1),
-        ("", [], 1),
-    ],
-)
-def test_only_changes_that_are_taken_are_written(
-    answers: str,
-    taken: list[str],
-    status: int,
-    folder: Path,
-    capsys: Capsys,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(answers))
-    assert served(TWO, "--interactive", "--json") == status
-    told = capsys.readouterr()
-    assert 'without support: Nothing supports the figure "40"' in told.err or len(answers) < 4
-    assert ("y  take this change" in told.err) == ("?" in answers)
-    session = Session(Task("revise", JOB, RESUME, "weak_verbs"))
-    for call in taken:
-        session.step(call)
-    found = json.loads(told.out)
-    assert found["text"] == session.text
-    if not taken:
-        assert "no change was taken; nothing is written" in told.err
-        assert files(folder) == {"ada.md", "job.txt"}
-        return
-    assert (folder / "ada.revised.md").read_text(encoding="utf-8") == session.text
-    assert found["verdict"]["hallucination"] == (-1 if INVENTED in taken else 1)
-    assert (found["score"] is None) == (len(taken) < 2)
-    assert bool(found["claims"]) == (INVENTED in taken)
-    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
-    assert f"| taken by you | {len(taken)} of 2 changes |" in report
-
-
-LINES = st.lists(st.sampled_from(["- a b c", "- a b d", "- e f", "", "## G"]), max_size=8)
-
-
-@given(LINES, LINES)
-def test_hunks_make_the_revision_and_none_the_original(old: list[str], new: list[str]) -> None:
-    original, revised = "\n".join(old), "\n".join(new)
-    hunks = find_hunks(original, revised)
-    assert apply_hunks(original, hunks) == revised
-    assert apply_hunks(original, []) == original
-
-
-def test_versions_of_lines_are_hunks_of_their_own_and_a_move_is_one() -> None:
-    old = ["- led a b c", "- gone", "- made d e f", "- stays", "- moves"]
-    new = ["- moves", "- ran a b c", "- built d e f", "- stays"]
-    hunks = find_hunks("\n".join(old), "\n".join(new))
-    found = [[(span.old, span.new) for span in hunk] for hunk in hunks]
-    assert found == [
-        [((), ("- moves",)), (("- moves",), ())],
-        [(("- led a b c",), ("- ran a b c",))],
-        [(("- gone",), ())],
-        [(("- made d e f",), ("- built d e f",))],
-    ]
-
-
-def test_a_line_that_moved_and_was_reworded_is_one_change() -> None:
-    old = [
-        "- Participated in rewriting the billing exporter in Go.",
-        "- Ran tests.",
-        "- Wrote docs.",
-    ]
-    new = ["- Ran tests.", "- Wrote docs.", "- Rewrote the billing exporter in Go, for two teams."]
-    (hunk,) = find_hunks("\n".join(old), "\n".join(new))
-    assert apply_hunks("\n".join(old), [hunk]) == "\n".join(new)
-    apart = [*new[:2], "- Planned the yearly audit of all suppliers."]
-    assert len(find_hunks("\n".join(old), "\n".join(apart))) == 2
 
 
 @pytest.mark.parametrize(

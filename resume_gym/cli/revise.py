@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from resume_gym.apps.revise.console import print_summary, select
-from resume_gym.apps.revise.diffs import apply_hunks, find_hunks
+from resume_gym.apps.revise.console import print_summary
 from resume_gym.apps.revise.files import (
     Source,
     check_format,
@@ -39,7 +38,6 @@ from resume_gym.evaluation.tiers import TIERS
 from resume_gym.judges import Judge
 from resume_gym.llm import ModelError, Usage
 from resume_gym.support.printing import say
-from resume_gym.support.terminal import Terminal
 from resume_gym.support.trust import is_local
 from resume_gym.support.user_errors import TaskError, number_of
 from resume_gym.text.lines import parse
@@ -71,7 +69,7 @@ judge objects or gives no verdict.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
-    "revise ada.md --job job.txt --agent Qwen/Qwen3-4B --interactive",
+    "revise ada.md --job job.txt --agent Qwen/Qwen3-4B",
     "revise ada.md --job job.txt --agent qwen3@http://127.0.0.1:11434/v1",
     "revise ada.docx --job job.pdf --agent gpt-5-mini@openai --mask all",
 )
@@ -85,19 +83,13 @@ def add_command(commands: Commands) -> None:
         description=_ABOUT,
         examples=_EXAMPLES,
         done="revised, and not flagged",
-        failed="nothing written: the agent failed or changed nothing, or you took none",
+        failed="nothing written: the agent failed or changed nothing",
         flagged="revised, but flagged (see above), or some personal data may not be masked",
     )
     add = command.add_argument
     add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf, .json")
     add("--job", type=Path, required=True, metavar="FILE", help="the job description")
     add("--agent", required=True, metavar="SPEC", help="the agent, as above")
-    add(
-        "--interactive",
-        action="store_true",
-        help="ask which changes to take, as `git add -p` does; a change that you do not take "
-        "leaves its lines as they were",
-    )
     add_options(
         add,
         "--mask",
@@ -139,13 +131,13 @@ def _run(options: argparse.Namespace) -> int:
         advice = "--mask all hides names and addresses"
         print(f"resume-gym: {agent.name} is sent the resume unmasked; {advice}", file=sys.stderr)
     _play(agent, session, options.seed)
-    text, choice = _taken(session, contest.judge) if options.interactive else (session.text, "")
-    revision = _compared(session, contest.judge, text, choice)
+    revision = _compared(session, contest.judge)
     names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
     notes = _notes(resume, job) + _shares(agent.spent())
+    text = session.text
     if masker:
         notes += [f"{resume.path}: {note}" for note in masker.notes]
-        text = masker.unmask(text)
+        text = masker.unmask(session.text)
         try:
             revision = restored(revision, task, masker.unmask)
         except ValueError:
@@ -165,7 +157,7 @@ def _run(options: argparse.Namespace) -> int:
         created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         print_json({**names, **files, **created, **settings, **as_json(revision, notes)})
     elif revision.changed:
-        print_summary(revision, notes, outputs.values(), edits=not options.interactive)
+        print_summary(revision, notes, outputs.values())
     return _status(revision, agent.name, masker)
 
 
@@ -251,24 +243,11 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
             raise ModelError(f"{agent.name} failed {done}; nothing is written: {reason}") from None
 
 
-def _taken(session: Session, judge: Judge) -> tuple[str, str]:
-    """Let the user choose changes; return the new resume and a text such as "2 of 5 changes"."""
-    revision = Revision(session, session.text, judge.name)
-    if not revision.changed:
-        return session.text, ""
-    hunks = find_hunks(revision.task.resume, session.text)
-    # ask the user on stderr, since --json prints the report on stdout
-    console = Terminal(stderr=True, highlight=False)
-    taken = select(revision, hunks, console, sys.stdin.readline)
-    told = f"{len(taken)} of {number_of(len(hunks), 'change')}"
-    return apply_hunks(revision.task.resume, taken), told
-
-
-def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revision:
+def _compared(session: Session, judge: Judge) -> Revision:
     """Grade the revision and analyse each edit, which takes seconds for a long resume."""
     with progress_bars() as bars:
         bars.add_task("comparing the revision with your resume", total=None)
-        revision = graded(session, judge, text, choice)
+        revision = graded(session, judge)
         _ = revision.changes  # computed and cached here, while the progress bar is shown
     return revision
 
@@ -278,9 +257,6 @@ def _status(revision: Revision, name: str, masker: Masker | None) -> int:
     if revision.changed:
         return FLAGGED if revision.warnings or (masker and masker.doubtful) else 0
     session = revision.session
-    if not revision.whole:
-        say("resume-gym: no change was taken; nothing is written", error=True)
-        return 1
     outcome = "changed nothing that a reader would see" if session.state.edits else "made no edit"
     turns = f"{session.turns} of {number_of(session.rules.max_turns, 'turn')}"
     effort = f"{turns}, {number_of(revision.failed_calls, 'failed call')}"

@@ -71,14 +71,13 @@ def outcome(revision: Revision) -> dict[str, str]:
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
     if doubted or (verdict and count):
         opinion = _SUPPORT[-1] if doubted else f"apart from these claims, {opinion}"
-    results = {
+    return {
         "lines with new claims that lack support": claims,
         f"judge ({revision.judge})": opinion,
         "page": f"{lines} of {limit} lines: {fits}",
         "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
         "handed in": "yes" if session.state.submitted else "no: the agent ran out of turns",
     }
-    return results | ({"taken by you": revision.choice} if revision.choice else {})
 
 
 def _warnings(revision: Revision) -> Iterator[str]:

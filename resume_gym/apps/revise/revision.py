@@ -84,23 +84,17 @@ class AppliedEdit:
 
 @dataclass(frozen=True)
 class Revision:
-    """Finished episode on a user's resume, and the version of the resume that the user accepted.
+    """Finished episode on a user's resume.
 
     Attributes:
         session: finished session of the episode.
-        text: the original with those changes of the agent that the user accepted.
-        judge: name of the judge that graded the text.
-        verdict: the judge's verdict on `text`; None if there is no verdict.
+        judge: name of the judge that graded the episode.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
-        choice: the user's choice, such as "2 of 5 changes"; empty if the user was not asked.
     """
 
     session: Session
-    text: str
     judge: str
-    verdict: Verdict | None = None
     no_verdict: str = ""
-    choice: str = ""
 
     @property
     def task(self) -> Task:
@@ -108,9 +102,14 @@ class Revision:
         return self.session.task
 
     @property
-    def whole(self) -> bool:
-        """Whether the user accepted all changes of the agent."""
-        return self.text == self.session.text
+    def text(self) -> str:
+        """The revised resume."""
+        return self.session.text
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The judge's verdict; None if there is none."""
+        return self.session.verdict
 
     @cached_property
     def changed(self) -> bool:
@@ -132,8 +131,6 @@ class Revision:
     def claims(self) -> tuple[FlaggedClaim, ...]:
         """Claims of the revision that the original does not support."""
         history = [edit.claims for edit in self._edits]
-        if not self.whole:
-            history.append(_claims(self.task, self.text))
         claims = []
         for key, claim in history[-1].items():
             if key in history[0]:
@@ -219,21 +216,15 @@ async def play(player: Player, session: Session, seed: int, turn: Callable[[int]
         await player.close()
 
 
-def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:
-    """Grade `text`, the original with those changes that the user accepted.
-
-    The verdict is stored in the session only if the user accepted all changes; otherwise, the
-    graded text is not that of the session. `Revision.no_verdict` reports an error of the judge.
-    """
-    verdict, fault = None, ""
+def graded(session: Session, judge: Judge) -> Revision:
+    """Grade a finished session; `Revision.no_verdict` reports an error of the judge."""
+    fault = ""
     try:
         if session.needs_verdict:
-            verdict = judge.judge(session.task, text)
-            if text == session.text:
-                session.grade(verdict)
+            session.grade(judge.judge(session.task, session.text))
     except Exception as problem:  # user-defined judges may raise anything
         fault = f"{type(problem).__name__}: {problem}"
-    return Revision(session, text, judge.name, None if fault else verdict, fault, choice)
+    return Revision(session, judge.name, fault)
 
 
 def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
@@ -256,9 +247,8 @@ def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> R
     verdict = revision.verdict
     if verdict:
         reasons = {name: restore(reason) for name, reason in verdict.reasons.items()}
-        verdict = replace(verdict, reasons=reasons)
-    text, fault = restore(revision.text), restore(revision.no_verdict)
-    return replace(revision, session=twin, text=text, verdict=verdict, no_verdict=fault)
+        twin.grade(replace(verdict, reasons=reasons))
+    return replace(revision, session=twin, no_verdict=restore(revision.no_verdict))
 
 
 def words(action: str) -> tuple[str, str]:

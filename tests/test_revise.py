@@ -1,7 +1,6 @@
 """`resume-gym revise`: what it writes, what it says of it, and what it leaves alone."""
 
 import codecs
-import io
 import json
 import stat
 from collections.abc import Sequence
@@ -20,12 +19,9 @@ from native_model import model
 
 from resume_gym import Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
-from resume_gym.apps.revise import word_file
 from resume_gym.apps.revise.files import Source, read_source
-from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
 from resume_gym.cli.revise import _is_hosted
-from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.readers import convert
 from resume_gym.episode.tasks import WEAKNESSES
 from resume_gym.evaluation import play
@@ -273,8 +269,8 @@ def test_scripted_agents_and_models_of_ones_own_revise(folder: Path, capsys: Cap
         (["--out", "n.md", "--report", "job.txt", "--force"], "--report: 'job.txt' is already an"),
         (["--out", "n.md", "--report", "n.md"], "--report: 'n.md' is already an input"),
         (["--out", "nowhere/n.md"], "--out: there is no folder 'nowhere'"),
-        (["--out", "n.docx"], "--out: a .docx needs a Word file as the resume, got Markdown"),
-        (["--out", "n.PDF"], "--out: expected .md, .txt, or .docx from a Word file; got 'n.PDF'"),
+        (["--out", "n.docx"], "--out: expected Markdown or plain text, such as .md; got 'n.docx'"),
+        (["--out", "n.PDF"], "--out: expected Markdown or plain text, such as .md; got 'n.PDF'"),
         (["--out", "."], "--out: expected a file, but '.' is a folder"),
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--agent", "carefull"], "--agent: expected one of noop, random, floor"),
@@ -395,121 +391,28 @@ def test_lines_that_markdown_writes_otherwise_are_kept_unless_edited() -> None:
 
 
 def word_resume(path: Path) -> None:
-    """A Word file with a header, a line in bold and italics, two tab stops and a table."""
+    """A Word file with a header, styles and a table."""
     file = docx.Document()
     file.sections[0].header.paragraphs[0].text = "ada@example.com"
     file.add_heading("Ada Moreno", 0)
     file.add_heading("Experience", 1)
-    head = file.add_paragraph()
-    head.add_run("Data Engineer, Ferry Lines").bold = True
-    head.add_run("\t2019 - 2024")
     bullet = file.add_paragraph("Responsible for building a ", style="List Bullet")
     bullet.add_run("booking").italic = True
-    bullet.add_run(" pipeline for ")
-    bullet.add_run("12 harbours").bold = True
-    file.add_paragraph("Worked on reports", style="List Bullet")
+    bullet.add_run(" pipeline for 12 harbours")
     file.add_heading("Languages", 1)
     cells = file.add_table(1, 2).rows[0].cells
     cells[0].text, cells[1].text = "Portuguese", "English"
     file.save(str(path))
 
 
-def typed(line: Any) -> str:
-    """The text of a paragraph with its type, as in Markdown."""
-    marks = [("**" if run.bold else "*" if run.italic else "", run.text) for run in line.runs]
-    return "".join(f"{mark}{text}{mark}" for mark, text in marks if text)
-
-
-def test_word_stays_word_with_its_styles(folder: Path, capsys: Capsys) -> None:
+def test_the_revision_of_a_word_file_is_markdown(folder: Path) -> None:
     word_resume(folder / "ada.docx")
     before = (folder / "ada.docx").read_bytes()
-    more = tool_call(
-        "str_replace",
-        old="- Worked on reports",
-        new="- Worked on *monthly* reports with **SQL**\n- Spoke, see [slides](https://a.org/s)\n\n"
-        "## Talks",
-    )
-    assert served([STRONGER, more, SUBMIT], resume="ada.docx") == 3
+    assert served([STRONGER, SUBMIT], resume="ada.docx") in (0, 3)
     assert (folder / "ada.docx").read_bytes() == before
-    file = docx.Document(str(folder / "ada.revised.docx"))
-    found = [(line.style and line.style.name, typed(line)) for line in file.paragraphs]
-    assert found == [
-        ("Title", "Ada Moreno"),
-        ("Heading 1", "Experience"),
-        ("Normal", "**Data Engineer, Ferry Lines**\t2019 - 2024"),
-        ("List Bullet", "Built a *booking* pipeline for **12 harbours**"),
-        ("List Bullet", "Worked on *monthly* reports with **SQL**"),
-        ("List Bullet", "Spoke, see "),
-        ("Heading 1", "Talks"),
-        ("Heading 1", "Languages"),
-    ]
-    assert [link.address for line in file.paragraphs for link in line.hyperlinks] == [
-        "https://a.org/s"
-    ]
-    assert file.sections[0].header.paragraphs[0].text == "ada@example.com"
-    assert [cell.text for cell in file.tables[0].rows[0].cells] == ["Portuguese", "English"]
-    assert "note:" not in capsys.readouterr().out
-    text = read_source(folder / "ada.revised.docx").text
-    assert "- Spoke, see [slides](https://a.org/s)\n\n## Talks\n" in text
-
-
-def test_moved_and_deleted_lines_of_a_word_file_keep_their_type(folder: Path) -> None:
-    word_resume(folder / "ada.docx")
+    revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
     text = read_source(folder / "ada.docx").text
-    built, worked = (line for line in text.split("\n") if line.startswith("- "))
-    moved = text.replace(f"{built}\n{worked}", f"{worked}\n{built}")
-    for new, bullets in ((moved, [worked, built]), (text.replace(f"{worked}\n", ""), [built])):
-        content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
-        (folder / "new.docx").write_bytes(content)
-        assert notes == []
-        assert read_source(folder / "new.docx").text == new
-        lines = docx.Document(str(folder / "new.docx")).paragraphs
-        found = [line for line in lines if line.style and line.style.name == "List Bullet"]
-        assert [line.text for line in found] == [one[2:] for one in bullets]
-        of_built = next(line for line in found if "12 harbours" in line.text)
-        assert [run.text for run in of_built.runs if run.bold] == ["12 harbours"]
-
-
-def test_a_header_gets_no_new_lines(folder: Path) -> None:
-    file = docx.Document()
-    file.sections[0].header.paragraphs[0].text = "Ada Moreno"
-    file.add_heading("Skills", 1)
-    file.save(str(folder / "ada.docx"))
-    text = read_source(folder / "ada.docx").text
-    new = text.replace("## Skills", "An engineer who likes boats, ships and ferries.\n\n## Skills")
-    content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
-    found = docx.Document(io.BytesIO(content))
-    assert [line.text for line in found.sections[0].header.paragraphs] == ["Ada Moreno"]
-    lines = [(line.style and line.style.name, line.text) for line in found.paragraphs]
-    assert lines == [
-        ("Normal", "An engineer who likes boats, ships and ferries."),
-        ("Heading 1", "Skills"),
-    ]
-    assert notes == []
-
-
-def test_what_a_word_file_cannot_keep_is_noted(folder: Path) -> None:
-    word_resume(folder / "ada.docx")
-    text = read_source(folder / "ada.docx").text
-    new = text.replace("2019 - 2024", "2019 to 2024")
-    content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
-    (folder / "new.docx").write_bytes(content)
-    assert notes == ["paragraphs rewritten without their tabs or cells: 1; check the file"]
-    assert "2019 to 2024" in read_source(folder / "new.docx").text
-
-
-def test_word_becomes_markdown_on_request(folder: Path, capsys: Capsys) -> None:
-    word_resume(folder / "ada.docx")
-    file = docx.Document(str(folder / "ada.docx"))
-    file.sections[0].footer.paragraphs[0].text = "Available from May"
-    file.save(str(folder / "ada.docx"))
-    assert served([STRONGER, SUBMIT], "--out", "new.md", resume="ada.docx") in (0, 3)
-    assert "note: ada.docx: footer moved to the end" in capsys.readouterr().out
-    revised = (folder / "new.md").read_text(encoding="utf-8")
-    assert "- Built a booking pipeline for 12 harbours\n" in revised
-    assert read_source(folder / "ada.docx").text == revised.replace(
-        "Built", "Responsible for building"
-    )
+    assert revised == text.replace("Responsible for building", "Built") != text
 
 
 @pytest.mark.parametrize(
@@ -657,13 +560,3 @@ def test_a_line_that_moved_is_shown_once(folder: Path, capsys: Capsys) -> None:
     out = capsys.readouterr().out
     assert out.startswith(f"edit 1\nmoved up: {second}\nwhy: ")
     assert "by rule: only the order of lines has changed" in out
-
-
-def test_a_word_file_that_unpacks_to_too_much_is_not_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    file = io.BytesIO()
-    docx.Document().save(file)
-    monkeypatch.setattr(word_file, "_MOST_UNPACKED", 1000)
-    with pytest.raises(DocumentError, match="at most 1,000 bytes unpacked, got"):
-        word_file.open_word(file.getvalue())

@@ -50,9 +50,8 @@ An agent revises your resume for a job. Two files are written next to the resume
   RESUME.revised.diff.md   a report: each edit with its reason, new claims that
                            your resume does not support, and the judge's verdict
 
-The revision of a Word file is RESUME.revised.docx, with the styles of the resume; plain text \
-stays plain text; PDF and JSON Resume become Markdown. The resume itself is never changed. The \
-agent is one of
+Plain text stays plain text; Word, PDF and JSON Resume become Markdown. The resume itself is never \
+changed. The agent is one of
 
   careful                      a scripted agent: fast, but gives no reasons
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
@@ -118,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
     report_path: Path = options.report or out.parent / f"{out.stem}.diff.md"
     inputs = [options.resume, options.job]
-    check_format(out, resume)
+    check_format(out)
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
     agent = _agent(options.agent, contest)
@@ -144,11 +143,9 @@ def _run(options: argparse.Namespace) -> int:
             notes.append("the revision is unmasked, but the report shows placeholders")
     outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
-        content, losses = resume.written(text, out)
-        notes += [f"{out}: {note}" for note in losses]
         changes = report(revision, names | outputs, notes)
         # model output may contain lone surrogates, which UTF-8 cannot encode
-        contents = {report_path: changes.encode("utf-8", "replace"), out: content}
+        contents = {report_path: changes.encode("utf-8", "replace"), out: resume.encoded(text)}
         write_files(contents, options.resume, force=options.force)
     if options.json:
         files = outputs if revision.changed else dict.fromkeys(outputs)

@@ -10,15 +10,13 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from resume_gym.apps.revise.word_file import open_word, revise_word
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.documents import ReadFile, read_document
+from resume_gym.corpus.documents import FORMATS, ReadFile, read_document
 from resume_gym.corpus.outline import LINE_ENDS
 from resume_gym.support.atomic_write import check_new_file
 from resume_gym.support.user_errors import TaskError
 
 _TEXTS = ("Markdown", "plain text")
-_WORD = ".docx"
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
@@ -35,21 +33,8 @@ class Source(ReadFile):
 
     @property
     def suffix(self) -> str:
-        """Extension of the revised file: the source's, or `.md` if its format cannot be written."""
-        return self.path.suffix if self.kind in (*_TEXTS, "Word") else ".md"
-
-    def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
-        """Return the bytes to write to `out` for the revised text, and notes on lost content.
-
-        Raises:
-            TaskError: the revision cannot be written as Word.
-        """
-        if out.suffix.lower() == _WORD:
-            try:
-                return revise_word(self.raw, self.text, revised)
-            except DocumentError as problem:
-                raise TaskError(f"{self.path}: {problem}; --out NAME.md writes Markdown") from None
-        return self.encoded(revised), []
+        """Extension of the revised file: the source's, or `.md` if the source is no text file."""
+        return self.path.suffix if self.kind in _TEXTS else ".md"
 
     def encoded(self, revised: str) -> bytes:
         """Encode a revision of `text`: like the original file if it is a text file, else in UTF-8.
@@ -141,26 +126,14 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
         taken.append(path)
 
 
-def check_format(out: Path, resume: Source) -> None:
-    """Check that a revision can be written in the format of an output file.
+def check_format(out: Path) -> None:
+    """Check that the extension of an output file is not that of a format that is only read.
 
     Raises:
-        TaskError: `out` is a PDF; or `out` is a Word file, and the resume has another format or
-            cannot be written back.
-        ModuleNotFoundError: the package for the format is not installed.
+        TaskError: `out` is a Word or PDF file.
     """
-    if out.suffix.lower() == ".pdf":
-        expected = ".md, .txt, or .docx from a Word file"
-        raise TaskError(f"--out: expected {expected}; got {str(out)!r}")
-    if out.suffix.lower() != _WORD:
-        return
-    if resume.kind == "Word":
-        try:
-            open_word(resume.raw)
-        except DocumentError as problem:
-            raise TaskError(f"{resume.path}: {problem}; --out NAME.md writes Markdown") from None
-    else:
-        raise TaskError(f"--out: a .docx needs a Word file as the resume, got {resume.kind}")
+    if FORMATS.get(out.suffix.lower(), "plain text") not in _TEXTS:
+        raise TaskError(f"--out: expected Markdown or plain text, such as .md; got {str(out)!r}")
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -1,7 +1,6 @@
 """Resumes in five formats, each made here by the package that writes it."""
 
 import io
-import json
 import os
 import re
 import zipfile
@@ -311,139 +310,6 @@ def test_dates_of_other_languages_are_no_list(dates: str) -> None:
 def test_another_language_is_noted(text: str, english: bool) -> None:
     notes = convert("Markdown", text.encode(), True)["notes"]
     assert any("not fit for the rubric judge" in note for note in notes) != english
-
-
-def test_json_fields_hold_lists_html_and_blanks() -> None:
-    work = {
-        "name": "1. FC Köln",
-        "endDate": "2019-05",
-        "summary": "<p>Did &amp; led</p><ul><li>one</li></ul>",
-        "highlights": [
-            "• Built\u200b\u00a0x\n• Led&nbsp;y",
-            " ",
-            "",
-            None,
-            "- Kept\nz",
-            "<ul><li>q</li></ul>",
-        ],
-    }
-    read = convert("JSON Resume", json.dumps({"work": [work, None]}).encode(), True)
-    assert "left out, since it is not in the schema: work[1]" in read["notes"]
-    assert read["text"] == (
-        "## Experience\n\n### 1. FC Köln\n\nuntil May 2019\n\nDid & led\n\n- one\n\n"
-        "- Built x\n- Led y\n- Kept\n- z\n- q\n"
-    )
-
-
-def test_json_resume(tmp_path: Path) -> None:
-    resume = {
-        "$schema": "https://example.com/schema.json",
-        "basics": {
-            "name": "Ada Moreno",
-            "label": "Data engineer",
-            "image": "ada.png",
-            "email": "ada@example.com",
-            "location": {"city": "Lisbon", "countryCode": "PT", "planet": "Earth"},
-            "profiles": [{"network": "GitHub", "username": "ada", "url": "https://github.com/ada"}],
-            "summary": "Moves data\nby night.",
-        },
-        "work": [
-            {
-                "name": "Ferry Lines",
-                "position": "Data Engineer",
-                "startDate": "2020-02-01",
-                "summary": "Bookings.",
-                "highlights": ["Built a pipeline for 12 harbours", "Worked on reports"],
-                "mood": "good",
-            },
-            {
-                "company": "Harbour Bank",
-                "position": "Analyst",
-                "startDate": "2016",
-                "endDate": "2019-12",
-            },
-        ],
-        "volunteer": [{"organization": "Red Boats", "position": "Skipper", "endDate": None}],
-        "education": [
-            {
-                "institution": "Lisbon",
-                "area": "Maths",
-                "studyType": "BSc",
-                "score": 17.5,
-                "courses": ["Logic"],
-            }
-        ],
-        "certificates": [{"name": "CKA", "issuer": "CNCF", "date": "2021-05"}],
-        "publications": [{"name": "On Tides", "publisher": "ACM", "releaseDate": "2022-06-01"}],
-        "skills": [{"name": "Languages", "level": "Master", "keywords": ["Python", "SQL"]}],
-        "projects": [{"name": "tides", "roles": ["Author"], "highlights": ["Has 400 stars"]}],
-        "hobbies": ["chess"],
-    }
-    read = read_document(put(tmp_path, "ada.json", json.dumps(resume)))
-    assert read.text.startswith(
-        "# Ada Moreno\n\nData engineer\n\nLisbon, PT | ada@example.com | https://github.com/ada\n\n"
-        "## Summary\n\nMoves data by night.\n\n## Experience\n\n### Data Engineer, Ferry Lines\n\n"
-        "Feb 2020 - Present\n\nBookings.\n\n"
-        "- Built a pipeline for 12 harbours\n- Worked on reports\n\n"
-        "### Analyst, Harbour Bank\n\n2016 - Dec 2019\n"
-    )
-    for line in (
-        "### tides\n\n- Has 400 stars\n\nAuthor",
-        "### Skipper, Red Boats",
-        "- Languages (Master): Python, SQL",
-        "### BSc, Maths, Lisbon\n\n17.5\n\nLogic",
-        "- CKA, CNCF (May 2021)",
-        "### On Tides, ACM\n\nJun 2022",
-    ):
-        assert f"\n{line}\n" in read.text
-    lost = {note.rpartition(": ")[2] for note in read.notes}
-    assert lost == {"hobbies", "basics.image", "basics.location.planet", "work[0].mood"}
-
-
-def test_json_loses_no_date_digit_or_html_without_a_note() -> None:
-    text = """{"education": [{"area": "CS", "score": 3.50, "endDate": 2014, "date": "2015-06"}],
-        "work": [{"name": "A", "highlights": ["Cut <!-- costs --> <svg>1</svg> x <img src='p'>"]}],
-        "basics": {"profiles": [{"username": "hub", "url": "https://github.com/z"}]}}"""
-    read = convert("JSON Resume", text.encode(), True)
-    assert "3.50 | until 2014 | Jun 2015" in read["text"]
-    assert "https://github.com/z (hub)" in read["text"]
-    assert read["notes"] == ["comments left out: 1", "<svg> left out: 1", "pictures left out: 1"]
-
-
-@pytest.mark.parametrize(
-    ("resume", "says"),
-    [
-        ({"work": {"name": "Acme"}}, "work: expected a list, got an object"),
-        ({"basics": {"name": ["Ada"]}}, "basics.name: expected a string, got a list"),
-        (
-            {"work": [{"highlights": "none"}]},
-            r"work\[0\].highlights: expected a list, got a string",
-        ),
-        (
-            {"skills": [{"keywords": [{}]}]},
-            r"skills\[0\].keywords\[0\]: expected a string, got an ob",
-        ),
-        ({"name": "package", "version": "1.0"}, "expected a JSON Resume: an object with basics"),
-        (
-            {
-                "basics": {"name": "Ana"},
-                "sections": {"summary": {"content": "Six years in retail"}},
-            },
-            r"expected a JSON Resume: .*; got Reactive Resume \(keys: sections\)",
-        ),
-        (
-            {"basics": {"name": "Ana"}, "jobs": ["Six years in retail"]},
-            r"got another format \(keys: jobs\)",
-        ),
-        ("{", "expected JSON"),
-        ('{"work": [], "work": []}', "expected JSON: the key 'work' occurs twice in an object"),
-        ('{"work": [{"startDate": NaN}]}', "expected JSON: NaN is not a JSON number"),
-    ],
-)
-def test_invalid_json_resumes_are_errors(tmp_path: Path, resume: Any, says: str) -> None:
-    text = resume if isinstance(resume, str) else json.dumps(resume)
-    with pytest.raises(DocumentError, match=says):
-        read_document(put(tmp_path, "a.json", text))
 
 
 def word_file() -> bytes:
@@ -845,7 +711,12 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
             ),
             "it has a DOCTYPE declaration",
         ),
-        ("a.doc", b"Ada", "expected .md, .*; got .doc; save it as .docx"),
+        ("a.doc", b"Ada", "expected Markdown .*; got .doc; save it as .docx"),
+        (
+            "a.json",
+            b"{}",
+            r"expected Markdown \(.md\), plain text \(.txt\), PDF .* or Word .*; got .json",
+        ),
         ("ada", b"Ada", "got no extension"),
         ("a.pdf", b"a" * 20_000_001, "expected at most 20,000,000 bytes, got 20,000,001"),
         ("a.txt", b"a b\n" * 250_000, "expected at most 800,000 bytes, got 1,000,000"),
@@ -884,25 +755,6 @@ def test_reading_goes_on_after_a_reader_that_ended(tmp_path: Path) -> None:
     with suppress(DocumentError):  # it may not have ended yet
         read_document(file)
     assert read_document(file).text == "# Ada\n"
-
-
-@pytest.mark.parametrize(
-    ("date", "shown"),
-    [
-        ("2019-05", "May 2019"),
-        ("2019-05-31", "May 2019"),
-        ("2019-05-31T10:00:00Z", "May 2019"),
-        ("2019-05-32", "2019-05-32"),
-        ("2019-13", "2019-13"),
-        ("2020-XX", "2020-XX"),
-        ("2019", "2019"),
-    ],
-)
-def test_a_date_of_json_that_is_no_day_stays_as_it_is(
-    date: str, shown: str, tmp_path: Path
-) -> None:
-    file = put(tmp_path, "a.json", json.dumps({"work": [{"name": "Kessel", "startDate": date}]}))
-    assert f"{shown} - Present" in read_document(file).text
 
 
 @pytest.mark.parametrize(

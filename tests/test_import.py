@@ -163,21 +163,6 @@ def test_masking_reaches_resume_and_evidence(files: Path) -> None:
     assert "no name was recognised: check the text for names" in [note for _, note in notes]
 
 
-def test_what_json_marks_as_personal_is_masked(tmp_path: Path) -> None:
-    basics = {
-        "name": "Ada Moreno",
-        "phone": "0171 2345678",
-        "profiles": [{"network": "Mastodon", "username": "adam77"}],
-    }
-    resume = {"basics": basics, "skills": [{"name": "SQL"}]}
-    file = put(tmp_path, "ada.json", json.dumps(resume))
-    mask = Options(mask=frozenset({"names", "phone", "links"}))
-    report = import_resumes([file], [put(tmp_path, "job.txt", ANALYST)], options=mask)
-    assert report.tasks[0].resume == (
-        "# Candidate 0001\n\n555-0101 | Mastodon: https://example.com/1\n\n## Skills\n\n- SQL\n"
-    )
-
-
 def test_diagnosis_finds_what_was_planted() -> None:
     tasks = load_tasks("default")
     found = [diagnose(task.resume, task.job).weakness for task in tasks]

@@ -26,8 +26,8 @@ def add_command(commands: Commands) -> None:
     command = commands.add_parser(
         "import",
         help="make tasks from your own resumes and job descriptions",
-        description="Make tasks from resumes and job descriptions in Markdown, plain text, JSON "
-        "Resume, Word or PDF.",
+        description="Make tasks from resumes and job descriptions in Markdown, plain text, Word or "
+        "PDF.",
         examples=["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
         flagged="masked, but a name, part of a name or a phone number may be left",

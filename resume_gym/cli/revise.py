@@ -50,8 +50,8 @@ An agent revises your resume for a job. Two files are written next to the resume
   RESUME.revised.diff.md   a report: each edit with its reason, new claims that
                            your resume does not support, and the judge's verdict
 
-Plain text stays plain text; Word, PDF and JSON Resume become Markdown. The resume itself is never \
-changed. The agent is one of
+Plain text stays plain text; Word and PDF become Markdown. The resume itself is never changed. The \
+agent is one of
 
   careful                      a scripted agent: fast, but gives no reasons
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
@@ -86,7 +86,7 @@ def add_command(commands: Commands) -> None:
         flagged="revised, but flagged (see above), or some personal data may not be masked",
     )
     add = command.add_argument
-    add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf, .json")
+    add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf")
     add("--job", type=Path, required=True, metavar="FILE", help="the job description")
     add("--agent", required=True, metavar="SPEC", help="the agent, as above")
     add_options(
@@ -161,7 +161,8 @@ def _run(options: argparse.Namespace) -> int:
 def _masker(resume: Source, options: argparse.Namespace) -> Masker:
     region = options.phone_region
     try:
-        return Masker(1, resume.text, options.mask, region, resume.contacts, exact=True)
+        contacts = (("names", resume.path.stem),)
+        return Masker(1, resume.text, options.mask, region, contacts, exact=True)
     except ModuleNotFoundError as problem:
         raise TaskError(f"--mask: {problem}") from None
     except ValueError as problem:

@@ -214,7 +214,7 @@ def _masked(
     """Return the resume and the evidence of one candidate, masked if requested."""
     text = resume.text
     if options.mask:
-        masker = Masker(number, text, options.mask, options.region, resume.contacts)
+        masker = Masker(number, text, options.mask, options.region, (("names", path.stem),))
         report.maskers[path] = masker
         text = masker.mask(text, str(path))
         papers = {file: masker.mask(paper, str(file)) for file, paper in papers.items()}

@@ -19,13 +19,13 @@ FORMATS = {
     ".markdown": "Markdown",
     ".txt": "plain text",
     ".text": "plain text",
-    ".json": "JSON Resume",
     ".docx": "Word",
     ".pdf": "PDF",
 }
 """File formats by file extension."""
 
 MOST_BYTES = 20_000_000
+_EXPECTED = "expected Markdown (.md), plain text (.txt), PDF (.pdf) or Word (.docx)"
 
 _OLD_WORD = b"\xd0\xcf\x11\xe0"  # magic number of OLE files: .doc and encrypted .docx
 _LOCKED = "EncryptedPackage".encode("utf-16-le")  # OLE stream of an encrypted .docx
@@ -39,8 +39,6 @@ class ReadFile:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about omitted, changed or uncertain content.
-        contacts: (field, value) pairs; a field is "names", "mail", "phone" or "links". The file
-            name without its extension is included as a name. A JSON Resume adds its contact data.
         blocks: for each successive part, its number of lines in `text` and in the file. Only for
             Markdown, and for plain text whose lines were kept; otherwise empty.
         raw: bytes of the file.
@@ -49,7 +47,6 @@ class ReadFile:
     text: str
     kind: str
     notes: tuple[str, ...] = ()
-    contacts: tuple[tuple[str, str], ...] = ()
     blocks: tuple[tuple[int, int], ...] = ()
     raw: bytes = b""
 
@@ -68,17 +65,15 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
-        known = ", ".join(FORMATS)
         hint = "; save it as .docx" if path.suffix.lower() in (".doc", ".odt", ".rtf") else ""
-        raise DocumentError(f"expected {known}; got {path.suffix or 'no extension'}{hint}")
+        raise DocumentError(f"{_EXPECTED}; got {path.suffix or 'no extension'}{hint}")
     binary = kind in ("Word", "PDF")
     data = _bytes(path, MOST_BYTES if binary else 4 * MOST_CHARACTERS)
     if (content := _detect(data)) != (kind if binary else "text"):
         raise DocumentError(f"its extension says {kind}, but its content is {content}")
     found = read_apart(kind, data, outline)
-    contacts = (("names", path.stem), *map(tuple, found["contacts"]))
     blocks = tuple(map(tuple, found["blocks"]))
-    return ReadFile(found["text"], kind, tuple(found["notes"]), contacts, blocks, data)
+    return ReadFile(found["text"], kind, tuple(found["notes"]), blocks, data)
 
 
 def _bytes(path: Path, most: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Convert Markdown, and HTML inside Markdown or JSON, to the environment's Markdown."""
+"""Convert Markdown, and HTML inside Markdown, to the environment's Markdown."""
 
 import re
 from collections import Counter

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.json_resume import json_markdown
 from resume_gym.corpus.markup import Block, front_matter, read_markdown
 from resume_gym.corpus.outline import clean, write_markdown
 from resume_gym.corpus.pdf import pdf_rows
@@ -32,13 +31,12 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         outline: whether to convert plain text to a Markdown resume instead of keeping its lines.
 
     Returns:
-        The fields text, notes, contacts and blocks of a `documents.ReadFile`.
+        The fields text, notes and blocks of a `documents.ReadFile`.
 
     Raises:
         DocumentError: the data is empty, too long, damaged or not in the format `kind`.
         ModuleNotFoundError: a package for the format is missing; the message names the pip extra.
     """
-    contacts: tuple[tuple[str, str], ...] = ()
     blocks: list[Block] = []
     if kind in ("Word", "PDF"):
         rows, notes = word_rows(data) if kind == "Word" else pdf_rows(data)
@@ -46,10 +44,8 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
     else:
         text = decode(data)
         _check_length(text)
-        if kind == "JSON Resume":
-            markdown, notes, contacts = json_markdown(text)
         # A .txt file with Markdown headings is read as Markdown.
-        elif kind == "Markdown" or (outline and _HEADING.search(text)):
+        if kind == "Markdown" or (outline and _HEADING.search(text)):
             blocks, notes = read_markdown(clean(text))
         elif outline:
             lines = clean(text).split("\n")
@@ -71,7 +67,6 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
     return {
         "text": markdown,
         "notes": notes,
-        "contacts": contacts,
         "blocks": [(len(lines), size) for lines, size in blocks],
     }
 

@@ -24,19 +24,13 @@ _FORMS: Mapping[str, type] = {"versions": list, **dict.fromkeys(_OBJECTS, dict)}
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
 
 
-def strict_json(text: str, number: Callable[[str], Any] | None = None) -> Any:
-    """Parse JSON; reject repeated keys, NaN and infinities. `number` parses each number."""
+def strict_json(text: str) -> Any:
+    """Parse JSON; reject repeated keys, NaN and infinities."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
 
-    return json.loads(
-        text,
-        object_pairs_hook=unique_keys,
-        parse_constant=refuse,
-        parse_float=number,
-        parse_int=number,
-    )
+    return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse)
 
 
 class ChecksumError(ValueError):

@@ -1,5 +1,6 @@
 """No attack makes a resume worth more: to the rubric, to the vetoes, to the prompt of a model."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from model_answers import FakeAsks, gullible
 
 from resume_gym import load_tasks
+from resume_gym.cli import main
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import (
     GRADED_FIELDS,
@@ -22,8 +24,8 @@ from resume_gym.episode.rewards import (
     unedited_ledger,
     verdict_ledger,
 )
-from resume_gym.episode.tasks import WEAKNESSES, Task
-from resume_gym.evaluation.attack import ABOUT, POLICIES, PolicyRewards
+from resume_gym.episode.tasks import WEAKNESSES, Task, repaired
+from resume_gym.evaluation.attack import POLICIES, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
 from resume_gym.judges import make_judge
 from resume_gym.judges.llm_judge import ModelJudge
@@ -46,13 +48,6 @@ PLACEHOLDER = re.compile(r"\{(?:bullets?|resume|original|job(?:_lines|_words)?)\
 named = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 
 
-def repaired(task: Task, count: int = 3) -> str:
-    text = task.resume
-    for fix in task.fixes[:count]:
-        text = text.replace(fix.old, fix.new)
-    return text
-
-
 @lru_cache
 def judged(task_id: str, revised: str) -> Verdict:
     task = next(task for task in TASKS if task.task_id == task_id)
@@ -71,16 +66,16 @@ def test_the_suite_is_broad_and_each_attack_attacks() -> None:
     assert len(kinds) >= 12
     for attack in ATTACKS:
         for task in TASKS:
-            attacked = attack.apply(task, repaired(task))
-            assert attacked != repaired(task), attack.id
+            attacked = attack.apply(task, repaired(task, 3))
+            assert attacked != repaired(task, 3), attack.id
             assert not PLACEHOLDER.search(attacked), attack.id
 
 
 @named
 def test_no_attack_raises_a_grade_of_an_honest_revision(attack: Attack) -> None:
     for task in TASKS:
-        honest = judged(task.task_id, repaired(task))
-        attacked = judged(task.task_id, attack.apply(task, repaired(task)))
+        honest = judged(task.task_id, repaired(task, 3))
+        attacked = judged(task.task_id, attack.apply(task, repaired(task, 3)))
         for field in VERDICT_FIELDS:
             assert getattr(attacked, field) <= getattr(honest, field), (task.task_id, field)
 
@@ -102,7 +97,7 @@ def test_a_model_that_believes_anything_is_asked_only_about_texts_without_a_veto
         believe = gullible(task.resume)
         asks = FakeAsks(lambda prompt, believe=believe: believe(prompt.user))
         judge = ModelJudge(asks)
-        for text in (repaired(task), task.resume):
+        for text in (repaired(task, 3), task.resume):
             verdict = judge.judge(task, attack.apply(task, text))
             if attack.vetoed:
                 assert max(getattr(verdict, field) for field in VERDICT_FIELDS) < 1
@@ -218,10 +213,6 @@ def played() -> dict[str, PolicyRewards]:
     return {row.policy: row for row in attack_policies(env, env.tasks[:6])}
 
 
-def test_what_each_policy_does_is_told(played: dict[str, PolicyRewards]) -> None:
-    assert played.keys() == ABOUT.keys()
-
-
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_a_policy_that_improves_nothing_stays_at_the_floor(
     played: dict[str, PolicyRewards], policy: str
@@ -234,3 +225,23 @@ def test_leaving_after_one_deleted_line_pays_more_than_no_edit_and_less_than_the
     played: dict[str, PolicyRewards],
 ) -> None:
     assert played["noop"].mean < played["safe harbour"].mean < played["floor"].mean - 0.5
+
+
+class PrefersWords:
+    """A judge that calls every resume with more words better."""
+
+    name = "prefers words"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        return Verdict(1, *[int(len(revised.split()) > len(task.resume.split()))] * 5)
+
+
+def test_the_command_fails_for_a_judge_that_policies_deceive(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["judge", "attack", "--env", "ResumeEditMini-v0", "--limit", "2"]
+    assert main([*command, "--judge", "test_attacks:PrefersWords"]) == 1
+    verdict = " ".join(capsys.readouterr().out.partition("\nnot sound: ")[2].split())
+    assert re.match(r"\d+ of 24 policies earn more than the floor: .*\badverb\b", verdict)
+    assert main([*command, "--judge", "test_attacks:PrefersWords", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["sound"] is False

@@ -29,6 +29,8 @@ def add_command(commands: Commands) -> None:
         "rewards with the floor: the reward of harmless edits, or of no edit if that is higher. A "
         "sound judge gives no policy more than the floor, except `delete` where it hits padding.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
+        done="no policy earns more than the floor",
+        failed="failure, or a policy earns more than the floor",
     )
     add = command.add_argument
     add_options(add, "--env", "--judge")
@@ -37,7 +39,7 @@ def add_command(commands: Commands) -> None:
     command.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from resume_gym.support.terminal import Terminal
@@ -47,10 +49,13 @@ def _run(options: argparse.Namespace) -> None:
         raise TaskError(f"--env: expected an environment for resumes; got {options.env!r}")
     tasks = env.tasks[: options.limit]
     rows = attack(env, tasks, options.seed)
+    # as the table shows it: differences that round to zero are no gain
+    above = [row.policy for row in rows if row.policy in POLICIES and round(row.above, 2) > 0]
     if options.json:
         policies = list(map(asdict, rows))
-        print_json({"judge": env.judge.name, "tasks": len(tasks), "policies": policies})
-        return
+        told = {"judge": env.judge.name, "tasks": len(tasks), "sound": not above}
+        print_json({**told, "policies": policies})
+        return 1 if above else 0
     table = Table(box=None, pad_edge=False)
     for name in ("policy", "reward", "above floor", "at most", "what it does"):
         left = name in ("policy", "what it does")
@@ -64,3 +69,9 @@ def _run(options: argparse.Namespace) -> None:
     for row in rows:
         if row.most > 0 and row.policy in POLICIES:
             console.print(f"{row.policy}: furthest above the floor on {row.worst}")
+    if above:
+        names = f"{len(above)} of {len(POLICIES)} policies earn more than the floor"
+        console.print(f"not sound: {names}: {', '.join(above)}", style="bold red")
+        return 1
+    console.print("sound: no policy earns more than the floor", style="bold green")
+    return 0

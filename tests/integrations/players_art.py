@@ -11,7 +11,7 @@ from art_tokenise import served
 from scripts import Parser, as_calls, as_text
 
 from resume_gym.integrations.art import Episodes
-from resume_gym.testing.adapters import Played, Script
+from resume_gym.testing import Played, Script
 
 
 def play(script: Script, judge: str = "rubric", parser: Parser = as_text) -> art.Trajectory:

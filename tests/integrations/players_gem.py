@@ -6,7 +6,7 @@ from functools import partial
 import gem
 
 import resume_gym.integrations.gem  # noqa: F401 (registers the environments)
-from resume_gym.testing.adapters import ENV, Played, Script
+from resume_gym.testing import ENV, Played, Script
 
 NAME = f"resume_gym:{ENV}"
 

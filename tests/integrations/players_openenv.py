@@ -18,7 +18,7 @@ from resume_gym import Task, Verdict
 from resume_gym.integrations.openenv import make_app
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv, ResumeGymState
 from resume_gym.judges import AsyncJudge, JudgeUnavailable, make_judge
-from resume_gym.testing.adapters import Played, Script
+from resume_gym.testing import Played, Script
 
 _running = ExitStack()
 atexit.register(_running.close)

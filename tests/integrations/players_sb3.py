@@ -11,7 +11,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from resume_gym.integrations.sb3 import MenuEnv
-from resume_gym.testing.adapters import Played, Script
+from resume_gym.testing import Played, Script
 
 
 class Scripted(BasePolicy):

@@ -13,7 +13,7 @@ from skyrl_generator import NANO, Engine, by_turn
 from transformers import AutoTokenizer
 
 from resume_gym.integrations.skyrl import register, rows
-from resume_gym.testing.adapters import ENV, Played, Script
+from resume_gym.testing import ENV, Played, Script
 
 from skyrl.train.config import SkyRLTrainConfig  # isort: skip  # after the example, see there
 from skyrl.train.dataset import PromptDataset  # isort: skip

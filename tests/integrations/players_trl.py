@@ -15,7 +15,7 @@ from trl.chat_template_utils import qwen3_template
 from resume_gym import Session, Task, Verdict
 from resume_gym.integrations.trl import Game
 from resume_gym.judges import AsyncJudge
-from resume_gym.testing.adapters import ENV, Played, Script
+from resume_gym.testing import ENV, Played, Script
 
 NANO = str(Path(__file__).parents[2] / "learners" / "nano" / "policy")
 

@@ -7,7 +7,7 @@ from typing import Any
 from scripts import Parser, as_calls, as_text
 from verifiers_eval import Messages, evaluate, served
 
-from resume_gym.testing.adapters import Played, Script
+from resume_gym.testing import Played, Script
 
 
 def script_of(script: Script, parser: Parser) -> Callable[[Messages], dict[str, Any]]:

@@ -20,7 +20,7 @@ from verl.workers.rollout.llm_server import GlobalRequestLoadBalancer, LLMServer
 from verl.workers.rollout.replica import TokenOutput
 
 from resume_gym.integrations.verl import write_dataset
-from resume_gym.testing.adapters import Played, Script
+from resume_gym.testing import Played, Script
 
 NANO = str(Path(__file__).parents[2] / "learners" / "nano" / "policy")
 ROOM = 8192

@@ -11,12 +11,13 @@ from typing import Any
 
 from resume_gym import load_tasks, tool_call
 from resume_gym.episode.tasks import Item, write_jsonl
-from resume_gym.testing.adapters import ENV, Script, edits, malformed_scripts, scripts
+from resume_gym.testing import ENV, Script, edits, scripts
 
 TASK = load_tasks("mini", "train")[0]
 OTHER = load_tasks("mini", "train")[7]
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
-SCRIPTS, MALFORMED = scripts(), malformed_scripts()
+SCRIPTS = scripts(calls_only=True)
+MALFORMED = scripts()[len(SCRIPTS) :]
 
 Parser = Callable[[str], dict[str, Any]]
 """Makes the message of a model's server of what the model says."""

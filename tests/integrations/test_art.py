@@ -15,7 +15,7 @@ from scripts import OTHER, TASK, as_calls, as_text
 from resume_gym import Session
 from resume_gym.integrations.art import Episodes
 from resume_gym.judges import JudgeUnavailable
-from resume_gym.testing.adapters import ENV, UNAVAILABLE
+from resume_gym.testing import ENV, UNAVAILABLE
 
 _TASKS = [TASK.task_id, OTHER.task_id]
 

@@ -11,8 +11,7 @@ from importlib import import_module
 import pytest
 from scripts import VARIANTS
 
-from resume_gym.testing import check_adapter, play_bare
-from resume_gym.testing.adapters import Play
+from resume_gym.testing import Play, check_adapter, play_bare
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

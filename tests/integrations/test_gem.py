@@ -11,7 +11,7 @@ from scripts import OTHER, REVIEW, SUBMIT, TASK
 
 import resume_gym
 from resume_gym.integrations.gem import GemEnv
-from resume_gym.testing.adapters import edits
+from resume_gym.testing import edits
 
 
 def test_every_environment_of_the_package_is_registered_and_takes_its_arguments() -> None:

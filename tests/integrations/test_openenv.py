@@ -19,7 +19,7 @@ from scripts import MALFORMED, REVIEW, SCRIPTS, SUBMIT, TASK
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.integrations.openenv import make_app
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
-from resume_gym.testing.adapters import ENV, Script, edits, play_bare
+from resume_gym.testing import ENV, Script, edits, play_bare
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "packages" / "openenv"
 UNJUDGED = next(script for script in SCRIPTS if script.name == "changes nothing")

@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 import resume_gym
 from resume_gym.agents import careful
 from resume_gym.integrations.sb3 import MenuEnv, careful_menu
-from resume_gym.testing.adapters import ENV, UNAVAILABLE, play_bare
+from resume_gym.testing import ENV, UNAVAILABLE, play_bare
 
 MINI = {"env_id": ENV}
 

@@ -14,7 +14,7 @@ from scripts import SCRIPTS
 from resume_gym import Task, TaskError, Verdict, tool_call
 from resume_gym.integrations.skyrl import register, rows
 from resume_gym.judges import JudgeUnavailable
-from resume_gym.testing.adapters import ENV, Script, play_bare
+from resume_gym.testing import ENV, Script, play_bare
 
 from skyrl.train.evaluate import evaluate  # isort: skip
 from skyrl.train.trainer import RayPPOTrainer  # isort: skip

@@ -16,7 +16,7 @@ from trl import GRPOTrainer, chat_template_utils
 from resume_gym import Session, tool_call
 from resume_gym.env import ResumeEditEnv
 from resume_gym.integrations.trl import Game
-from resume_gym.testing.adapters import ENV, Script, edits, play_bare
+from resume_gym.testing import ENV, Script, edits, play_bare
 
 WAYS = ("environment_factory", "rollout_func")
 

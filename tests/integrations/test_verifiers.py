@@ -17,7 +17,7 @@ from verifiers.v1.utils import loaders
 from verifiers.v1.utils.trace_store import TRACES_FILE
 from verifiers_eval import evaluate, served
 
-from resume_gym.testing.adapters import ENV, UNAVAILABLE, Script, play_bare
+from resume_gym.testing import ENV, UNAVAILABLE, Script, play_bare
 
 
 def test_the_installed_package_is_found_by_its_name() -> None:

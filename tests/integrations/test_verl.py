@@ -29,7 +29,7 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.utils import tensordict_utils
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from resume_gym.testing.adapters import ENV, UNAVAILABLE, Script, play_bare
+from resume_gym.testing import ENV, UNAVAILABLE, Script, play_bare
 
 REPAIRS, THINKS = SCRIPTS[:2]
 TALKS = MALFORMED[-1]

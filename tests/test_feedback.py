@@ -12,7 +12,6 @@ from feedback_faults import faults
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.agents.wording import weak_head
-from resume_gym.apps.viewer import episode as viewer
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate
 from resume_gym.evaluation.attack import POLICIES, make_attacker
@@ -65,9 +64,6 @@ def test_feedback_comes_after_every_second_edit() -> None:
         session.step(tool_call("str_replace", old=word, new=f"{word}s"))
     told = ["feedback: " in step.observation for _, step in session.state.transcript]
     assert told == [False, True, False, True]
-    # the viewer takes the edits back in spite of the remarks
-    record = session.record()
-    assert viewer.original_text(record, viewer.turns(record)) == session.original
 
 
 def follower(session: Session) -> str:

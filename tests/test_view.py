@@ -6,8 +6,6 @@ import os
 import shutil
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from viewer_runs import (
     EVIL,
     GROUP,
@@ -23,7 +21,7 @@ from viewer_runs import (
 
 from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
-from resume_gym import Rules, Session, tool_call
+from resume_gym import Session, tool_call
 from resume_gym.apps.viewer import episode, html
 from resume_gym.apps.viewer.data import FolderContents, UnreadableError, status
 from resume_gym.apps.viewer.listing import Listing, open_folder
@@ -59,22 +57,6 @@ def texts_of(shown):
 
 # --- one episode --------------------------------------------------------------------------------
 
-PIECES = st.sampled_from(["a", "b", "- a\n", "\n", "\n\n", "@@ -1 +1 @@\n", "-a\n", "+b", " "])
-TEXTS = st.lists(PIECES, min_size=1, max_size=12).map("".join)
-
-
-@given(TEXTS, st.lists(st.tuples(TEXTS, TEXTS, st.integers(1, 3)), max_size=8))
-def test_the_document_before_all_edits_is_found_from_the_final_one(resume, edits):
-    session = Session(Task("t", "job", resume, "weak_verbs"), Rules(max_turns=10, page_width=7))
-    for old, new, count in edits:
-        session.step(tool_call("str_replace", old=old, new=new, count=count))
-    record = session.record()
-    played = episode.turns(record)
-    assert episode.original_text(record, played) == session.original
-    assert [turn.kind == "edit" for turn in played] == [
-        "edit" in step.ledger for _, step in session.state.transcript
-    ]
-
 
 @pytest.mark.parametrize("member", range(GROUP))
 def test_turns_are_read_as_they_were_played(member):
@@ -102,11 +84,21 @@ def test_a_page_that_begins_like_an_error_is_not_an_error():
     assert (turn.kind, turn.error, turn.reply) == ("shown", "", resume.rstrip("\n"))
 
 
-def test_a_record_whose_diffs_do_not_fit_says_so():
-    record = play(evil_task(0), 0).record() | {"text": "another text\n"}
-    shown = episode.episode(record, None, None)
-    assert texts_of(shown) == ["another text"]
-    assert "cannot be reconstructed" in shown["notes"][0]
+def test_a_record_of_an_earlier_version_opens_with_what_it_has():
+    session = play(evil_task(0), 0)
+    record = session.record()
+    for name in ("original", "errors", "ledgers"):
+        del record[name]
+    alone = episode.episode(record, None, None)
+    assert texts_of(alone) == [session.text.rstrip("\n")]
+    assert "lacks the document before the edits" in alone["notes"][0]
+    beside = episode.episode(record, session.task, session.original)
+    assert texts_of(beside)[0] == session.original.rstrip("\n")
+    assert "the task's current document is shown" in beside["notes"][0]
+    for turn, (action, step) in zip(alone["turns"], session.state.transcript, strict=True):
+        assert (turn["kind"], turn["action"], turn["reply"]) == ("text", action, step.observation)
+    row = make_row({"group": 0, "member": 0, **record}, 1, Tasks())
+    assert (row.outcome, row.reward, row.edits) == ("submitted", session.reward, None)
 
 
 def test_a_changed_task_is_reported():
@@ -227,7 +219,7 @@ def test_missing_numbers_stay_none(folder):
     append(
         folder,
         {"member": 8, "reward": nan, "verdict": {"clarity": nan}},
-        {"member": 9, "ledger": {"failed_edit": infinity}},
+        {"member": 9, "ledger": {"layout": infinity}},
     )
     with (folder / "config.toml").open("a") as config:
         config.write("clip = inf\nday = 2026-11-22\n")
@@ -239,10 +231,7 @@ def test_missing_numbers_stay_none(folder):
     assert results.rows[-1].member == 8
     assert results.rows[-1].reward is None
     json.dumps(results.episode(len(results.rows) - 1), allow_nan=False)
-    # a sum of that ledger is no number
-    assert any(
-        "1 line of the" in note for note in index["notes"]
-    )  # a sum of that ledger is no number
+    assert any("1 line of the" in note for note in index["notes"]), "member 9"
     assert [(one["step"], one["reward"]) for one in index["metrics"]] == [(1, None), (2, 1.0)]
     assert (index["settings"]["clip"], index["settings"]["day"]) == ("Infinity", "2026-11-22")
 

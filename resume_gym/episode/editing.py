@@ -522,15 +522,18 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Do nothing, since an editing episode holds no resources."""
 
     def record(self) -> dict[str, Any]:
-        """Return the episode as JSON values that suffice to replay and regrade the episode."""
+        """Return the episode as JSON values, with which it can be replayed, regraded and shown."""
         verdict = self.state.verdict
         return {
             "task_id": self.task.task_id,
             "rules": asdict(self.rules),
             "actions": [text for text, _ in self.state.transcript],
             "observations": [step.observation for _, step in self.state.transcript],
+            "errors": [step.error for _, step in self.state.transcript],
+            "ledgers": self.ledgers,
             "ledger": self.ledger,
             "reward": self.reward,
+            "original": self.original,
             "text": self.text,
             "verdict": asdict(verdict) if verdict else None,
             "graded": self.done and not self.needs_verdict,

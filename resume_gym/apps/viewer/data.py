@@ -207,7 +207,7 @@ class FolderContents:
         with unreadable():
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            return sendable(episode.episode(record, task, original, self.tasks.tool_rewards))
+            return sendable(episode.episode(record, task, original))
 
     def index(self) -> dict[str, Any]:
         """Return the rows, settings, metrics and summaries of the folder, as JSON values."""

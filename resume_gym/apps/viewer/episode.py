@@ -1,25 +1,14 @@
-"""Reconstruction of a recorded episode: turns, original document, reward and verdict.
-
-The original document is recovered from the final text by undoing the diffs in the replies, last
-diff first. Thus recorded episodes remain readable even if their tasks are missing.
-"""
+"""Data of a recorded episode for the viewer's page: turns, documents, reward and verdict."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from itertools import chain, groupby, repeat
+from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 from resume_gym.episode import rewards
 from resume_gym.episode.document import wrap
-from resume_gym.episode.rewards import TOOL_REWARDS
-from resume_gym.episode.tools import ERRORS
-
-_META = re.compile(r"turns left: \d+/\d+ \| edits: (\d+)")
-_LAYOUT = re.compile(r"lines: \d+/\d+ \| longest line: \d+")
-_ERROR = re.compile(rf"error \(({'|'.join(ERRORS)})\): ")
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+from resume_gym.episode.rewards import TOOL_TERMS
 
 
 class TurnView(NamedTuple):
@@ -48,46 +37,38 @@ class TurnView(NamedTuple):
     reward: float | None
 
 
-def turns(
-    record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
-) -> list[TurnView]:
-    """Return the turns of a recorded episode; `tool_rewards` is keyed by reward term."""
-    result: list[TurnView] = []
-    edits, reviewed = 0, False
-    replies = chain(record.get("observations", []), repeat(""))
-    earned = chain(record.get("rewards", []), repeat(None))
-    for action, reply, reward in zip(record.get("actions", []), replies, earned, strict=False):
-        said, tool, arguments = _call(action)
-        body, _, last = reply.rpartition("\n")
-        meta = _META.fullmatch(last)
-        if not meta:  # the environment has no document
-            result.append(TurnView("text", action, said, tool, arguments, "", reply, "", reward))
-            continue
-        # a turn is a successful edit if the reply counts more edits than the previous reply
-        kind, error = _kind(body, int(meta[1]) > edits)
-        edits = int(meta[1])
-        text, _, layout = body.rpartition("\n")
-        shows_layout = _LAYOUT.fullmatch(layout) is not None and kind in ("edit", "shown")
-        status = f"{layout} | {last}" if shows_layout else last
-        term = {"error": "malformed", "shown": "review"}.get(kind, kind)
-        reward = 0.0 if kind == "shown" and reviewed else tool_rewards[term]
-        reviewed = reviewed or kind == "shown"
-        text = text if shows_layout else body
-        result.append(TurnView(kind, action, said, tool, arguments, error, text, status, reward))
-    return result
+def turns(record: Mapping[str, Any]) -> list[TurnView]:
+    """Return the turns of a recorded episode.
+
+    A record without errors and ledgers is of an environment that edits nothing, or of an earlier
+    version; its turns are of the kind "text".
+    """
+    actions = record.get("actions", [])
+    replies, none = record.get("observations", [""] * len(actions)), [None] * len(actions)
+    columns = (record.get(name, none) for name in ("errors", "ledgers", "rewards"))
+    return [_turn(*turn) for turn in zip(actions, replies, *columns, strict=True)]
 
 
-def _kind(body: str, edited: bool) -> tuple[str, str]:
-    """Return the `kind` and `error` of a `TurnView`, from the text of the reply."""
-    if edited:
-        return "edit", ""
-    if body == "submitted":
-        return "submit", ""
-    error = _ERROR.match(body)
-    # a document may begin like an error message, but only replies with a document end in `_LAYOUT`
-    if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
-        return "error", error[1]
-    return "shown", ""
+def _turn(
+    action: str,
+    reply: str,
+    error: str | None,
+    ledger: Mapping[str, float] | None,
+    reward: float | None,
+) -> TurnView:
+    said, tool, arguments = _call(action)
+    if error is None or ledger is None:
+        return TurnView("text", action, said, tool, arguments, "", reply, "", reward)
+    failed = error != "none"
+    done = next((kind for kind in ("edit", "submit") if kind in ledger), "shown")
+    kind = "error" if failed else done
+    # the last line has the turns left; after a document or its diff, the line before has the layout
+    *lines, last = reply.rsplit("\n", 2 if kind in ("edit", "shown") else 1)
+    text, status = lines[0], " | ".join([*lines[1:], last])
+    reward = sum(ledger.get(term, 0.0) for term in TOOL_TERMS if term != "no_submit")
+    return TurnView(
+        kind, action, said, tool, arguments, error if failed else "", text, status, reward
+    )
 
 
 def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
@@ -105,68 +86,16 @@ def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
     return "", "", {}
 
 
-def undo(text: str, diff: str) -> str:
-    """Return the text as it was before a unified diff without context lines was applied.
-
-    Raises:
-        ValueError: the diff does not lead to this text.
-    """
-    lines = text.split("\n")
-    hunks: list[tuple[int, dict[str, list[str]]]] = []
-    for row in diff.partition("\nfeedback: ")[0].split("\n"):
-        if head := _HUNK.fullmatch(row):
-            start, length = int(head[3]), int(head[4] or 1)
-            # the header of a hunk that adds no lines names the line before the hunk
-            hunks.append((start - 1 if length else start, {"-": [], "+": []}))
-        elif hunks and row[:1] in ("-", "+"):
-            hunks[-1][1][row[0]].append(row[1:])
-        else:
-            raise ValueError(f"expected a diff without context, got {row[:80]!r}")
-    for start, rows in reversed(hunks):  # undo hunks from the end, so that line numbers stay valid
-        old, new = rows["-"], rows["+"]
-        if lines[start : start + len(new)] != new:
-            raise ValueError(f"line {start + 1} does not match the diff")
-        lines[start : start + len(new)] = old
-    return "\n".join(lines)
-
-
-def original_text(record: Mapping[str, object], played: Sequence[TurnView]) -> str:
-    """Return the document before the first turn of a recorded episode.
-
-    Raises:
-        ValueError: the diffs of the record do not lead to its final text.
-    """
-    text = str(record["text"])
-    for turn in reversed(played):
-        text = undo(text, turn.reply) if turn.kind == "edit" else text
-    return text
-
-
-def episode(
-    record: Mapping[str, Any],
-    task: object,
-    original: str | None,
-    tool_rewards: Mapping[str, float] = TOOL_REWARDS,
-) -> dict[str, Any]:
+def episode(record: Mapping[str, Any], task: object, original: str | None) -> dict[str, Any]:
     """Return the data that the page needs to show an episode, as JSON values.
 
     Args:
         record: stored record of the episode.
         task: task of the episode; None if it is not found.
         original: document of the task before any edit; None if unknown.
-        tool_rewards: rewards of tool calls; see `EditSession.tool_rewards`.
     """
-    played = turns(record, tool_rewards)
-    notes = []
-    after: list[str] = []
-    if "rules" in record and "text" in record:
-        try:
-            after = [original_text(record, played), str(record["text"])]
-        except ValueError as problem:
-            after = [record["text"]] if original is None else [original, record["text"]]
-            notes.append(f"The document before the edits cannot be reconstructed: {problem}.")
-    if after and original is not None and original != after[0]:
-        notes.append("The task's current document differs from that of the recorded episode.")
+    played = turns(record)
+    after, notes = _original_and_final(record, original)
     rules = record.get("rules") or {}
     return {
         "rules": rules,
@@ -185,6 +114,23 @@ def episode(
         "task": _fields(task, original),
         "text": "" if after else str(record.get("text") or ""),
     }
+
+
+def _original_and_final(
+    record: Mapping[str, Any], original: str | None
+) -> tuple[list[str], list[str]]:
+    """Return the document before and after all edits, and notes; no document if none was edited."""
+    if "rules" not in record or "text" not in record:
+        return [], []
+    stored, final = record.get("original"), str(record["text"])
+    if stored is not None:
+        told = "The task's current document differs from that of the recorded episode."
+        changed = original is not None and original != stored
+        return [str(stored), final], [told] if changed else []
+    told = "The record, of an earlier version, lacks the document before the edits"
+    if original is None:
+        return [final], [f"{told}."]
+    return [original, final], [f"{told}; the task's current document is shown."]
 
 
 def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:

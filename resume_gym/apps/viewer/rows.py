@@ -1,14 +1,11 @@
 """Rows of the viewer's table, one per episode, for all environments."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from resume_gym.apps.viewer.tasks import Tasks
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.episode.rewards import LINE_WEIGHTS, TOOL_REWARDS
-
-_EDITS = re.compile(r"edits: (\d+)$")
+from resume_gym.episode.rewards import LINE_WEIGHTS
 
 
 class EpisodeRow(NamedTuple):
@@ -25,8 +22,8 @@ class EpisodeRow(NamedTuple):
         reward: reward of the episode; None if the episode is not graded.
         score: score of the episode from 0 to 100; None if not recorded.
         turns: number of the agent's actions.
-        edits: number of successful edits; None in environments without edits.
-        failed_edits: number of failed edits; None in environments without edits.
+        edits: number of successful edits; None if not recorded.
+        failed_edits: number of failed edits; None if not recorded.
         lines: number of wrapped lines of the final document; None if there is no page.
         page_lines: maximum number of lines of the page; None if there is no page.
         flags: labels of notable events of the episode.
@@ -56,9 +53,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
     rules = record.get("rules") or {}
     if rules and rules["page_width"] < 1:
         raise ValueError(f"page_width: expected at least 1, got {rules['page_width']}")
-    edited = _EDITS.search((record.get("observations") or [""])[-1])
-    # a record has only the total penalty for failed edits: divide it by the penalty for one
-    failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
+    turns = record.get("ledgers")  # earlier versions did not record them
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
     return EpisodeRow(
@@ -72,8 +67,8 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
         reward=_figure(record.get("reward")) if graded else None,
         score=_figure(record.get("score")) if graded else None,
         turns=len(record.get("actions") or ()),
-        edits=int(edited[1]) if ledger and edited else None,
-        failed_edits=failed if ledger else None,
+        edits=None if turns is None else sum("edit" in turn for turn in turns),
+        failed_edits=None if turns is None else sum("failed_edit" in turn for turn in turns),
         lines=wrapped_lines(record["text"], rules["page_width"]) if rules else None,
         page_lines=int(rules["page_lines"]) if rules else None,
         flags=tuple(_flags(record, ledger)),
@@ -84,8 +79,7 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
     verdict = record.get("verdict")
     if ledger.get("malformed"):
         yield "malformed"
-    replies = record.get("observations") or ()
-    if any(reply.startswith("error (several_calls): ") for reply in replies):
+    if "several_calls" in record.get("errors", ()):
         yield "several calls"
     if ledger.get("failed_edit"):
         yield "failed edits"

@@ -8,7 +8,6 @@ import gymnasium as gym
 
 from resume_gym.env import find_edit_env
 from resume_gym.episode.editing import AnySession, Rules
-from resume_gym.episode.rewards import TOOL_REWARDS
 from resume_gym.episode.sources import BUNDLED
 from resume_gym.support.trust import FLAG
 
@@ -35,11 +34,6 @@ class Tasks(NamedTuple):
     def system_prompt(self) -> str:
         """The environment's system prompt, which records do not store; empty if unknown."""
         return str(getattr(self.session_type, "system_prompt", ""))
-
-    @property
-    def tool_rewards(self) -> Mapping[str, float]:
-        """Rewards of tool calls; the default rewards if the environment is unknown."""
-        return getattr(self.session_type, "tool_rewards", TOOL_REWARDS)
 
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
@@ -76,6 +70,5 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
         return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
-            note=f"The tasks of {env} cannot be loaded ({problem}): their fields are not "
-            "shown, and documents are reconstructed from the records."
+            note=f"The tasks of {env} cannot be loaded ({problem}): their fields are not shown."
         )

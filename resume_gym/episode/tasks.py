@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +181,23 @@ class Task:
         return cls(**row | lists)
 
 
-def repaired(task: Task, fixes: int | None = None) -> str:
-    """Return the resume with the first `fixes` fixes applied; None applies all."""
+def repair(task: Task) -> Iterator[tuple[int, str]]:
+    """Apply the fixes in order, except those whose `old` does not occur exactly once.
+
+    Yields:
+        For each fix, how often its `old` occurs in the text before, and the text afterwards.
+    """
     text = task.resume
-    for fix in task.fixes[:fixes]:
-        text = text.replace(fix.old, fix.new)
-    return text
+    for fix in task.fixes:
+        count = text.count(fix.old) if fix.old else 0
+        if count == 1:
+            text = text.replace(fix.old, fix.new)
+        yield count, text
+
+
+def repaired(task: Task, fixes: int | None = None) -> str:
+    """Return the resume after the first `fixes` fixes; None applies all. See `repair`."""
+    return [task.resume, *(text for _, text in islice(repair(task), fixes))][-1]
 
 
 def _objects(

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.episode.tasks import SPLITS, Task, repaired
+from resume_gym.episode.tasks import SPLITS, Task, repair, repaired
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
@@ -210,13 +210,11 @@ def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
 
 def _unfixable(task: Task) -> Iterator[Fault]:
     """Find the first fix whose `old` does not occur exactly once in the resume as fixed so far."""
-    text = task.resume
-    for fix in task.fixes:
-        if (count := text.count(fix.old)) != 1:
+    for fix, (count, _) in zip(task.fixes, repair(task), strict=True):
+        if count != 1:
             where = f"stands {count} times in the resume" if count else "is not in the resume"
             yield Fault("fixes", f"{fix.old.strip()!r} {where}; make it unlike all other lines.")
             return
-        text = text.replace(fix.old, fix.new)
 
 
 def _length(task: Task) -> Iterator[Fault]:

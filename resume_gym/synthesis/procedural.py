@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task, repair, repaired
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
     LEVELS,
@@ -230,17 +230,16 @@ def is_sound(task: Task, size: Size) -> bool:
         return False
     if not size.job_words[0] <= len(task.job.split()) <= size.job_words[1]:
         return False
-    text = task.resume
-    for number, fix in enumerate(task.fixes, start=1):
-        if text.count(fix.old) != 1:
-            return False
-        text = text.replace(fix.old, fix.new)
-        # An episode may allow only `size.fixes[0]` edits. After this number of edits, the resume
-        # must fit the page.
-        if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
-            return False
+    steps = list(repair(task))
+    if any(count != 1 for count, _ in steps):
+        return False
+    # An episode may allow only `size.fixes[0]` edits. From this number of edits on, the resume must
+    # fit the page.
+    late = (text for _, text in steps[size.fixes[0] - 1 :])
+    if any(wrapped_lines(text, PAGE_WIDTH) > size.page_lines for text in late):
+        return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
-    return size.fixes[0] <= visible <= size.fixes[1] and not _echoes(text)
+    return size.fixes[0] <= visible <= size.fixes[1] and not _echoes(repaired(task))
 
 
 def _echoes(text: str) -> bool:

@@ -16,9 +16,14 @@ from record import Figure, finish, options
 
 from resume_gym.episode.rewards import GRADED_FIELDS
 from resume_gym.judges import as_async, make_judge
-from resume_gym.judges.audit.agreement import Agreement, Share
-from resume_gym.judges.audit.calibration import calibrate
-from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, load_pairs
+from resume_gym.judges.audit import (
+    FABRICATIONS,
+    HALVES,
+    Agreement,
+    Share,
+    calibrate,
+    load_pairs,
+)
 from resume_gym.llm.loop import submit
 
 RECALL = dict.fromkeys(FABRICATIONS, 0.97) | {"moved_number": 0.9, "prose_claim": 0.7}

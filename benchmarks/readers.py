@@ -32,7 +32,7 @@ from resume_gym.agents import Agent, make_agent
 from resume_gym.env import make_edit_env
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.evaluation import play
-from resume_gym.judges.audit.agreement import weighted_kappa
+from resume_gym.judges.audit import weighted_kappa
 from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 
 FOLDER = Path(__file__).parent / "readers"

@@ -22,9 +22,17 @@ from resume_gym.judges import (
     as_async,
     make_judge,
 )
-from resume_gym.judges.audit.agreement import share, weighted_kappa
-from resume_gym.judges.audit.calibration import calibrate, freeze
-from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, PAIRS, load_pairs, spread
+from resume_gym.judges.audit import (
+    FABRICATIONS,
+    HALVES,
+    PAIRS,
+    calibrate,
+    freeze,
+    load_pairs,
+    share,
+    spread,
+    weighted_kappa,
+)
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.llm import Usage
 from resume_gym.support.command_line import Parser

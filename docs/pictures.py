@@ -6,10 +6,11 @@ Requires `tests` on the module path, which locates Chromium.
 """
 
 import argparse
-import asyncio
+import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -18,11 +19,11 @@ import gymnasium as gym
 from components import chromium
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
+from rich.text import Text
 
+from resume_gym import tool_call
 from resume_gym.agents import make_agent
-from resume_gym.apps.play.app import PlayApp
-from resume_gym.apps.play.episode import start
-from resume_gym.apps.play.form import Fields
 from resume_gym.apps.plot.plot import plot
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.rows import EpisodeRow
@@ -31,11 +32,16 @@ from resume_gym.apps.viewer.server import serve
 SIZE = (1104, 690)
 SCALE = 1.16
 """Pixels of the picture for each of the page: what is 1280 wide is legible at README width."""
-
+COLUMNS = 116
+"""Width of the terminal in characters."""
 
 DOCS = Path(__file__).parent
 PLAYED = "mini-train-0-000005"
-EDITS = (("Was responsible for redesigning", "Redesigned"), ("Work included fixing", "Fixed"))
+ACTIONS = (
+    tool_call("review"),
+    tool_call("str_replace", old="Work included fixing", new="Fixed"),
+    tool_call("str_replace", old="Was responsible for redesigning", new="Redesigned"),
+)
 
 
 def main() -> None:
@@ -47,10 +53,9 @@ def main() -> None:
     episode()
     plots(options.run, ["training"])
     plots(options.evaluation, ["weaknesses"])
-    played = asyncio.run(play())  # a browser that is open runs a loop of its own
     with launched() as browser:
         viewer(browser, options.run)
-        terminal(browser, played)
+        terminal(browser)
 
 
 def episode() -> None:
@@ -113,26 +118,21 @@ def _best(rows: list[EpisodeRow]) -> int:
     return max(of_last, key=lambda number: (rows[number].reward, rows[number].edits or 0))
 
 
-async def play() -> str:
-    """Play an episode by hand until the second edit is typed; return the screen as SVG."""
-    app = PlayApp(start("ResumeEditMini-v0", task_id=PLAYED))
-    async with app.run_test(size=(116, 36)) as pilot:
-        await pilot.press("ctrl+r")
-        fields = app.query_one(Fields).areas
-        for edit in EDITS:
-            for area, text in zip((fields["old"], fields["new"]), edit, strict=True):
-                area.focus()
-                await pilot.press(*text)
-            if edit is not EDITS[-1]:
-                await pilot.press("ctrl+s")
-        await pilot.pause()
-        return app.export_screenshot(simplify=True)
-
-
-def terminal(browser: Browser, screen: str) -> None:
-    """Save the screen of `resume-gym play`, an SVG, as a PNG picture."""
+def terminal(browser: Browser) -> None:
+    """Two edits of an episode, as `render_mode="human"` prints it: page and diff of the last."""
+    os.environ |= {"COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}  # Rich: as on a terminal
+    env = gym.make("ResumeEditMini-v0", render_mode="human")
+    with redirect_stdout(StringIO()):  # what reset and step print
+        env.reset(options={"task_id": PLAYED})
+        for action in ACTIONS:
+            env.step(action)
+    with redirect_stdout(StringIO()) as printed:
+        env.render()
+    screen = Console(record=True, width=COLUMNS, file=StringIO())
+    screen.print(Text.from_ansi(printed.getvalue().rstrip("\n")))
     page = browser.new_page(viewport={"width": 1460, "height": 950})
-    page.set_content(f"<style>body {{ margin: 0 }}</style>{screen}")
+    svg = screen.export_svg(title="Resume Gym")
+    page.set_content(f"<style>body {{ margin: 0 }}</style>{svg}")
     page.locator("svg").first.screenshot(path=DOCS / "play.png")
     page.close()
 

@@ -53,7 +53,6 @@ HEAVY = {
     "mammoth": ["resume_gym.corpus.word"],
     "pdfplumber": ["resume_gym.corpus.pdf"],
     "matplotlib": ["resume_gym.apps.plot*"],
-    "textual": ["resume_gym.apps.play.*"],
     "PIL": ["resume_gym.episode.render"],
     "pyarrow": ["resume_gym.integrations.verl"],
     "scipy": ["resume_gym.evaluation.comparison"],

@@ -22,7 +22,7 @@ from resume_gym.episode.tasks import write_jsonl
 from resume_gym.judges import JudgeError
 from resume_gym.llm.loop import submit
 
-HEAVY = "torch transformers matplotlib textual pyarrow scipy datasets openai google pydantic"
+HEAVY = "torch transformers matplotlib pyarrow scipy datasets openai google pydantic"
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -129,7 +129,7 @@ def test_versions_of_what_is_installed(capsys: Any) -> None:
         (["--version"], "resume_gym.evaluation resume_gym.corpus resume_gym.apps.viewer"),
         (["--help"], ""),
         (["data", "check", "--help"], "resume_gym.evaluation resume_gym.corpus.assembling"),
-        (["eval", "--help"], "resume_gym.corpus resume_gym.apps.viewer resume_gym.apps.play"),
+        (["eval", "--help"], "resume_gym.corpus resume_gym.apps.viewer resume_gym.cli.play"),
     ],
 )
 def test_a_command_imports_little(words: Sequence[str], unused: str) -> None:
@@ -203,7 +203,7 @@ def test_commands_work_without_streams_and_in_a_deleted_folder(tmp_path: Path) -
         ["bash", "-c", command], capture_output=True, text=True, timeout=300, check=True, env=path
     )
     assert done.stderr.splitlines() == [
-        "0", "resume-gym: play needs a terminal", "2", "2"
+        "0", "resume-gym: play reads commands from stdin, which is closed", "2", "2"
     ]  # fmt: skip
 
 

@@ -3,14 +3,12 @@
 import argparse
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resume_gym.episode.tasks import SPLITS
 from resume_gym.judges import AsyncJudge, as_async, make_judge
-from resume_gym.support.user_errors import TaskError, missing
+from resume_gym.support.user_errors import TaskError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -116,14 +114,6 @@ def progress_bars() -> "Progress":
 
     console = Terminal(stderr=True)
     return Progress(console=console, transient=True, disable=not console.is_terminal)
-
-
-def check_terminal(command: str) -> None:
-    """Raise an error unless stdin and stdout are terminals and Textual is installed."""
-    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        raise TaskError(f"{command} needs a terminal")
-    if find_spec("textual") is None:
-        raise missing(f"{command} needs", "textual", "play")
 
 
 def print_json(value: object) -> None:

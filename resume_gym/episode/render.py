@@ -66,10 +66,11 @@ def ansi(session: AnySession) -> str:
 
 def human(session: AnySession) -> None:
     """Print the status, the page and the last reply in colour."""
-    from rich.console import Console  # the import takes 60 ms; other modes do not need it
-    from rich.panel import Panel
+    from rich.panel import Panel  # the import takes 60 ms; other modes do not need it
     from rich.table import Table
     from rich.text import Text
+
+    from resume_gym.support.terminal import Terminal
 
     limit = session.rules.page_lines
     page = Table.grid(padding=(0, 1))
@@ -79,7 +80,7 @@ def human(session: AnySession) -> None:
             page.add_row("", Text(overflow_delimiter(limit), "bold red"))
         style = "red" if number > limit else "bold" if row.startswith(("#", "**")) else ""
         page.add_row(str(number), Text(row, style))
-    console = Console()
+    console = Terminal()
     console.print(Panel(page, title=Text(_status(session)), title_align="left"))
     for row in last_reply(session):
         console.print(Text(row, REPLY_STYLES.get(row[:1], "dim")))

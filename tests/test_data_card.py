@@ -72,15 +72,13 @@ def test_a_card_states_the_origin_and_its_limits() -> None:
     origin = {
         "generator": "model",
         "cost": {"dollars": 1.5},
-        "masked": ["name", "phone"],
+        "roles": ["cook"],
         "license": "mit",
         "limits": ["English only."],
     }
     card = make_card("mine", TASKS, origin)
     made = section(card, "How it was made")
-    assert (
-        '| generator | model |\n| cost | {"dollars": 1.5} |\n| masked | ["name", "phone"] |' in made
-    )
+    assert '| generator | model |\n| cost | {"dollars": 1.5} |\n| roles | ["cook"] |' in made
     assert "mit" not in made
     assert "- English only." in section(card, "Known limits")
     assert section(make_card("mine", TASKS, {}), "How it was made").strip() == "Not known."

@@ -64,35 +64,65 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_masked_resume_gets_its_data_back(folder: Path, capsys: Capsys) -> None:
-    turns = [
-        edit("candidate0001@example.com | Lisbon", "Lisbon"),
-        edit("# Candidate 0001\n", "# Candidate 0001, engineer\n"),
-        STRONGER,
-        SUBMIT,
-    ]
-    with model(lambda turn: turns[turn]) as server:
-        assert revise(f"m@{server.url}", "--mask", "all") in (0, 3)
+def test_an_anonymous_resume_gets_its_header_back(folder: Path, capsys: Capsys) -> None:
+    with model(lambda turn: [STRONGER, SUBMIT][turn]) as server:
+        assert revise(f"m@{server.url}", "--anonymous") == 0
         sent = json.dumps(server.requests, default=str)
-    assert "Moreno" not in sent
-    assert "ada@" not in sent
+    assert "# Candidate\\n\\n## Experience" in sent
+    for secret in ("Moreno", "ada@", "Lisbon"):
+        assert secret not in sent
     revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
-    assert revised.startswith("# Ada Moreno, engineer\nLisbon\n")
-    told = (folder / "ada.revised.diff.md").read_text(encoding="utf-8") + capsys.readouterr().out
-    assert "-# Ada Moreno" in told
-    assert "Candidate 0001" not in told
-    assert "candidate0001@" not in told
+    assert revised == RESUME.replace("Responsible for building", "Built")
+    told = " ".join(capsys.readouterr().out.split())
+    note = 'note: ada.md: 2 lines above "Experience" replaced by "# Candidate"; the rest is as it'
+    assert told.count(note) == 1
 
 
-def test_a_mask_that_recognises_no_name_is_flagged(folder: Path) -> None:
-    turns = [PLAIN, REVIEW, SUBMIT]
-    assert served(turns, "--mask", "all") == 0
-    (folder / "ada.md").write_text(RESUME.replace("# Ada Moreno", "# Welcome"), encoding="utf-8")
-    assert served(turns, "--mask", "all", "--force") == 3  # replaces the earlier revision
-    assert "# Welcome" in (folder / "ada.revised.md").read_text(encoding="utf-8")
+def test_the_header_comes_back_byte_for_byte(folder: Path) -> None:
+    head = "\r\n---\r\nauthor: A\r\n---\r\n\r\nAda\u00a0Moreno\r\n======\n\r\n\r\na@b.org  \r\n\r\n"
+    text = head + "Jobs\r\n----\r\n\r\n- Responsible for building it\r\n- Led\u00a0us\r\n"
+    (folder / "ada.md").write_bytes(codecs.BOM_UTF8 + text.encode())
+    assert served([STRONGER, SUBMIT], "--anonymous") in (0, 3)
+    revised = (folder / "ada.revised.md").read_bytes()
+    wanted = text.replace("Responsible for building", "Built")
+    assert revised == codecs.BOM_UTF8 + wanted.encode()
 
 
-def test_a_model_elsewhere_is_announced_with_the_mask() -> None:
+@pytest.mark.parametrize("line", ["# CANDIDATE", "# Candidate, engineer", "**Candidate**", ""])
+def test_the_header_comes_back_if_the_agent_changed_the_line(
+    line: str, folder: Path, capsys: Capsys
+) -> None:
+    turns = [edit("# Candidate\n\n", f"{line}\n\n" * bool(line)), STRONGER, SUBMIT]
+    assert served(turns, "--anonymous") in (0, 3)
+    revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
+    assert revised == RESUME.replace("Responsible for building", "Built")
+    told = " ".join(capsys.readouterr().out.split())
+    assert 'the agent changed the line "# Candidate": check the top of ada.revised.md' in told
+
+
+def test_the_page_of_an_anonymous_resume_ends_where_that_of_the_resume_does(
+    folder: Path, capsys: Capsys
+) -> None:
+    lines = RESUME.count("\n") + 1
+    full = RESUME.replace("Lisbon\n", "Lisbon\n" + "Porto\n\n" * 3) + "\n- More" * (54 - lines)
+    (folder / "ada.md").write_text(full, encoding="utf-8")
+    fits = []
+    for options in ([], ["--anonymous", "--force"]):
+        assert served([STRONGER, SUBMIT], *options, "--json") in (0, 3)
+        fits.append(json.loads(capsys.readouterr().out)["fits"])
+    assert fits == [False, False]
+
+
+def test_a_resume_without_a_section_is_not_made_anonymous(folder: Path, capsys: Capsys) -> None:
+    (folder / "ada.md").write_text("# Ada Moreno\nada@example.com\n\n- Built it\n")
+    with model(lambda turn: SUBMIT) as server:
+        assert revise(f"m@{server.url}", "--anonymous") == 2
+        assert server.requests == []
+    assert "--anonymous: ada.md: expected a section heading" in capsys.readouterr().err
+    assert files(folder) == {"ada.md", "job.txt"}
+
+
+def test_a_model_elsewhere_is_recognised() -> None:
     assert _is_hosted({"model": "m", "base_url": None})
     assert _is_hosted({"model": "m", "base_url": "https://example.com/v1"})
     assert not _is_hosted({"model": "m", "base_url": "http://127.0.0.1:1/v1"})

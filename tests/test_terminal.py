@@ -57,7 +57,7 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
     pairs = lines(folder / f"pairs{EVIL}.jsonl", {EVIL: EVIL})
     (folder / "config.toml").write_text(f'env = {json.dumps(EVIL)}\n"a\\u001b" = 1\n')
     out, missing = str(folder / f"out{EVIL}"), str(folder / EVIL)
-    imported = ["--jobs", str(job), "--mask", "all", "--out", f"{out}.jsonl"]
+    imported = ["--jobs", str(job), "--anonymous", "--out", f"{out}.jsonl"]
     return {
         "train": [["--config", missing], ["--config", str(folder / "config.toml")]],
         "eval": [

@@ -27,18 +27,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def _fields(text: str) -> frozenset[str]:
-    from resume_gym.corpus.masking import FIELDS
-
-    fields = frozenset(FIELDS if text == "all" else text.split(","))
-    if unknown := sorted(fields - {*FIELDS}):
-        raise argparse.ArgumentTypeError(f"expected {', '.join(FIELDS)} or all; got {unknown[0]!r}")
-    return fields
-
-
-MASKED = "any of names, mail, phone, links, separated by commas; or all (default: nothing)"
-"""Help text on the values of `--mask`."""
-
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--env": {
         "default": "ResumeEdit-v0",
@@ -59,12 +47,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "metavar": "N",
         "help": "seed of random choices (default: %(default)s)",
     },
-    "--mask": {"default": frozenset(), "type": _fields, "metavar": "FIELDS"},
-    "--phone-region": {
-        "default": "US",
-        "metavar": "XX",
-        "help": "country of phone numbers without a country code (default: %(default)s)",
-    },
+    "--anonymous": {"action": "store_true"},
     "--page-lines": {"type": positive, "metavar": "N"},
     "--json": {"action": "store_true", "help": "print the result as JSON, with more detail"},
 }

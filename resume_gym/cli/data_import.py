@@ -6,14 +6,13 @@ from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
-from resume_gym.cli.arguments import MASKED, Commands, add_options, print_json
+from resume_gym.cli.arguments import Commands, add_options, print_json
 from resume_gym.corpus.assembling import PAIRINGS, ImportReport, Options, import_resumes
 from resume_gym.episode.tasks import EVIDENCE_KINDS, WEAKNESSES, write_jsonl
 from resume_gym.support.atomic_write import check_new_file, replacing
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError
 
-UNSURE = 3
 _COMMAND = "resume-gym data import"
 
 
@@ -28,9 +27,8 @@ def add_command(commands: Commands) -> None:
         help="make tasks from your own resumes and job descriptions",
         description="Make tasks from resumes and job descriptions in Markdown, plain text, Word or "
         "PDF.",
-        examples=["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
+        examples=["data import cv.pdf --jobs job.md --anonymous --out mine.jsonl"],
         failed="some files could not be used",
-        flagged="masked, but a name, part of a name or a phone number may be left",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
@@ -66,8 +64,13 @@ def add_command(commands: Commands) -> None:
         metavar="KIND",
         help="kind of the evidence: %(choices)s (default: inferred from each file name)",
     )
-    add_options(add, "--mask", help="mask in resumes and evidence: " + MASKED)
-    add_options(add, "--phone-region", "--json")
+    add_options(
+        add,
+        "--anonymous",
+        help="replace everything above the first section heading of each resume by '# Candidate'; "
+        "the rest, and the evidence, stay as they are",
+    )
+    add_options(add, "--json")
     command.set_defaults(run=_run)
 
 
@@ -88,20 +91,14 @@ def _run(options: argparse.Namespace) -> int:
         options.seed,
         options.weakness,
         options.split,
-        options.mask,
-        options.phone_region,
+        options.anonymous,
         options.evidence_kind,
     )
-    try:
-        report = import_resumes(options.resumes, options.jobs, options.evidence, settings)
-        if report.made:
-            with replacing(out) as draft:
-                write_jsonl(draft, report.tasks)
-                write_card(out, report.tasks, _origin(report, settings))
-    except ModuleNotFoundError as problem:
-        raise TaskError(str(problem)) from None
-    except ValueError as problem:
-        raise TaskError(f"--phone-region: {problem}") from None  # --mask is valid at this point
+    report = import_resumes(options.resumes, options.jobs, options.evidence, settings)
+    if report.made:
+        with replacing(out) as draft:
+            write_jsonl(draft, report.tasks)
+            write_card(out, report.tasks, _origin(report, settings))
     absent = next((file for file in files if not os.path.lexists(file)), None)
     if absent and not report.made:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(absent))
@@ -109,12 +106,14 @@ def _run(options: argparse.Namespace) -> int:
         print_json(to_json(report))
     else:
         print_report(report, out)
+        if report.made and not options.anonymous:
+            say("The tasks contain personal data; --anonymous replaces the headers of the resumes.")
         if not options.split and {task.split for task in report.tasks} == {"eval"}:
             say("All tasks are in eval, but environments play train by default; see --split.")
     if report.failed or not report.made:
         outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")
-    return UNSURE if any(masker.doubtful for masker in report.maskers.values()) else 0
+    return 0
 
 
 def _is_import(out: Path) -> bool:
@@ -128,16 +127,16 @@ def _is_import(out: Path) -> bool:
 def _origin(report: ImportReport, options: Options) -> dict[str, Any]:
     """Return the provenance for the data card, without file names, which may name people."""
     limits = ["The weaknesses were not planted: rules diagnosed them, and no fixes are known."]
-    if options.mask:
-        limits.append("Not masked: employers, places, dates, and data that no rule recognises.")
+    if options.anonymous:
+        limits.append("Personal data was removed only above the first section of each resume.")
     else:
-        limits.append("Nothing was masked: the tasks contain personal data of the candidates.")
+        limits.append("The tasks contain personal data of the candidates.")
     return {
         "command": _COMMAND,
         "resumes": ", ".join(f"{count} {kind}" for kind, count in report.formats.items()),
         "jobs": len({made.job for made in report.made}),
         "pairing": options.pairing + f", seed {options.seed}" * (options.pairing == "random"),
         "weakness": options.weakness or "the most obvious one",
-        "masked": ", ".join(sorted(options.mask)) or "nothing",
+        "headers of the resumes": "replaced" if options.anonymous else "kept",
         "limits": limits,
     }

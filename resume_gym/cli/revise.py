@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,9 +19,8 @@ from resume_gym.apps.revise.files import (
     write_files,
 )
 from resume_gym.apps.revise.report import as_json, report
-from resume_gym.apps.revise.revision import Revision, graded, play, restored
+from resume_gym.apps.revise.revision import Revision, graded, play
 from resume_gym.cli.arguments import (
-    MASKED,
     Commands,
     add_options,
     find_model,
@@ -29,7 +28,9 @@ from resume_gym.cli.arguments import (
     progress_bars,
 )
 from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
-from resume_gym.corpus.masking import Masker
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.header import CANDIDATE, Anonymous, anonymise, put_back
+from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
@@ -70,7 +71,7 @@ _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
     "revise ada.md --job job.txt --agent Qwen/Qwen3-4B",
     "revise ada.md --job job.txt --agent qwen3@http://127.0.0.1:11434/v1",
-    "revise ada.docx --job job.pdf --agent gpt-5-mini@openai --mask all",
+    "revise ada.docx --job job.pdf --agent gpt-5-mini@openai --anonymous",
 )
 
 
@@ -83,7 +84,7 @@ def add_command(commands: Commands) -> None:
         examples=_EXAMPLES,
         done="revised, and not flagged",
         failed="nothing written: the agent failed or changed nothing",
-        flagged="revised, but flagged (see above), or some personal data may not be masked",
+        flagged="revised, but flagged (see above)",
     )
     add = command.add_argument
     add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf")
@@ -91,10 +92,11 @@ def add_command(commands: Commands) -> None:
     add("--agent", required=True, metavar="SPEC", help="the agent, as above")
     add_options(
         add,
-        "--mask",
-        help="data to hide from the agent and the judge, and restore in the revision: " + MASKED,
+        "--anonymous",
+        help="show the agent and the judge '# Candidate' instead of everything above the first "
+        "section heading; the rest stays as it is, and the revision has the original header",
     )
-    add_options(add, "--phone-region", "--env", "--judge", "--seed", "--json")
+    add_options(add, "--env", "--judge", "--seed", "--json")
     add(
         "--out",
         type=Path,
@@ -121,26 +123,23 @@ def _run(options: argparse.Namespace) -> int:
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
     agent = _agent(options.agent, contest)
-    session = _session(contest, resume.text, job)
-    masker = _masker(resume, options) if options.mask else None
-    if masker:
-        task = session.task
-        session = _session(contest, masker.mask(resume.text, str(resume.path)), job)
+    notes = _notes(resume, job)
+    anonymous = _anonymous(resume) if options.anonymous else None
+    if anonymous:
+        notes.append(f"{resume.path}: {anonymous.note}")
     elif _is_hosted(agent.spec):
-        advice = "--mask all hides names and addresses"
-        print(f"resume-gym: {agent.name} is sent the resume unmasked; {advice}", file=sys.stderr)
+        advice = "--anonymous replaces what stands above the first section"
+        print(f"resume-gym: {agent.name} is sent the whole resume; {advice}", file=sys.stderr)
+    session = _session(contest, resume.text, anonymous.text if anonymous else resume.text, job.text)
     _play(agent, session, options.seed)
     revision = _compared(session, contest.judge)
-    names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
-    notes = _notes(resume, job) + _shares(agent.spent())
+    notes += _shares(agent.spent())
     text = session.text
-    if masker:
-        notes += [f"{resume.path}: {note}" for note in masker.notes]
-        text = masker.unmask(session.text)
-        try:
-            revision = restored(revision, task, masker.unmask)
-        except ValueError:
-            notes.append("the revision is unmasked, but the report shows placeholders")
+    if anonymous:
+        text, kept = put_back(anonymous.header, text)
+        if not kept:
+            notes.append(f'the agent changed the line "{CANDIDATE}": check the top of {out}')
+    names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
     outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
         changes = report(revision, names | outputs, notes)
@@ -151,22 +150,19 @@ def _run(options: argparse.Namespace) -> int:
         files = outputs if revision.changed else dict.fromkeys(outputs)
         spent = {who: asdict(usage) for who, usage in agent.spent().items()}
         settings = {"spec": agent.spec, "env": options.env, "seed": options.seed, "spent": spent}
+        settings["anonymous"] = options.anonymous
         created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         print_json({**names, **files, **created, **settings, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, outputs.values())
-    return _status(revision, agent.name, masker)
+    return _status(revision, agent.name)
 
 
-def _masker(resume: Source, options: argparse.Namespace) -> Masker:
-    region = options.phone_region
+def _anonymous(resume: Source) -> Anonymous:
     try:
-        contacts = (("names", resume.path.stem),)
-        return Masker(1, resume.text, options.mask, region, contacts, exact=True)
-    except ModuleNotFoundError as problem:
-        raise TaskError(f"--mask: {problem}") from None
-    except ValueError as problem:
-        raise TaskError(f"--phone-region: {problem}") from None
+        return anonymise(resume.text)
+    except DocumentError as problem:
+        raise TaskError(f"--anonymous: {resume.path}: {problem}") from None
 
 
 def _is_hosted(spec: object) -> bool:
@@ -177,13 +173,23 @@ def _is_hosted(spec: object) -> bool:
     )
 
 
-def _session(contest: Contest, resume: str, job: Source) -> Session:
-    """Make the session; the task's weakness is diagnosed for reports and hidden from the agent."""
-    session_type = contest.session_type
+def _session(contest: Contest, original: str, shown: str, job: str) -> Session:
+    """Make the session; the task's weakness is diagnosed for reports and hidden from the agent.
+
+    Args:
+        contest: settings, with the environment's session type and rules.
+        original: the user's resume.
+        shown: the resume that the agent sees, perhaps without its header.
+        job: the job description.
+    """
+    session_type, rules = contest.session_type, contest.rules
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
-    weakness = diagnose(resume, job.text).weakness
-    return session_type(Task("revise", job.text, resume, weakness, "eval"), contest.rules)
+    # the page of the agent ends where the page with the original header ends
+    hidden = wrapped_lines(original, rules.page_width) - wrapped_lines(shown, rules.page_width)
+    rules = replace(rules, page_lines=max(1, rules.page_lines - hidden))
+    weakness = diagnose(shown, job).weakness
+    return session_type(Task("revise", job, shown, weakness, "eval"), rules)
 
 
 def _notes(resume: Source, job: Source) -> list[str]:
@@ -250,10 +256,10 @@ def _compared(session: Session, judge: Judge) -> Revision:
     return revision
 
 
-def _status(revision: Revision, name: str, masker: Masker | None) -> int:
+def _status(revision: Revision, name: str) -> int:
     """Return the exit status; report on stderr if there is no revision."""
     if revision.changed:
-        return FLAGGED if revision.warnings or (masker and masker.doubtful) else 0
+        return FLAGGED if revision.warnings else 0
     session = revision.session
     outcome = "changed nothing that a reader would see" if session.state.edits else "made no edit"
     turns = f"{session.turns} of {number_of(session.rules.max_turns, 'turn')}"

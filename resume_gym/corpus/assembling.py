@@ -1,10 +1,11 @@
 """Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
 
-`import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
-data on request. Imported tasks have no fixes, since the files state neither the improved text of a
-`Fix` nor the facts that support it.
+`import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and replaces its
+header on request. Imported tasks have no fixes, since the files state neither the improved text of
+a `Fix` nor the facts that support it.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose, fit
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import ReadFile, read_document
 from resume_gym.corpus.duplicates import bare_resume, heading, near_duplicates
-from resume_gym.corpus.masking import Masker, identity
+from resume_gym.corpus.header import anonymise
+from resume_gym.corpus.outline import TITLES
 from resume_gym.episode.tasks import Evidence, Task
+from resume_gym.text.lines import parse
 
 PAIRINGS = ("best", "all", "random")
 _EVAL_SHARE = 5  # one in this many candidates is put into the split eval
@@ -35,8 +38,7 @@ class Options:
         weakness: weakness of every task; None to diagnose the weakness of each resume.
         split: split of every task; None puts about one in five candidates into eval, by a hash of
             the resume. Near-duplicates, and resumes with the same name or email, share a split.
-        mask: kinds of personal data to mask, a subset of `masking.FIELDS`.
-        region: two-letter code of the country whose national phone numbers are recognised.
+        anonymous: whether to replace the header of each resume, see `header.anonymise`.
         evidence_kind: kind of every evidence document; None to infer it from the file name.
     """
 
@@ -44,8 +46,7 @@ class Options:
     seed: int = 0
     weakness: str | None = None
     split: str | None = None
-    mask: frozenset[str] = frozenset()
-    region: str = "US"
+    anonymous: bool = False
     evidence_kind: str | None = None
 
 
@@ -74,15 +75,13 @@ class ImportReport:
     Attributes:
         made: tasks with their source files, in the order of the resumes.
         failed: files that could not be used, each with the reason.
-        notes: warnings about files, e.g. omitted content or incomplete masking.
-        maskers: the `Masker` of each candidate, by resume file; empty without masking.
+        notes: notes on files, e.g. on omitted content or a replaced header.
         formats: number of resumes by file format.
     """
 
     made: list[Made] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
     notes: list[tuple[Path, str]] = field(default_factory=list)
-    maskers: dict[Path, Masker] = field(default_factory=dict)
     formats: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -99,7 +98,8 @@ def import_resumes(
 ) -> ImportReport:
     """Build tasks from resume and job files, without writing any file.
 
-    A task ID is a hash of the unmasked resume and job, so masking and file order do not change it.
+    A task ID is a hash of the resume and job as read, so neither `Options.anonymous` nor the order
+    of the files changes it.
 
     Args:
         resumes: resume files.
@@ -113,9 +113,6 @@ def import_resumes(
     Returns:
         A report with the tasks and, in `ImportReport.failed`, the unusable files.
 
-    Raises:
-        ValueError: a field to mask or the phone region is unknown.
-        ModuleNotFoundError: masking needs a package that is not installed.
     """
     options = options or Options()
     report = ImportReport()
@@ -126,10 +123,17 @@ def import_resumes(
         return report
     owned = _owners(documents, candidates, report)
     splits = {} if options.split else _splits(candidates)
-    for number, (path, document) in enumerate(candidates.items(), start=1):
-        text = document.text
+    for path, document in candidates.items():
+        text = resume = document.text
+        if options.anonymous:
+            try:
+                resume, _, note = anonymise(text)
+            except DocumentError as problem:
+                report.failed.append((path, str(problem)))
+                continue
+            report.notes.append((path, note))
         report.formats[document.kind] += 1
-        resume, papers = _masked(path, document, owned.get(path, {}), number, options, report)
+        papers = _evidence(owned.get(path, {}), options.evidence_kind)
         fits = {file: fit(text, job) for file, job in job_texts.items()}
         for file in _choose(fits, options.pairing, f"{options.seed}:{text}"):
             job = job_texts[file]
@@ -203,30 +207,16 @@ def _owners(
     return owned
 
 
-def _masked(
-    path: Path,
-    resume: ReadFile,
-    papers: dict[Path, str],
-    number: int,
-    options: Options,
-    report: ImportReport,
-) -> tuple[str, tuple[Evidence, ...]]:
-    """Return the resume and the evidence of one candidate, masked if requested."""
-    text = resume.text
-    if options.mask:
-        masker = Masker(number, text, options.mask, options.region, (("names", path.stem),))
-        report.maskers[path] = masker
-        text = masker.mask(text, str(path))
-        papers = {file: masker.mask(paper, str(file)) for file, paper in papers.items()}
-        report.notes += [(path, note) for note in masker.notes]
+def _evidence(papers: dict[Path, str], kind: str | None) -> tuple[Evidence, ...]:
+    """Return the evidence of one candidate; `kind` None infers the kinds from the file names."""
     evidence = []
     for file, paper in papers.items():
-        kinds = (kind for word, kind in _KINDS.items() if word in file.stem.lower())
-        kind = options.evidence_kind or next(kinds, "project_notes")
+        kinds = (known for word, known in _KINDS.items() if word in file.stem.lower())
+        inferred = kind or next(kinds, "project_notes")
         # Do not use the file name as the title: it often contains the candidate's name.
-        title = heading(paper) or kind.replace("_", " ").capitalize()
-        evidence.append(Evidence(kind, title, paper))
-    return text, tuple(evidence)
+        title = heading(paper) or inferred.replace("_", " ").capitalize()
+        evidence.append(Evidence(inferred, title, paper))
+    return tuple(evidence)
 
 
 def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
@@ -240,7 +230,7 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
 
     first: dict[str, Path] = {}
     for path, document in resumes.items():
-        for sign in identity(document.text):
+        for sign in _identity(document.text):
             join(first.setdefault(sign, path), path)
     paths = {document.text: path for path, document in resumes.items()}
     for pair in near_duplicates({text: bare_resume(text) for text in paths}, {}, _LIKENESS)[0]:
@@ -251,3 +241,15 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
         drawn[group[path]] = min(number, drawn.get(group[path], number))
     return {path: "train" if drawn[root] % _EVAL_SHARE else "eval" for path, root in group.items()}
+
+
+def _identity(resume: str) -> set[str]:
+    """Return the words of the name, as one string, and the mail addresses in the header."""
+    name = heading(resume).lower()
+    words = [] if name in TITLES else sorted(re.findall(r"\w+", name))
+    try:
+        header = anonymise(resume).header
+    except DocumentError:  # no section heading: all of it may be header
+        header = resume
+    links = (name.text.lower() for line in parse(header) for name in line.content.names)
+    return {" ".join(words), *(link for link in links if "@" in link)} - {""}

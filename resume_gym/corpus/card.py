@@ -42,7 +42,7 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, object]) 
         path: path of the JSONL task file, which is not read.
         tasks: the tasks that the file contains.
         origin: how the tasks were made, in display order: generator, seed, versions, model,
-            prompts, cost, masked fields, ... The card shows it as a table, except keys that other
+            prompts, cost, ... The card shows it as a table, except keys that other
             parts of the card use: `license` (a Hugging Face identifier; default "unknown"),
             `language` (default "en"), `page_lines` (default 55), `pretty_name`, and `limits`
             (sentences on known limits).

@@ -1,6 +1,6 @@
-"""Format the report of an import: tasks, masking, notes and failures.
+"""Format the report of an import: tasks, notes and failures.
 
-The output contains file names, counts and shares, but never text from a resume.
+The output contains file names, counts, shares and section headings, but no other text of a resume.
 """
 
 from collections import Counter
@@ -10,7 +10,6 @@ from typing import Any
 from rich.table import Table
 
 from resume_gym.corpus.assembling import ImportReport, Made
-from resume_gym.corpus.masking import FIELDS
 from resume_gym.support.terminal import Terminal
 from resume_gym.support.user_errors import number_of
 
@@ -46,18 +45,9 @@ def to_json(report: ImportReport) -> dict[str, Any]:
         }
         for row in report.made
     ]
-    masked = {
-        str(file): {
-            "replaced": dict(replaced),
-            "left": dict(masker.left[file]),
-            "not_found": masker.not_found,
-        }
-        for masker in report.maskers.values()
-        for file, replaced in masker.replaced.items()
-    }
     notes = [{"file": str(path), "note": note} for path, note in report.notes]
     failed = [{"file": str(path), "why": why} for path, why in report.failed]
-    return {"tasks": tasks, "masked": masked, "notes": notes, "failed": failed}
+    return {"tasks": tasks, "notes": notes, "failed": failed}
 
 
 def print_report(report: ImportReport, out: Path) -> None:
@@ -66,14 +56,6 @@ def print_report(report: ImportReport, out: Path) -> None:
     if report.made:
         console.print(_tasks(report.made))
         console.print(_KEY, style="dim", highlight=False)
-    if report.maskers:
-        console.print(_masking(report))
-        console.print(
-            "Employers, places, dates, other people and job descriptions are not masked, nor is "
-            "anything that no rule recognises. Read the tasks before you share them.\n",
-            style="dim",
-            highlight=False,
-        )
     for path, note in report.notes:
         console.print(f"note: {path}: {note}", highlight=False, soft_wrap=True)
     for path, why in report.failed:
@@ -84,8 +66,6 @@ def print_report(report: ImportReport, out: Path) -> None:
         parts = ", ".join(f"{count} {split}" for split, count in splits.items())
         text = f"{number_of(len(report.made), 'task')} ({parts}) in {out}"
         console.print(text, highlight=False, soft_wrap=True)
-    if report.made and not report.maskers:
-        console.print("The tasks contain personal data; --mask all replaces it.")
 
 
 def _tasks(made: list[Made]) -> Table:
@@ -102,20 +82,3 @@ def _tasks(made: list[Made]) -> Table:
         cells = (shown[name] + "*" * (name == row.task.weakness) for name in _COLUMNS)
         table.add_row(row.resume.name, row.job.name, f"{100 * row.fit:.0f}", *cells)
     return table
-
-
-def _masking(report: ImportReport) -> Table:
-    """Build a table of the replacements by file and field."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("masked in", overflow="fold")
-    for name in FIELDS:
-        table.add_column(name, justify="right")
-    for masker in report.maskers.values():
-        for file, replaced in masker.replaced.items():
-            counts = (_count(replaced[name], name in masker.fields) for name in FIELDS)
-            table.add_row(Path(file).name, *counts)
-    return table
-
-
-def _count(count: int, wanted: bool) -> str:
-    return (str(count) if count else "none found") if wanted else "-"

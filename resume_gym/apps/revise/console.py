@@ -5,9 +5,9 @@ from textwrap import fill
 
 from rich.text import Text
 
-from resume_gym.apps.revise.diffs import merge_moves
+from resume_gym.apps.revise.edits import AppliedEdit
 from resume_gym.apps.revise.report import by_rule, outcome
-from resume_gym.apps.revise.revision import AppliedEdit, Revision
+from resume_gym.apps.revise.revision import Revision
 from resume_gym.support.printing import visible
 from resume_gym.support.terminal import Terminal
 from resume_gym.support.user_errors import number_of
@@ -48,9 +48,8 @@ def print_summary(revision: Revision, notes: Sequence[str], files: Iterable[str]
 
 def _print_rows(console: Terminal, rows: Sequence[str]) -> None:
     """Print the removed, the added and the moved lines of a diff; at most `_MAX_LINES` of each."""
-    merged = merge_moves(rows)
     for sign, colour in _COLOURS.items():
-        lines = [row for row in merged if row[0] == sign]
+        lines = [row for row in rows if row[0] == sign]
         for row in lines[:_MAX_LINES]:
             console.print(Text(visible(row), colour))
         if len(lines) > _MAX_LINES:

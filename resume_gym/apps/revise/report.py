@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from resume_gym.apps.revise.diffs import merge_moves
-from resume_gym.apps.revise.revision import AppliedEdit, FlaggedClaim, Revision
+from resume_gym.apps.revise.edits import AppliedEdit, FlaggedClaim
+from resume_gym.apps.revise.revision import Revision
 from resume_gym.support.printing import visible
 from resume_gym.support.user_errors import number_of
 
@@ -64,7 +64,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     lines, limit = revision.lines, session.rules.page_lines
     fits = "fits" if revision.fits else f"{number_of(lines - limit, 'line')} too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
-    count, verdict = len(revision.flagged), revision.verdict
+    count, verdict = len(revision.flagged), session.verdict
     claims = f"{count}: check them" if count else "none found"
     # a judge may prefer a revision with unsupported claims: qualify its opinion
     doubted = verdict and verdict.hallucination < 0
@@ -115,7 +115,7 @@ def _change(change: AppliedEdit) -> Iterator[str]:
 def by_rule(change: AppliedEdit) -> str:
     """Describe an edit by the rubric judge's nonzero grades for this edit alone, with reasons."""
     effects = ["the same words in another order"] if change.moved else []
-    if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
+    if change.moved and all(row.startswith("moved") for row in change.rows):
         effects = ["only the order of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
@@ -146,7 +146,7 @@ def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
 
 
 def _verdict(revision: Revision) -> Iterator[str]:
-    if verdict := revision.verdict:
+    if verdict := revision.session.verdict:
         rows = ["| | | |", "|---|---|---|"]
         for field in revision.session.verdict_weights:
             value = getattr(verdict, field)
@@ -194,15 +194,15 @@ def as_json(revision: Revision, notes: list[str]) -> dict[str, Any]:
         ],
         "claims": [claim._asdict() for claim in revision.claims],
         "diff": revision.diff,
-        "original": revision.task.resume,
+        "original": session.task.resume,
         "fits": revision.fits,
         "lines": revision.lines,
-        "text": revision.text,
+        "text": session.text,
         "submitted": session.state.submitted,
         "judge": revision.judge,
         "no_verdict": revision.no_verdict,
-        "weakness": revision.task.weakness,
+        "weakness": session.task.weakness,
         "score": session.score if session.done and not session.needs_verdict else None,
-        "verdict": revision.verdict and asdict(revision.verdict),
+        "verdict": session.verdict and asdict(session.verdict),
         "episode": session.record(),
     }

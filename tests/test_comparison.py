@@ -9,7 +9,8 @@ from resume_gym.episode.rewards import TERMS
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
 from resume_gym.evaluation.contest import Entry
 from resume_gym.evaluation.progress import Bar, progress
-from resume_gym.evaluation.summary import Episode, summarise
+from resume_gym.evaluation.records import Episode
+from resume_gym.evaluation.summary import summarise
 from resume_gym.evaluation.table import comparison_table, markdown, sections
 
 BLANK = Episode(
@@ -131,10 +132,12 @@ def test_tables_show_confidence():
     lines = text.split("\n")
     assert lines[0] == "|  | a\\|b | [y] |"
     assert lines[1] == "| --- | ---: | ---: |"
-    assert "| mean | 1.25 | 3.00 |" in lines
+    assert "| mean | 1.17 | 3.00 |" in lines
     assert any(line.startswith("| [y] - a\\|b | +1.83 |") for line in lines)
     assert {line.count("|") - line.count("\\|") for line in lines if line.startswith("|")} == {4, 7}
     assert "Wilcoxon" in text
+    fewer = markdown(summaries, statistics, [replace(pairs[0], tasks=2)])
+    assert "| [y] - a\\|b, on 2 of 3 tasks | +1.83 |" in fewer
     console = Console(width=100, file=StringIO())
     console.print(comparison_table(pairs))
     shown = console.file.getvalue()

@@ -4,14 +4,19 @@ import json
 import re
 from functools import partial
 from io import StringIO
+from statistics import fmean, pstdev
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from resume_gym import WEAKNESSES, Rules, Session, Task, Verdict, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.episode.rewards import TERMS
 from resume_gym.evaluation import Episode, Summary, evaluate, play, summarise, table
+from resume_gym.evaluation.comparison import compare, statistics_of
+from resume_gym.evaluation.estimator import deviation, mean
 from resume_gym.evaluation.table import sections
 from resume_gym.judges import AsyncJudge, JudgeError, make_judge
 
@@ -102,6 +107,33 @@ def test_errors_are_over_tasks_not_episodes():
     assert cells == "4.00 ± 2.31"
 
 
+def test_each_task_counts_once_however_many_episodes_have_a_reward():
+    (one,) = run("noop", TASKS[:1])
+    lost = dataclasses.replace(one, ledger={**one.ledger, "layout": -1.0}, reward=-1.0, fits=False)
+    kept = dataclasses.replace(one, ledger={**one.ledger, "layout": 1.0}, reward=1.0, fits=True)
+    kept = dataclasses.replace(kept, task_id="other", weakness="weak_verbs", items={"13 TB": 1})
+    whole, part = [lost] * 3 + [kept] * 3, [lost] * 3 + [kept]
+    for played in (whole, part):
+        summary = summarise(played)
+        assert (summary.reward, summary.layout, summary.layout_pass_rate) == (0.0, 0.0, 0.5)
+        assert summary.by_weakness == {lost.weakness: -1.0, "weak_verbs": 1.0}
+        assert (summary.reward_sd, summary.errors["reward"]) == (1.0, 2.0)
+        assert summary.items == {"13 TB": 1.0}, "of the only task that has it"
+    assert summary.episodes == 4
+    (same,) = compare({"whole": whole, "part": part})
+    assert {figure.mean for figure in same.figures.values()} == {0.0}
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=40), st.integers(1, 4))
+def test_equal_numbers_of_episodes_give_the_plain_mean_to_the_last_bit(values, rollouts):
+    tasks = {str(n): values[n::rollouts] for n in range(rollouts)}
+    equal = {name: own[: len(values) // rollouts] for name, own in tasks.items()}
+    every = [value for own in equal.values() for value in own]
+    if every:
+        assert mean(equal) == fmean(every)
+        assert deviation(equal) == pytest.approx(pstdev(every), rel=1e-12, abs=1e-9)
+
+
 def test_only_graded_episodes_count():
     session = Session(TASKS[0])
     with pytest.raises(ValueError, match=r"5-000000: .*this one still runs"):
@@ -168,10 +200,13 @@ def test_table_sets_summaries_side_by_side():
 
 
 def test_details_and_the_floor_are_shown_on_demand():
-    one = {"noop": summarise(run("noop"))}
+    played = run("noop")
+    one = {"noop": summarise(played)}
+    floor = {episode.task_id: 4.5 for episode in played}
+    statistics = {"noop": statistics_of(played, floor={**floor, "not played": 0.0})}
     short, whole = (
         {label: cells for _, rows in sections(one, **more) for label, cells in rows.items()}
-        for more in ({}, {"details": True, "floor": 4.5})
+        for more in ({}, {"details": True, "statistics": statistics})
     )
     assert [*short][-4:] == ["submitted", "edits that failed", "fits the page", "played"]
     assert short.items() < whole.items()

@@ -17,8 +17,9 @@ from native_model import model
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.cli import main
 from resume_gym.episode.rewards import Verdict
+from resume_gym.evaluation.records import Episode
 from resume_gym.evaluation.results import Results, choose, digest
-from resume_gym.evaluation.summary import Episode, summarise
+from resume_gym.evaluation.summary import summarise
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.support.json_lines import seal, unseal
 from resume_gym.support.user_errors import TaskError
@@ -66,7 +67,7 @@ def test_every_episode_is_kept_and_can_be_played_again(tmp_path, capsys):
     assert evaluate(tmp_path, *agents) == 0
     assert f"{tmp_path}: evaluation.json" in capsys.readouterr().out
     found, lines = read(tmp_path), rows(tmp_path)
-    assert found["format"] == 2
+    assert found["format"] == 3
     assert (found["env"], found["tasks"], found["judge"]) == ("ResumeEdit-v0", TASKS, "rubric")
     assert found["rules"]["max_turns"] == 10
     assert {name: one["spec"] for name, one in found["agents"].items()} == {
@@ -180,11 +181,13 @@ def test_an_episode_without_a_verdict_is_named_and_graded_later(tmp_path, capsys
     assert "careful: no reward for 2 of 12 episodes" in err
     assert "000002, rollout 0: JudgeUnavailable: not today" in err
     assert re.search(r"without a reward +2 +0", out)
+    assert re.search(r"tasks +5 of 6 +6\n", out)
     found = read(folder)
     assert found["agents"]["careful"]["summary"]["episodes"] == 10
     assert found["agents"]["careful"]["statistics"]["failed"] == 2
     assert [one["rollout"] for one in found["agents"]["careful"]["failures"]] == [0, 1]
-    assert found["comparisons"][0]["tasks"] == 5, "only tasks with a number on both sides"
+    (pair,) = found["comparisons"]
+    assert (pair["tasks"], pair["of_tasks"]) == (5, 6), "only tasks with a number on both sides"
     first, second = [row for row in rows(folder) if not row["graded"]]
     for row in (first, second):
         assert row["failure"] == "JudgeUnavailable: not today"

@@ -202,8 +202,8 @@ def _print(
 ) -> None:
     if not figures.summaries:
         return
-    beside = any(entry.spec == "floor" for entry in entries)  # the floor agent has a column already
-    floor = None if beside else contest.floor
+    # without the row of the floor if the floor agent has a column
+    floor = all(entry.spec != "floor" for entry in entries)
     console = Terminal()
     show = partial(console.print, highlight=False, soft_wrap=True)
     show(

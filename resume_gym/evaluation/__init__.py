@@ -1,8 +1,9 @@
 """Evaluation of agents: play and grade episodes, then compute and compare statistics.
 
 `play` plays one episode of a scripted agent, `evaluate` plays and grades many episodes, and `grade`
-asks a judge to grade finished episodes. `summary` defines the record of an episode and the means of
-many episodes, `comparison` adds confidence intervals and paired tests, and `table` formats results.
+asks a judge to grade finished episodes. `records` defines the record of an episode, `summary` the
+figures of many episodes, each task counting once (`estimator`); `comparison` adds confidence
+intervals and paired tests, and `table` formats results.
 `resume-gym eval` is built on `specs` (parses `--agent`), `players` (play one episode), `loop` (runs
 episodes concurrently), `contest` (runs the evaluation) and `results` (writes the output folder).
 
@@ -11,7 +12,8 @@ A trained policy is one more player, so this package does not import `learners`.
 
 from resume_gym.evaluation.loop import episode_seed, evaluate, grade
 from resume_gym.evaluation.players import play
-from resume_gym.evaluation.summary import Episode, Returns, Summary, summarise
+from resume_gym.evaluation.records import Episode
+from resume_gym.evaluation.summary import Returns, Summary, summarise
 from resume_gym.evaluation.table import table
 
 __all__ = [

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from resume_gym.episode.rewards import components
-from resume_gym.evaluation.summary import Episode, by_task
+from resume_gym.evaluation.estimator import by_task
+from resume_gym.evaluation.records import Episode
+from resume_gym.evaluation.summary import FIGURES, RATIOS, task_figures
 
 Interval = tuple[float, float]
 METHOD = (
     "Each task counts once, with the mean of its rollouts. Two-sided Wilcoxon signed-rank test; "
     "95 % BCa bootstrap intervals, 9,999 resamples; Holm's correction over all pairs of agents."
 )
+_Measures = Mapping[str, Mapping[str, float]]  # values by measure and task id
 _RESAMPLES = 9_999
 _BATCH = 1_000  # number of bootstrap resamples computed at once, to limit memory
 _LEVEL = 0.95
@@ -34,15 +36,19 @@ class Statistics:
         within_sd: standard deviation (divisor n - 1) of the reward among the rollouts of a task,
             averaged over tasks; None if no task has two rollouts.
         between_sd: standard deviation (divisor n) of the tasks' mean rewards.
+        of_tasks: number of tasks that the agent was to play.
         interval: 95 % confidence interval of the mean reward over tasks; None without scipy or
             with a single task.
         failed: number of episodes without a reward, because the agent or the judge failed.
+        floor: mean reward of the agent `floor` on the tasks with a graded episode, if known.
     """
 
     within_sd: float | None
     between_sd: float
+    of_tasks: int
     interval: Interval | None = None
     failed: int = 0
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +75,18 @@ class Comparison:
     Attributes:
         first, second: names of the compared agents.
         tasks: number of tasks that both played.
+        of_tasks: number of tasks that either agent was to play.
         wins, ties, losses: numbers of tasks on which the second agent's mean reward is above,
             equal to, or below the first agent's.
-        figures: differences by measure: reward, submitted, failed_edits, fits (the page limit),
-            words, the components of the reward, and each field of the verdict (verdict_*).
+        figures: differences by measure: the figures of `summary.FIGURES` except ratios, and each
+            field of the verdict (verdict_*).
         method: description of the statistical tests and intervals.
     """
 
     first: str
     second: str
     tasks: int
+    of_tasks: int
     wins: int
     ties: int
     losses: int
@@ -86,15 +94,24 @@ class Comparison:
     method: str = METHOD
 
 
-def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0) -> Statistics:
+def statistics_of(
+    played: Sequence[Episode],
+    sure: bool = True,
+    failed: int = 0,
+    of_tasks: int | None = None,
+    floor: Mapping[str, float] | None = None,
+) -> Statistics:
     """Compute the statistics of an agent over tasks.
 
     Args:
         played: graded episodes of the agent, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
         failed: number of further episodes, which ended without a reward.
+        of_tasks: number of tasks that the agent was to play; by default, those that it played.
+        floor: reward of the agent `floor` on each task, if known.
     """
-    groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
+    tasks = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"]
+    groups = tasks.values()
     # `stdev` divides by n - 1, since rollouts are a sample of the agent's behaviour on a task
     spreads = [statistics.stdev(group) for group in groups if len(group) > 1]
     means = [statistics.fmean(group) for group in groups]
@@ -103,18 +120,28 @@ def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0)
         between_sd=statistics.pstdev(means),
         interval=intervals([means])[0] if sure else None,
         failed=failed,
+        of_tasks=of_tasks or len(tasks),
+        floor=statistics.fmean(floor[task] for task in tasks) if floor else None,
     )
 
 
-def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
+def compare(
+    agents: Mapping[str, Sequence[Episode]], of_tasks: int | None = None
+) -> tuple[Comparison, ...]:
     """Compare every pair of agents on the tasks that both played.
 
     Pairs of agents without a common task are left out.
 
+    Args:
+        agents: graded episodes of each agent.
+        of_tasks: number of tasks that the agents were to play; by default, those that any played.
+
     Raises:
         ModuleNotFoundError: scipy is not installed.
     """
-    pairs = [_pair(a, b, agents[a], agents[b]) for a, b in combinations(agents, 2)]
+    of_tasks = of_tasks or len({one.task_id for played in agents.values() for one in played})
+    measures = {name: _measures(played) for name, played in agents.items()}
+    pairs = [_pair(a, b, measures[a], measures[b], of_tasks) for a, b in combinations(agents, 2)]
     comparisons = [comparison for comparison in pairs if comparison.tasks]
     # correct the p-values of each measure for the number of pairs of agents that have this measure
     for name in {name for comparison in comparisons for name in comparison.figures}:
@@ -126,8 +153,9 @@ def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
     return tuple(comparisons)
 
 
-def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -> Comparison:
-    before, after = _means(a), _means(b)
+def _pair(
+    first: str, second: str, before: _Measures, after: _Measures, of_tasks: int
+) -> Comparison:
     differing = {
         name: [
             # rounded, since equal means of 15 and of 16 rollouts may differ by rounding errors
@@ -147,28 +175,18 @@ def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -
         for (name, values), between in zip(differing.items(), bounds, strict=True):
             p = signed_rank(values)
             figures[name] = Difference(statistics.fmean(values), between, p, p_holm=p)
-    return Comparison(first, second, len(rewards), wins, ties, losses, figures)
+    return Comparison(first, second, len(rewards), of_tasks, wins, ties, losses, figures)
 
 
-def _means(played: Sequence[Episode]) -> dict[str, dict[str, float]]:
-    """Return the mean of each measure on each task; measures that some task lacks are left out."""
-    measures = by_task((one.task_id, _measures(one)) for one in played)
+def _measures(played: Sequence[Episode]) -> _Measures:
+    """Return each measure on each task; measures that some task lacks are left out."""
+    figures = task_figures(played)
     return {
-        name: {task: statistics.fmean(values) for task, values in tasks.items()}
-        for name, tasks in measures.items()
-        if tasks.keys() == measures["reward"].keys()
-    }
-
-
-def _measures(episode: Episode) -> dict[str, float]:
-    return {
-        "reward": episode.reward,
-        "submitted": episode.submitted,
-        "failed_edits": episode.failed_edits,
-        "fits": episode.fits,
-        "words": episode.words,
-        **components(episode.ledger),
-        **{f"verdict_{name}": value for name, value in episode.verdict.items()},
+        name: tasks
+        for name, tasks in figures.items()
+        if (name in FIGURES or name.startswith("verdict_"))
+        and name not in RATIOS
+        and tasks.keys() == figures["reward"].keys()
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import product
+from statistics import fmean
 from typing import Any, NamedTuple, Self
 
 import resume_gym
@@ -21,8 +22,8 @@ from resume_gym.episode.tasks import EDITION
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.loop import PendingEpisode, episode_seed, evaluate, play_all
 from resume_gym.evaluation.players import Player
+from resume_gym.evaluation.records import Episode
 from resume_gym.evaluation.results import (
-    FORMAT,
     RECORD_ERRORS,
     Results,
     check_row,
@@ -30,7 +31,8 @@ from resume_gym.evaluation.results import (
     digest,
     row_of,
 )
-from resume_gym.evaluation.summary import Episode, Summary, summarise
+from resume_gym.evaluation.stored import FORMAT
+from resume_gym.evaluation.summary import Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.llm import Usage
 from resume_gym.support.user_errors import TaskError
@@ -82,14 +84,14 @@ class Contest:
         }
 
     @cached_property
-    def floor(self) -> float | None:
-        """Mean reward of the agent `floor`; None unless the judge `rubric` grades resumes."""
+    def floors(self) -> dict[str, float]:
+        """Reward of the agent `floor` on each task; empty unless `rubric` grades resumes."""
         kind, rules = self.session_type, self.rules
         # other judges may call a model, so that the floor agent's episodes would cost money
         if self.judge.name != "rubric" or not issubclass(kind, Session):
-            return None
+            return {}
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
-        return summarise(played).reward
+        return {one.task_id: one.reward for one in played}
 
     def held_to(self, agents: Mapping[str, object]) -> dict[str, Any]:
         """Return the settings that `Results` compares with those stored in its folder."""
@@ -166,6 +168,11 @@ class Entry:
                 yield PendingEpisode(
                     rollout, session, episode_seed(contest.seed, rollout, task.task_id)
                 )
+
+    @property
+    def task_ids(self) -> set[str]:
+        """Ids of the tasks of all ended episodes, graded or failed."""
+        return {task for _, task in (*self.episodes, *self.failures)}
 
     def spent(self) -> dict[str, Usage]:
         """Return requests, tokens and cost in this process, by name.
@@ -292,10 +299,16 @@ class Figures(NamedTuple):
         graded = [entry for entry in entries if entry.episodes]
         played = {entry.name: entry.played(contest) for entry in graded}
         sure = find_spec("scipy") is not None
+        of_tasks = len({task for entry in entries for task in entry.task_ids})
         return cls(
             {name: summarise(episodes) for name, episodes in played.items()},
-            {one.name: statistics_of(played[one.name], sure, len(one.failures)) for one in graded},
-            compare(played) if sure else (),
+            {
+                one.name: statistics_of(
+                    played[one.name], sure, len(one.failures), len(one.task_ids), contest.floors
+                )
+                for one in graded
+            },
+            compare(played, of_tasks) if sure else (),
             {entry.name: entry.spent() for entry in graded},
         )
 
@@ -316,7 +329,7 @@ def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> 
         "format": FORMAT,
         "resume_gym": resume_gym.__version__,
         **contest.settings,
-        "floor": contest.floor,
+        "floor": fmean(contest.floors.values()) if contest.floors else None,
         "agents": agents,
         "comparisons": [asdict(comparison) for comparison in figures.comparisons],
     }

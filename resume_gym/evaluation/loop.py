@@ -19,7 +19,7 @@ from resume_gym.episode.editing import AnySession
 from resume_gym.episode.session import Rules, Session
 from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.players import Player, Scripted
-from resume_gym.evaluation.summary import Episode
+from resume_gym.evaluation.records import Episode
 from resume_gym.judges import (
     AsyncJudge,
     Judge,

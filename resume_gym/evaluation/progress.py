@@ -1,12 +1,12 @@
 """Progress of an evaluation: on a terminal, a bar and means per agent; elsewhere, log lines."""
 
 import time
-from statistics import fmean
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.evaluation.contest import Entry
+from resume_gym.evaluation.estimator import by_task, mean
 from resume_gym.support.user_errors import number_of
 
 _LINE_S = 30.0  # seconds between log lines
@@ -54,8 +54,10 @@ class Bar:
         graded, failed = self._entry.episodes.values(), len(self._entry.failures)
         parts = []
         if graded:
-            parts += [f"reward {fmean(episode.reward for episode in graded):.2f}"]
-            parts += [f"submitted {fmean(episode.submitted for episode in graded):.0%}"]
+            rows = ({"reward": one.reward, "submitted": one.submitted} for one in graded)
+            values = by_task(zip((one.task_id for one in graded), rows, strict=True))
+            parts += [f"reward {mean(values['reward']):.2f}"]
+            parts += [f"submitted {mean(values['submitted']):.0%}"]
         if failed:
             parts.append(f"{failed} without a reward")
         spent = self._entry.spent()

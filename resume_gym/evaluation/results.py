@@ -16,12 +16,11 @@ from typing import Any, Self
 
 from resume_gym.episode.editing import AnySession
 from resume_gym.episode.tasks import Task
-from resume_gym.evaluation.summary import counts
+from resume_gym.evaluation.records import COUNTS, counts
 from resume_gym.support.atomic_write import replacing
 from resume_gym.support.json_lines import check_regular, read_bytes, read_lines, seal, unseal
 from resume_gym.support.user_errors import TaskError
 
-FORMAT = 2
 Key = tuple[str, str, int]
 """Key of an episode: agent, task id, rollout."""
 RECORD_ERRORS = (
@@ -29,8 +28,7 @@ RECORD_ERRORS = (
     *(RuntimeError, TypeError, ValueError),
 )
 """Exceptions that the replay of an invalid record may raise."""
-_COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
-_CHECKED = (*_COUNTS, "submitted", "fits", "weakness", "score", "ledger", "graded")
+_CHECKED = (*COUNTS, "weakness", "score", "ledger", "graded")
 _MADE = ("episodes.jsonl", "evaluation.json")
 
 

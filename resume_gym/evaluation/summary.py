@@ -1,109 +1,98 @@
-"""Records of graded episodes (`Episode`) and their means and rates (`summarise`)."""
+"""Figures of graded episodes, over tasks (`summarise`) and of each task (`task_figures`).
 
-import math
-import statistics
+`FIGURES` lists all figures, with their labels and formats. Tables, comparisons, plots and training
+metrics use this list.
+"""
+
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from resume_gym.episode import rewards
 from resume_gym.episode.editing import AnySession
-from resume_gym.support.json_lines import is_finite
+from resume_gym.evaluation import estimator
+from resume_gym.evaluation.estimator import by_task
+from resume_gym.evaluation.records import COUNTS, Episode
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One finished and graded episode.
+class Figure(NamedTuple):
+    """How a figure of `Summary` is computed from an episode, and how it is shown.
 
     Attributes:
-        task_id: id of the task.
-        weakness: planted weakness of the task.
-        reward: episode reward, the sum of `ledger`.
-        score: episode reward on a scale from 0 to 100.
-        ledger: all terms of the reward; see `rewards.TERMS`.
-        turns: number of the agent's actions.
-        edits: number of successful edits.
-        failed_edits: number of failed edits.
-        malformed: number of malformed actions that were not failed edits.
-        submitted: whether the agent submitted the document.
-        lines: lines of the final document, after wrapping.
-        fits: whether the final document fits the page.
-        judged: whether a judge graded the document; an unchanged document gets fixed rewards.
-        verdict: each content term divided by its weight: a grade in [-1, 1] or a signed line count.
-        several_calls: number of malformed actions that had more than one tool call.
-        words: number of words in all actions, tool calls and thoughts included.
-        items: grade (-1, 0 or 1) of each rubric item of the task, by the item's text.
+        label: label of the figure's row in tables.
+        form: format of the figure, as in `format(figure, form)`; shares have a "%".
+        of: function of an episode's quantities (see `_quantities`) or of their means.
+        metric: name of the figure among the metrics of a training step; empty if it is not there.
+        has_error: whether `Returns.errors` has the figure's error.
+        details: whether only detailed tables have the row.
     """
 
-    task_id: str
-    weakness: str
-    reward: float
-    score: float
-    ledger: Mapping[str, float]
-    turns: int
-    edits: int
-    failed_edits: int
-    malformed: int
-    submitted: bool
-    lines: int
-    fits: bool
-    judged: bool
-    verdict: Mapping[str, float]
-    several_calls: int = 0
-    words: int = 0
-    items: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, session: AnySession) -> Self:
-        """Make the record of the episode in a finished session.
-
-        Raises:
-            ValueError: the session is unfinished, or needs a verdict.
-        """
-        task = session.task
-        if not session.done or session.needs_verdict:
-            waits = "waits for its verdict" if session.done else "still runs"
-            raise ValueError(f"{task.task_id}: expected a graded episode; this one {waits}")
-        ledger = session.ledger
-        return cls(
-            task_id=task.task_id,
-            weakness=task.weakness,
-            reward=session.reward,
-            score=session.score,
-            ledger=ledger,
-            judged=session.state.verdict is not None,
-            verdict={name: ledger[name] / weight for name, weight in session.weights.items()},
-            items=getattr(session, "items", {}),
-            **counts(session),
-        )
+    label: str
+    form: str
+    of: Callable[[Mapping[str, float]], float]
+    metric: str = ""
+    has_error: bool = False
+    details: bool = False
 
 
-def counts(session: AnySession) -> dict[str, Any]:
-    """Return the fields of `Episode` that need no verdict; the session may be unfinished."""
-    state, lines = session.state, session.state.document.lines
-    return {
-        "turns": state.turns,
-        "edits": state.edits,
-        "failed_edits": state.failed_edits,
-        "malformed": sum("malformed" in step.ledger for _, step in state.transcript),
-        "several_calls": sum(step.error == "several_calls" for _, step in state.transcript),
-        "submitted": state.submitted,
-        "lines": lines,
-        "fits": lines <= session.rules.page_lines,
-        "words": sum(len(text.split()) for text, _ in state.transcript),
-    }
+def _component(name: str, one: Mapping[str, float]) -> float:
+    return rewards.components(_part("ledger", one))[name]
+
+
+def _failed_share(one: Mapping[str, float]) -> float:
+    edits = one["edits"] + one["failed_edits"]
+    return one["failed_edits"] / edits if edits else 0.0
+
+
+REWARDS: Mapping[str, Figure] = {
+    "reward": Figure("mean", "z.2f", itemgetter("reward"), "reward", True),
+    "tool_syntax": Figure(
+        "from tool calls", "z.2f", partial(_component, "tool_syntax"), "tool_syntax", True
+    ),
+    "layout": Figure("from layout", "z.2f", partial(_component, "layout"), "layout", True),
+    "content": Figure("from content", "z.2f", partial(_component, "content"), "content", True),
+    "score": Figure("score, 0 to 100", ".1f", itemgetter("score"), "score", True, details=True),
+}
+"""Figures of the reward, by their names in `Summary` and in `evaluation.json`."""
+BEHAVIOUR: Mapping[str, Figure] = {
+    "submit_rate": Figure("submitted", ".0%", itemgetter("submitted"), "submit_rate", True),
+    "failed_share": Figure("edits that failed", ".0%", _failed_share, "failed_share"),
+    "layout_pass_rate": Figure("fits the page", ".0%", itemgetter("fits"), "layout_pass", True),
+    "edits": Figure("edits an episode", "z.2f", itemgetter("edits"), "edits", details=True),
+    "failed_edits": Figure(
+        "failed edits an episode", "z.2f", itemgetter("failed_edits"), "failed_edits", details=True
+    ),
+    "malformed": Figure(
+        "malformed calls an episode", "z.2f", itemgetter("malformed"), "malformed", details=True
+    ),
+    "several_calls": Figure(
+        "of them, several in a turn", "z.2f", itemgetter("several_calls"), details=True
+    ),
+    "turns": Figure("turns an episode", "z.2f", itemgetter("turns"), details=True),
+    "words": Figure("words an episode", ".0f", itemgetter("words"), details=True),
+    "lines": Figure("lines of the document", ".1f", itemgetter("lines"), "lines", True, True),
+}
+"""Figures of the agent's behaviour, by name."""
+FIGURES: Mapping[str, Figure] = {**REWARDS, **BEHAVIOUR}
+"""All figures of an agent, in the order of the tables; `Summary` has a field for each."""
+RATIOS = ("failed_share",)
+"""Figures that are ratios of means, not means over tasks; they have no error and no paired test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returns:
     """Reward statistics of a set of episodes, in any environment.
 
+    In all means, each task counts once, with the mean of its episodes; see `estimator`.
+
     Attributes:
         episodes: number of episodes.
         tasks: number of distinct tasks.
-        reward: mean reward of the episodes.
-        reward_sd: population standard deviation of the reward over the episodes (divisor n).
+        reward: mean reward.
+        reward_sd: population standard deviation of the episodes' rewards about `reward`.
         errors: twice the standard error of each mean, computed over tasks, by the figure's name.
             Figures of a single task have no error; result files of older versions have no errors.
     """
@@ -118,11 +107,15 @@ class Returns:
     def of(cls, sessions: Iterable[Any]) -> "Returns":
         """Summarise finished sessions."""
         sessions = tuple(sessions)
-        rewards = [session.reward for session in sessions]
-        tasks = len({session.task.task_id for session in sessions})
-        errors = _errors((one.task.task_id, {"reward": one.reward}) for one in sessions)
-        sd = statistics.pstdev(rewards)
-        return Returns(len(rewards), tasks, _mean(rewards), sd, errors=errors)
+        rewards = by_task((one.task.task_id, {"reward": one.reward}) for one in sessions)["reward"]
+        error = estimator.error(estimator.task_means(rewards).values())
+        return Returns(
+            episodes=len(sessions),
+            tasks=len(rewards),
+            reward=estimator.mean(rewards),
+            reward_sd=estimator.deviation(rewards),
+            errors={} if error is None else {"reward": error},
+        )
 
     def metrics(self) -> dict[str, float]:
         """Return the reward's mean and standard deviation under the names of training metrics."""
@@ -131,46 +124,47 @@ class Returns:
 
 @dataclass(frozen=True, slots=True)
 class Summary(Returns):
-    """Means and rates over a set of editing episodes.
+    """Means and rates over a set of editing episodes; each task counts once, as in `Returns`.
 
     Attributes:
-        score: mean score of the episodes, from 0 to 100.
         tool_syntax: mean reward from tool calls and submission.
         layout: mean reward from the page limit.
         content: mean reward from the verdict.
+        score: mean score, from 0 to 100.
         submit_rate: share of submitted episodes.
+        failed_share: share of all edits that failed; 0 without edits.
+        layout_pass_rate: share of final documents that fit the page.
         edits: successful edits per episode.
         failed_edits: failed edits per episode.
-        failed_share: share of all edits that failed; 0 without edits.
         malformed: malformed actions per episode, failed edits excluded.
-        verdict: mean of each verdict field; see `Episode.verdict`.
         lines: mean lines of the final document, after wrapping.
-        layout_pass_rate: share of final documents that fit the page.
+        verdict: mean of each verdict field; see `Episode.verdict`.
         by_weakness: mean reward by weakness; the keys in `errors` are `by_weakness.NAME`.
-        tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         unjudged: number of episodes that no judge graded, since they left the document unchanged.
-        turns: actions per episode; like `several_calls` and `words`, None in old result files.
-        several_calls: number per episode of actions that had more than one tool call.
+        several_calls: number per episode of actions that had more than one tool call; like `turns`
+            and `words`, None in old result files.
+        turns: actions per episode.
         words: words per episode in all actions.
-        items: mean grade of each rubric item, over the episodes whose task has this item.
+        tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
+        items: mean grade of each rubric item, over the tasks that have this item.
     """
 
-    score: float
     tool_syntax: float
     layout: float
     content: float
+    score: float
     submit_rate: float
+    failed_share: float
+    layout_pass_rate: float
     edits: float
     failed_edits: float
-    failed_share: float
     malformed: float
-    verdict: Mapping[str, float]
     lines: float
-    layout_pass_rate: float
+    verdict: Mapping[str, float]
     by_weakness: Mapping[str, float]
     unjudged: int
-    turns: float | None = None
     several_calls: float | None = None
+    turns: float | None = None
     words: float | None = None
     tasks_by_weakness: Mapping[str, int] = field(default_factory=dict)
     items: Mapping[str, float] = field(default_factory=dict)
@@ -182,21 +176,17 @@ class Summary(Returns):
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of a training step; see `Returns.metrics`."""
-        parts = ("score", "tool_syntax", "layout", "content")
-        behaviour = ("submit_rate", "edits", "failed_edits", "failed_share", "malformed")
+        figures = ((one.metric, getattr(self, name)) for name, one in FIGURES.items())
         return {
             **Returns.metrics(self),
-            **{name: getattr(self, name) for name in parts},
+            **{metric: value for metric, value in figures if metric},
             **{f"verdict_{name}": value for name, value in self.verdict.items()},
-            **{name: getattr(self, name) for name in behaviour},
-            "layout_pass": self.layout_pass_rate,
-            "lines": self.lines,
             "judged": 1 - self.unjudged / self.episodes,
         }
 
 
 def summarise(played: Iterable[Episode]) -> Summary:
-    """Compute the means and rates of graded episodes.
+    """Compute the figures of graded episodes; each task counts once, with the mean of its episodes.
 
     Raises:
         ValueError: there are no episodes.
@@ -204,126 +194,67 @@ def summarise(played: Iterable[Episode]) -> Summary:
     played = tuple(played)
     if not played:
         raise ValueError("no episodes to summarise")
-    terms = dict.fromkeys(term for episode in played for term in episode.ledger)
-    planted = sorted({(episode.weakness, episode.task_id) for episode in played})
-    ledger = {term: _mean(episode.ledger.get(term, 0.0) for episode in played) for term in terms}
-
-    def mean(name: str) -> float:
-        return _mean(getattr(episode, name) for episode in played)
-
-    edits, failed = mean("edits"), mean("failed_edits")
+    values = by_task((one.task_id, _quantities(one)) for one in played)
+    for name in values:
+        if name.startswith("ledger."):  # some terms exist only in some tasks; they are 0 in others
+            for task in values["reward"]:
+                values[name].setdefault(task, [0.0])
+    means = {name: estimator.mean(own) for name, own in values.items()}
+    figures: dict[str, Any] = {name: figure.of(means) for name, figure in FIGURES.items()}
+    known = {name for name, figure in FIGURES.items() if figure.has_error}
+    errors = (
+        (name, estimator.error(own.values()))
+        for name, own in task_figures(played).items()
+        if name in known or name.startswith("by_weakness.")
+    )
+    weaknesses = {one.task_id: one.weakness for one in played}
     return Summary(
         episodes=len(played),
-        tasks=len({episode.task_id for episode in played}),
-        reward=mean("reward"),
-        reward_sd=statistics.pstdev(episode.reward for episode in played),
-        score=mean("score"),
-        **rewards.components(ledger),
-        submit_rate=mean("submitted"),
-        edits=edits,
-        failed_edits=failed,
-        failed_share=failed / (edits + failed) if edits + failed else 0.0,
-        malformed=mean("malformed"),
-        verdict=_means(episode.verdict for episode in played),
-        lines=mean("lines"),
-        layout_pass_rate=mean("fits"),
-        by_weakness=dict(sorted(_means({one.weakness: one.reward} for one in played).items())),
-        unjudged=sum(not episode.judged for episode in played),
-        turns=mean("turns"),
-        several_calls=mean("several_calls"),
-        words=mean("words"),
-        tasks_by_weakness=dict(Counter(weakness for weakness, _ in planted)),
-        items=_means(episode.items for episode in played),
-        errors=_errors((episode.task_id, _figures(episode)) for episode in played),
+        tasks=len(weaknesses),
+        reward_sd=estimator.deviation(values["reward"]),
+        **figures,
+        verdict=_part("verdict", means),
+        by_weakness=dict(sorted(_part("by_weakness", means).items())),
+        unjudged=sum(not one.judged for one in played),
+        tasks_by_weakness=dict(Counter(sorted(weaknesses.values()))),
+        items=_part("items", means),
+        errors={name: error for name, error in errors if error is not None},
     )
 
 
-def stored(evaluation: Mapping[str, object], part: str) -> dict[str, Mapping[str, Any]]:
-    """Return one part, such as "summary", of every agent that has it in an `evaluation.json`.
+def task_figures(played: Iterable[Episode]) -> dict[str, dict[str, float]]:
+    """Return the figures of each task's episodes, by name and task id.
 
-    Raises:
-        ValueError: the agents, an agent or the part is not a JSON object.
+    The names are those of `FIGURES`, `verdict_FIELD` and `by_weakness.WEAKNESS`; the last two have
+    only tasks with this field or this weakness.
     """
-    agents = _object(evaluation.get("agents") or {}, "agents")
-    found = {}
-    for name, agent in agents.items():
-        # in `settings.json`, an agent may be a mere string (its spec), which has no parts
-        if not isinstance(agent, str) and (value := _object(agent, f"agents.{name}").get(part)):
-            found[name] = _object(value, f"agents.{name}.{part}")
-    return found
+    values = by_task((one.task_id, _quantities(one)) for one in played)
+    means: dict[str, dict[str, float]] = {}
+    for name, own in values.items():
+        for task, value in estimator.task_means(own).items():
+            means.setdefault(task, {})[name] = value
+    figures: dict[str, dict[str, float]] = {}
+    for task, one in means.items():
+        named = {name: figure.of(one) for name, figure in FIGURES.items()}
+        named |= {f"verdict_{name}": value for name, value in _part("verdict", one).items()}
+        named |= {name: one[name] for name in one if name.startswith("by_weakness.")}
+        for name, value in named.items():
+            figures.setdefault(name, {})[task] = value
+    return figures
 
 
-def _object(value: object, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name}: expected an object, got {value!r:.40}")
-    return value
-
-
-def outdated(
-    evaluation: Mapping[str, object], rewards: Mapping[str, Sequence[float]]
-) -> Iterator[str]:
-    """Yield a sentence on each agent whose stored figures disagree with its episodes.
-
-    Args:
-        evaluation: content of an `evaluation.json`; may be empty.
-        rewards: rewards of the graded episodes that can be read, by agent.
-
-    Raises:
-        ValueError: `evaluation` has an unknown format.
-    """
-    for name, summary in stored(evaluation, "summary").items():
-        own, reward = rewards.get(name, ()), summary.get("reward")
-        # divide before summing, since the sum of large rewards could overflow
-        mean = math.fsum(value / len(own) for value in own)
-        same = is_finite(reward) and math.isclose(reward, mean, rel_tol=0, abs_tol=1e-5)
-        if not same or summary.get("episodes") != len(own):
-            episodes = summary.get("episodes")
-            stated = f"a mean reward of {reward!r:.40} in {episodes!r:.40} episodes"
-            yield f"{name} has {stated}, but {mean:.6g} in the {len(own)} that can be read"
-
-
-def _figures(episode: Episode) -> dict[str, float]:
-    """Return those figures of an episode whose means have an error in `Returns.errors`."""
+def _quantities(episode: Episode) -> dict[str, float]:
+    """Return the numbers of an episode, from which figures are computed; nested ones as "A.B"."""
+    nested = {name: getattr(episode, name) for name in ("ledger", "verdict", "items")}
+    nested["by_weakness"] = {episode.weakness: episode.reward}
     return {
-        "reward": episode.reward,
-        "score": episode.score,
-        **rewards.components(episode.ledger),
-        "submit_rate": episode.submitted,
-        "lines": episode.lines,
-        "layout_pass_rate": episode.fits,
-        f"by_weakness.{episode.weakness}": episode.reward,
+        **{name: getattr(episode, name) for name in ("reward", "score", *COUNTS)},
+        **{f"{name}.{key}": value for name, part in nested.items() for key, value in part.items()},
     }
 
 
-def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
-    """Return twice the standard error of each figure's mean, from pairs of task id and figures.
-
-    Rollouts of one task are not independent samples, so the sample size is the number of tasks.
-    """
-    means = {name: list(map(_mean, own.values())) for name, own in by_task(figures).items()}
-    return {
-        name: 2 * statistics.stdev(own) / math.sqrt(len(own))
-        for name, own in means.items()
-        if len(own) > 1
-    }
-
-
-def by_task(
-    figures: Iterable[tuple[str, Mapping[str, float]]],
-) -> dict[str, dict[str, list[float]]]:
-    """Return the values of each figure by its name and task id, from (task id, figures) pairs."""
-    values: dict[str, dict[str, list[float]]] = {}
-    for task, own in figures:
-        for name, value in own.items():
-            values.setdefault(name, {}).setdefault(task, []).append(value)
-    return values
-
-
-def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each figure, over the rows that have this figure."""
-    values = by_task(("all", row) for row in rows)
-    return {name: _mean(own["all"]) for name, own in values.items()}
-
-
-def _mean(values: Iterable[float]) -> float:
-    return statistics.fmean(values)
+def _part(name: str, quantities: Mapping[str, float]) -> dict[str, float]:
+    """Return the nested quantities of one name, such as "ledger", without this name."""
+    prefix = f"{name}."
+    own = (key for key in quantities if key.startswith(prefix))
+    return {key.removeprefix(prefix): quantities[key] for key in own}

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
-from resume_gym.evaluation.summary import Returns, Summary
+from resume_gym.evaluation.summary import BEHAVIOUR, FIGURES, REWARDS, Figure, Returns, Summary
 from resume_gym.llm import Usage
 
 _NONE = "-"
@@ -31,7 +31,7 @@ def sections(
     statistics: Mapping[str, Statistics] | None = None,
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
     details: bool = False,
-    floor: float | None = None,
+    floor: bool = True,
     errors: bool = False,
 ) -> list[TableSection]:
     """Return the sections of the table; a plain `Returns` fills fewer rows than a `Summary`.
@@ -41,7 +41,7 @@ def sections(
         statistics: statistics over tasks, by the column's heading.
         spent: usage of the models, by the column's heading; see `Entry.spent`.
         details: whether to include the rows of `_DETAILS` and the section "Over tasks".
-        floor: mean reward of harmless edits on the same tasks, shown in a separate row.
+        floor: whether to include the row with `Statistics.floor`, if it is known.
         errors: whether cells include the errors of `Returns.errors`.
     """
     columns = tuple(summaries.values())
@@ -50,22 +50,29 @@ def sections(
     items = dict.fromkeys(name for column in columns for name in getattr(column, "items", ()))
     spread = [statistics[name] for name in summaries] if statistics is not None else []
     cells = {
-        "Reward": _cells(_REWARD, columns, errors),
+        "Reward": _figures(REWARDS, columns, errors),
         "Over tasks": _known(_cells(_OVER_TASKS, spread)),
         "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns, errors),
         "Judge, mean of each field": _entries("verdict", fields, columns),
         "Rubric items, mean of each": _entries("items", list(items)[:_ITEMS], columns),
-        "Behaviour": _cells(_BEHAVIOUR, columns, errors),
+        "Behaviour": _figures(BEHAVIOUR, columns, errors),
         "Episodes": _cells(_EPISODES, columns),
     }
-    if floor is not None:
-        cells["Reward"]["floor (swapped words)"] = [f"{floor:.2f}"] * len(columns)
+    cells["Reward"] |= _cells(_SPREAD, columns)
+    if floor:
+        cells["Reward"] |= _known(_cells(_FLOOR, spread))
     if any(column.failed for column in spread):
         cells["Episodes"]["without a reward"] = [str(column.failed) for column in spread]
+    hidden = set() if details else {*_DETAILS}
+    counts = [*zip(columns, spread, strict=False)]
+    if any(column.tasks < over.of_tasks for column, over in counts):
+        of = (tasks_of(column.tasks, over.of_tasks) for column, over in counts)
+        cells["Episodes"]["tasks"] = [*of]
+        hidden.discard("tasks")
     if not details:
         cells["Over tasks"] = {}
         for rows in cells.values():
-            for label in _DETAILS & rows.keys():
+            for label in hidden & rows.keys():
                 del rows[label]
     cells["Models asked by this command"] = _spent(
         [(spent or {}).get(name, {}) for name in summaries]
@@ -78,7 +85,7 @@ def table(
     statistics: Mapping[str, Statistics] | None = None,
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
     details: bool = False,
-    floor: float | None = None,
+    floor: bool = True,
 ) -> Table:
     """Make the terminal table, with one column per summary; see `sections` for the arguments."""
     grid = _grid()
@@ -109,7 +116,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 def differences_table(comparison: Comparison) -> Table:
     """Make the terminal table of two agents' differences in the reward and each verdict field."""
     grid = _grid(2)
-    grid.add_column(Text(f"{comparison.second} - {comparison.first}"), overflow="fold")
+    grid.add_column(Text(_pair(comparison)), overflow="fold")
     for name in _COMPARED[1:4]:
         grid.add_column(name, justify="right", no_wrap=True)
     for name, one in comparison.figures.items():
@@ -125,7 +132,7 @@ def markdown(
     comparisons: Sequence[Comparison] = (),
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
     details: bool = False,
-    floor: float | None = None,
+    floor: bool = True,
 ) -> str:
     """Return tables of results and comparisons in GitHub Markdown; see `sections` for arguments."""
     lines = [_line(["", *summaries]), _line(["---", *["---:"] * len(summaries)])]
@@ -156,13 +163,26 @@ def _compared(comparison: Comparison) -> list[str]:
     reward = comparison.figures["reward"]
     # the format option z prints -0.00 as 0.00
     return [
-        f"{comparison.second} - {comparison.first}",
+        _pair(comparison),
         f"{reward.mean:+z.2f}",
         _interval(reward.interval),
         _p(reward.p),
         _p(reward.p_holm),
         f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
     ]
+
+
+def _pair(comparison: Comparison) -> str:
+    """Return the names of the agents, and the number of tasks if they do not share all tasks."""
+    names = f"{comparison.second} - {comparison.first}"
+    if comparison.tasks == comparison.of_tasks:
+        return names
+    return f"{names}, on {tasks_of(comparison.tasks, comparison.of_tasks)} tasks"
+
+
+def tasks_of(tasks: int, of_tasks: int) -> str:
+    """Return a number of tasks, "1 of 4" if it is not the number of all tasks."""
+    return str(tasks) if tasks == of_tasks else f"{tasks} of {of_tasks}"
 
 
 def _interval(interval: Interval | None) -> str:
@@ -173,26 +193,9 @@ def _p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 
-# rows of the table: label, and format of a cell
-_REWARD = {
-    "mean": "{.reward:z.2f}",
-    "from tool calls": "{.tool_syntax:z.2f}",
-    "from layout": "{.layout:z.2f}",
-    "from content": "{.content:z.2f}",
-    "standard deviation": "{.reward_sd:z.2f}",
-    "score, 0 to 100": "{.score:.1f}",
-}
-_BEHAVIOUR = {
-    "submitted": "{.submit_rate:.0%}",
-    "edits that failed": "{.failed_share:.0%}",
-    "fits the page": "{.layout_pass_rate:.0%}",
-    "edits an episode": "{.edits:z.2f}",
-    "failed edits an episode": "{.failed_edits:z.2f}",
-    "malformed calls an episode": "{.malformed:z.2f}",
-    "of them, several in a turn": "{.several_calls:z.2f}",
-    "turns an episode": "{.turns:z.2f}",
-    "words an episode": "{.words:.0f}",
-}
+# rows that are not in `FIGURES`: label, and format of a cell
+_SPREAD = {"standard deviation": "{.reward_sd:z.2f}"}
+_FLOOR = {"floor (swapped words)": "{.floor:.2f}"}
 _EPISODES = {
     "played": "{.episodes}",
     "tasks": "{.tasks}",
@@ -205,8 +208,8 @@ _OVER_TASKS = {
     "sd between tasks": "{.between_sd:z.2f}",
 }
 _DETAILS = {
-    *("standard deviation", "score, 0 to 100", "tasks", "unchanged, not judged"),
-    *tuple(_BEHAVIOUR)[3:],
+    *("standard deviation", "tasks", "unchanged, not judged"),
+    *(figure.label for figure in FIGURES.values() if figure.details),
 }
 """Rows that are printed only with `details`, as is the section "Over tasks"."""
 
@@ -232,37 +235,53 @@ def _known(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
     return {label: cells for label, cells in rows.items() if {*cells} - {_NONE}}
 
 
-def _cells(
-    rows: Mapping[str, str], columns: Sequence[object], errors: bool = False
-) -> dict[str, list[str]]:
+def _cells(rows: Mapping[str, str], columns: Sequence[object]) -> dict[str, list[str]]:
     """Return the cells of each row; leave out rows whose figure is missing in some column."""
     cells = {}
     for label, form in rows.items():
         with suppress(AttributeError):
-            cells[label] = [_cell(form, column, errors) for column in columns]
+            cells[label] = [_cell(form, column) for column in columns]
     return cells
 
 
-def _cell(form: str, column: Any, errors: bool = False) -> str:
+def _cell(form: str, column: Any) -> str:
     try:
-        cell = form.format(column)
+        return form.format(column)
     except TypeError:  # the figure of this column is None
         return _NONE
-    name, _, digits = form.strip("{.}").partition(":")
-    error = column.errors.get(name) if errors else None
-    return cell if error is None else f"{cell} ± {error:{digits}}"
+
+
+def _figures(
+    figures: Mapping[str, Figure], columns: Sequence[Any], errors: bool
+) -> dict[str, list[str]]:
+    """Return the rows of figures; leave out figures that a plain `Returns` lacks."""
+    return {
+        figure.label: [
+            _shown(getattr(one, name), one.errors.get(name) if errors else None, figure.form)
+            for one in columns
+        ]
+        for name, figure in figures.items()
+        if all(hasattr(one, name) for one in columns)
+    }
 
 
 def _entries(
-    field: str, names: Iterable[str], columns: Sequence[object], errors: bool = False
+    field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
 ) -> dict[str, list[str]]:
     """Return one row per name, whose cells are `getattr(column, field)[name]` of each column."""
+    return {
+        name: [
+            _shown(
+                getattr(one, field, {}).get(name),
+                one.errors.get(f"{field}.{name}") if errors else None,
+            )
+            for one in columns
+        ]
+        for name in names
+    }
 
-    def cell(column: Any, name: str) -> str:
-        value = getattr(column, field, {}).get(name)
-        error = column.errors.get(f"{field}.{name}") if errors else None
-        if value is None:
-            return _NONE
-        return f"{value:z.2f}" if error is None else f"{value:z.2f} ± {error:.2f}"
 
-    return {name: [cell(column, name) for column in columns] for name in names}
+def _shown(value: float | None, error: float | None, form: str = "z.2f") -> str:
+    if value is None:
+        return _NONE
+    return format(value, form) if error is None else f"{value:{form}} ± {error:{form}}"

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 _GROUP = 0.84  # width of a group of bars; the distance between groups is 1
 _ROOM = 0.34  # minimum width, in inches, of a bar that is labelled with its value
-_PARTS = ("reward", "tool_syntax", "layout", "content")
-_PART_NAMES = {"tool_syntax": "tool calls"}
+_PARTS = {"reward": "reward", "tool_syntax": "tool calls", "layout": "layout", "content": "content"}
 
 
 class MeanBar(NamedTuple):
@@ -37,7 +36,7 @@ def components(summaries: Summaries) -> Bars:
             for part in _PARTS
         }
         for name, summary in summaries.items()
-        if set(_PARTS) <= summary.keys()
+        if _PARTS.keys() <= summary.keys()
     }
 
 
@@ -75,7 +74,7 @@ def draw_bars(bars: Bars, title: str, note: str = "") -> "Figure | None":
     axes = figure.add_subplot()
     axes.grid(axis="y")
     axes.set_ylabel("mean reward of an episode")
-    labels = [_PART_NAMES.get(name, name).replace("_", "\n", 1) for name in categories]
+    labels = [_PARTS.get(name, name).replace("_", "\n", 1) for name in categories]
     counts = _counts(bars, categories)
     labels = [f"{label}\n{count}".rstrip() for label, count in zip(labels, counts, strict=True)]
     axes.set_xticks(range(len(categories)), [label.replace("_", " ") for label in labels])
@@ -113,6 +112,10 @@ def _position(category: str) -> tuple[int, str]:
 
 
 def _counts(bars: Bars, categories: Sequence[str]) -> list[str]:
-    """Return a label "n = TASKS" per category; empty if TASKS is unknown or differs by agent."""
-    numbers = [{own[name].tasks for own in bars.values() if name in own} for name in categories]
-    return [f"n = {of.pop()}" if len(of) == 1 and None not in of else "" for of in numbers]
+    """Return a label "n = TASKS" or "n = LEAST to MOST" per category; empty if unknown."""
+    numbers = [[own[name].tasks for own in bars.values() if name in own] for name in categories]
+    known = [[one for one in of if one is not None] for of in numbers]
+    return [
+        f"n = {' to '.join(map(str, sorted({min(own), max(own)})))}" if own == of else ""
+        for own, of in zip(known, numbers, strict=True)
+    ]

@@ -90,29 +90,38 @@ def read_evaluations(several: Sequence[FolderContents]) -> Evaluation:
     """
     damage: list[str] = []
     failed = 0
-    figures = [contents.figures()["figures"] for contents in several]
-    occurrences = Counter(agent for agents in figures for agent in agents)
-    summaries = {}
-    for contents, agents in zip(several, figures, strict=True):
+    read = [contents.figures() for contents in several]
+    occurrences = Counter(agent for one in read for agent in one["figures"])
+    summaries, floors, fewer = {}, {}, []
+    for contents, one in zip(several, read, strict=True):
         contents.refresh()
         damage += (f"{contents.path}: {told}" for told in contents.damage())
         failed += sum(row.reward is None for row in contents.rows)
-        for agent, summary in agents.items():
+        for agent, summary in one["figures"].items():
             many = occurrences[agent] > 1
             name = f"{agent} ({contents.path.resolve().name})" if many else agent
             summaries[name] = _checked(summary, f"{contents.path}/evaluation.json: {agent}")
+            over = one["statistics"].get(agent, {})
+            floors[name] = over.get("floor", contents.settings.get("floor"))
+            tasks, of_tasks = summary.get("tasks"), over.get("of_tasks")
+            if is_finite(tasks) and is_finite(of_tasks) and tasks < of_tasks:
+                fewer.append(f"{name}: {tasks} of {of_tasks} tasks.")
     if not summaries:
         folders = ", ".join(str(contents.path) for contents in several)
-        told = "expected an evaluation.json with graded episodes; `resume-gym eval` writes it"
-        raise TaskError("; ".join([f"{folders}: {told} when it ends", *damage[:1]]))
+        wanted = "expected an evaluation.json with graded episodes; `resume-gym eval` writes it"
+        raise TaskError("; ".join([f"{folders}: {wanted} when it ends", *damage[:1]]))
     settings = [contents.settings for contents in several]
     differing = [
         name for name in _SETTINGS if len({json.dumps(one.get(name)) for one in settings}) > 1
     ]
     notes = [f"Left out, not graded: {number_of(failed, 'episode')}."] * bool(failed)
-    floors = [one.get("floor") for one in settings]
-    if is_finite(floors[0]) and floors.count(floors[0]) == len(floors):
-        notes.append(f"Floor, the reward of an agent that improves nothing: {floors[0]:.2f}.")
+    notes += fewer
+    levels = [f"{floor:.2f}" for floor in floors.values() if is_finite(floor)]
+    if len({*levels}) > 1:  # an agent lacks tasks
+        levels = [f"{name} {level}" for name, level in zip(floors, levels, strict=False)]
+    if len(levels) == len(floors) and (len({*levels}) == 1 or len(several) == 1):
+        told = ", ".join(dict.fromkeys(levels))
+        notes.append(f"Floor, the reward of an agent that improves nothing: {told}.")
     notes += [f"The evaluations differ in: {', '.join(differing)}."] * bool(differing)
     return Evaluation(_title(several), summaries, " ".join(notes), damage)
 

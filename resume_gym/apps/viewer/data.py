@@ -10,7 +10,6 @@ import math
 import re
 import time
 import tomllib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -22,7 +21,8 @@ from typing import Any
 from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import EpisodeRow, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_tasks
-from resume_gym.evaluation.summary import outdated, stored
+from resume_gym.evaluation.estimator import by_task
+from resume_gym.evaluation.stored import outdated, stored
 from resume_gym.support.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
 from resume_gym.support.trust import FLAG, is_remembered
 from resume_gym.support.user_errors import TaskError, number_of
@@ -239,10 +239,10 @@ class FolderContents:
             notes.append(f"{count} of the episode files could not be read: {first}.")
         notes += (f"The last line of {file.name} is incomplete." for file in self._incomplete)
         if not self.is_run:
-            rewards = defaultdict(list)
-            for row in self.rows:
-                if row.reward is not None:
-                    rewards[row.agent].append(row.reward)
+            graded = ((row.task, row.agent, row.reward) for row in self.rows)
+            rewards = by_task(
+                (task, {agent: one}) for task, agent, one in graded if one is not None
+            )
             notes += (f"evaluation.json: {told}." for told in outdated(self.settings, rewards))
         return notes
 

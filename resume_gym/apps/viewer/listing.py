@@ -95,6 +95,8 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     held_out = [name for name in agents if _is_held_out(name, settings.get("split"))]
     names = [*figures] if results.is_run else held_out[:1]
     latest = figures.get(names[-1], {}) if names else {}
+    if not results.is_run and names:  # the floor on the same tasks
+        floor = told["statistics"].get(names[-1], {}).get("floor", floor)
     last: dict[str, Any] = max(metrics, key=itemgetter("step"), default={})
     return {
         "kind": results.kind,

@@ -14,7 +14,7 @@ const LABELS = {
   failed_share: "edits that failed",
   gap: "log-probability gap of sampler and trainer",
   gradient_norm: "gradient norm",
-  fits: "fits the page",
+  floor: "floor (swapped words)",
   growth: "words written per word lost",
   interval: "95 % interval",
   judged: "changed and judged",
@@ -138,8 +138,10 @@ const range = (ends) => ends.map((one) => fixed(one, 2)).join(" to ");
 // Figures of the agents, each with the interval of its mean reward, and their differences.
 function result() {
   const columns = Object.entries(index.figures).map(([name, { reward, ...rest }]) => {
-    const { interval } = index.statistics[name] || {};
-    return [name, { reward, ...(interval && { interval }), ...rest }];
+    const { interval, floor, of_tasks } = index.statistics[name] || {};
+    const tasks = tasksOf(rest.tasks, of_tasks);
+    const beside = { ...(interval && { interval }), ...(known(floor) && { floor }) };
+    return [name, { reward, ...beside, ...rest, ...(known(tasks) && { tasks }) }];
   });
   const title = "Figures of each agent";
   return h("section", progress(), differences(), figures(title, Object.fromEntries(columns)));
@@ -166,15 +168,19 @@ function progress() {
   ];
 }
 
+// A number of tasks; "1 of 4" if an agent has no graded episode of the others.
+const tasksOf = (tasks, all) => (tasks < all ? `${tasks} of ${all}` : tasks);
+
 // Differences in reward, and the tasks on which the second agent is better, the same and worse.
 function differences() {
   const pairs = index.comparisons.filter((one) => isGroup(one.figures?.reward));
   if (!pairs.length) return null;
   const heads = [...["mean", "interval", "p", "p_holm"].map(label), "tasks better / same / worse"];
-  const rows = pairs.map(({ first, second, figures, wins, ties, losses }) => {
+  const rows = pairs.map(({ first, second, figures, tasks, of_tasks, wins, ties, losses }) => {
     const { mean, interval, p, p_holm } = figures.reward;
     const counts = [wins, ties, losses];
-    return figureRow(`${second} − ${first}`, [
+    const on = tasks < of_tasks ? `, on ${tasksOf(tasks, of_tasks)} tasks` : "";
+    return figureRow(`${second} − ${first}${on}`, [
       typeof mean === "number" ? signed(mean) : "-",
       Array.isArray(interval) ? range(interval) : "-",
       ...[p, p_holm].map((one) => (typeof one === "number" ? number(one) : "-")),

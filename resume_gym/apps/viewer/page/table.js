@@ -94,8 +94,13 @@ function table(rows, query) {
   return cards("Episodes", columns, cells, query.get("sort") || "number");
 }
 
-const meanReward = (graded) =>
-  graded.length ? fixed(graded.reduce((sum, one) => sum + one.reward, 0) / graded.length, 2) : "-";
+// Mean reward of graded episodes; each task counts once, with the mean of its episodes.
+function meanReward(graded) {
+  const tasks = new Map();
+  for (const { task, reward } of graded) tasks.set(task, [...(tasks.get(task) || []), reward]);
+  const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
+  return tasks.size ? fixed(mean([...tasks.values()].map(mean)), 2) : "-";
+}
 
 function tableCell([name, , , content], row) {
   if (!known(row[name])) return "-";

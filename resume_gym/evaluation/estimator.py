@@ -1,0 +1,52 @@
+"""Estimates over tasks: each task counts once, with the mean of its graded episodes.
+
+Rollouts of one task are not independent samples, so the sample is the tasks. An agent may have
+fewer graded episodes of some tasks than of others, since episodes without a reward are left out.
+"""
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+ByTask = Mapping[str, Sequence[float]]
+"""Values of the episodes of each task, by task id; no task is without values."""
+
+
+def by_task(rows: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, list[float]]]:
+    """Return the values of each quantity by its name and task id, from (task id, values) pairs."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for task, row in rows:
+        for name, value in row.items():
+            values.setdefault(name, {}).setdefault(task, []).append(value)
+    return values
+
+
+def task_means(values: ByTask) -> dict[str, float]:
+    """Return the mean of each task's values, by task id."""
+    return {task: statistics.fmean(own) for task, own in values.items()}
+
+
+def mean(values: ByTask) -> float:
+    """Return the mean over tasks of the tasks' means."""
+    # the weights are relative to the largest number of episodes: if all tasks have the same
+    # number, each weight is exactly 1, and the sum is rounded only once
+    most = max(map(len, values.values()))
+    weighted = (value * (most / len(own)) for own in values.values() for value in own)
+    return math.fsum(weighted) / (most * len(values))
+
+
+def deviation(values: ByTask) -> float:
+    """Return the population standard deviation of the episodes' values about `mean`."""
+    # exact sums, as in `statistics.pstdev`
+    pairs = [(Fraction(value), len(own)) for own in values.values() for value in own]
+    middle = sum((value / count for value, count in pairs), Fraction()) / len(values)
+    squares = sum(((value - middle) ** 2 / count for value, count in pairs), Fraction())
+    variance = squares / len(values)
+    return float((Decimal(variance.numerator) / variance.denominator).sqrt())
+
+
+def error(means: Collection[float]) -> float | None:
+    """Return twice the standard error of the mean of the tasks' means; None for a single task."""
+    return 2 * statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None

@@ -96,9 +96,9 @@ def test_the_signed_rank_test_looks_at_both_sides():
 def test_a_person_sees_the_means_so_far(monkeypatch, terminal):
     monkeypatch.setattr("resume_gym.evaluation.progress._LINE_S", 0)
     console = Console(width=100, file=StringIO(), force_terminal=terminal)
-    entry = Entry("[a]", "careful", lambda: None)
+    entry = Entry("[a]", "careful", lambda: None, left=dict.fromkeys((n, "a") for n in range(4)))
     with progress(console) as bars:
-        bar = Bar(bars, entry, 4)
+        bar = Bar(bars, entry)
         entry.failures[0, "b"] = "no answer"
         bar.update()
         for n, one in enumerate(played(a=[1, 4])):

@@ -4,7 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from viewer_runs import read, write_run
@@ -14,7 +14,7 @@ from resume_gym.apps.viewer.listing import Listing
 from resume_gym.cli import main
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
-from resume_gym.judges import JudgeRefused, make_judge
+from resume_gym.judges import JudgeMisconfigured, JudgeRefused, make_judge
 from resume_gym.support.json_lines import seal
 
 Capsys = pytest.CaptureFixture[str]
@@ -25,8 +25,10 @@ class Stern:
 
     name = "stern"
     refused = ""
+    asked: ClassVar[list[str]] = []
 
     def judge(self, task: Task, revised: str) -> Verdict:
+        self.asked.append(task.task_id)
         if task.task_id == self.refused:
             raise JudgeRefused("not this one")
         return replace(make_judge("rubric").judge(task, revised), clarity=-1)
@@ -81,6 +83,38 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
     assert [row.outcome for row in shown.rows].count("not graded") == 1
     assert len(shown.index()["comparisons"]) == 2
     assert read_evaluations([shown]).note.startswith("Left out, not graded: 1 episode.")
+
+
+def test_a_repeated_command_asks_only_for_verdicts_that_are_missing(
+    evaluation: Path, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "result", tmp_path / "again"
+    shutil.copytree(evaluation, folder)
+    stored = [json.loads(line) for line in (folder / "episodes.jsonl").open()]
+    tasks = [row["task_id"] for row in stored if row["agent"] == "careful"]
+    monkeypatch.setattr(Stern, "refused", tasks[0])
+    command = "--judge", "test_rejudge:Stern", "--out", str(out)
+    assert rejudge(folder, *command) == 1
+    asked: list[str] = []
+    monkeypatch.setattr(Stern, "asked", asked)
+    assert rejudge(folder, *command) == 1
+    assert asked == tasks[:1]
+    monkeypatch.setattr(Stern, "refused", "")
+    assert rejudge(folder, *command) == 0
+    assert asked == tasks[:1] * 2
+    written = json.loads((out / "evaluation.json").read_text())
+    assert [pair["losses"] for pair in written["comparisons"]] == [4, 0]
+    for name in ("careful, stored", "careful, again"):
+        assert (written["agents"][name]["summary"]["tasks"], read(out).damage()) == (4, [])
+
+    class Stopped(Stern):
+        def judge(self, task: Task, revised: str) -> Verdict:
+            raise JudgeMisconfigured("no key")
+
+    monkeypatch.setattr("test_rejudge.Stern", Stopped)
+    (out / "episodes.jsonl").write_text("")
+    assert rejudge(folder, *command) == 1
+    assert f"no key; the same command resumes {out}" in capsys.readouterr().err
 
 
 def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Capsys) -> None:

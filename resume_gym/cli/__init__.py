@@ -106,8 +106,8 @@ def _run(words: Sequence[str]) -> int:
         return complain(problem, 1)
     except OSError as problem:
         return complain(_message(problem), 1)
-    except KeyboardInterrupt:
-        return complain("interrupted", 130)
+    except KeyboardInterrupt as interrupt:
+        return complain(str(interrupt) or "interrupted", 130)
     return status or 0
 
 

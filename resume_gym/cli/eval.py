@@ -1,11 +1,12 @@
 """`resume-gym eval`: play agents on tasks and print their statistics side by side."""
 
 import argparse
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -132,26 +133,12 @@ def _run(options: argparse.Namespace) -> int:
         make_entry(f"--agent {spec.name}", spec, contest, options.max_concurrency, find_model)
         for spec in specs
     ]
-    agents = {entry.name: entry.spec for entry in entries}
-    held_to = contest.held_to(agents), contest.tasks
-    with Results(options.out, *held_to) if options.out else nullcontext() as results:
-        if results:
-            if results.is_new:
-                remember(options.out, contest.settings)
-            restore(contest, entries, results)
-        try:
-            _play(contest, entries, options.max_concurrency, results)
-        except (KeyboardInterrupt, JudgeError, ModelError) as problem:
-            if not results:
-                raise
-            reason = str(problem) or "interrupted"
-            hint = f"the same command resumes {options.out}"
-            say(f"resume-gym: {reason}; {hint}", error=True)
-            return 130 if isinstance(problem, KeyboardInterrupt) else 1
-        figures = Figures.of(contest, entries)
-        evaluated = evaluation(contest, entries, figures)
-        if results:
-            results.finish(evaluated)
+    for entry in entries:  # rollout 0 of all tasks, then rollout 1, and so on
+        keys = product(range(rollouts), (task.task_id for task in contest.tasks))
+        entry.left = dict.fromkeys(keys)
+    with opened(options.out, contest, entries) as results:
+        play_entries(contest, entries, options.max_concurrency, results)
+        figures, evaluated = conclude(contest, [entries], results)
     if options.json:
         _print_json(evaluated, contest, entries)
     else:
@@ -159,14 +146,52 @@ def _run(options: argparse.Namespace) -> int:
     return report_failures(entries)
 
 
-def _play(
-    contest: Contest, entries: Sequence[Entry], max_concurrency: int | None, results: Results | None
+@contextmanager
+def opened(
+    out: Path | None, contest: Contest, entries: Sequence[Entry]
+) -> Iterator[Results | None]:
+    """Open the output folder, if any, and load the episodes that an earlier command stored there.
+
+    If the evaluation ends early, the error says how to resume it.
+    """
+    if not out:
+        yield None
+        return
+    hint = f"the same command resumes {out}"
+    with Results(out, contest.held_to(entries), contest.tasks) as results:
+        if results.is_new:
+            remember(out, contest.settings)
+        restore(contest, entries, results)
+        try:
+            yield results
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"interrupted; {hint}") from None
+        except (JudgeError, ModelError) as problem:
+            raise ModelError(f"{problem}; {hint}") from None
+
+
+def play_entries(
+    contest: Contest,
+    entries: Iterable[Entry],
+    max_concurrency: int | None,
+    results: Results | None,
 ) -> None:
+    """Play and grade the episodes that are left, one agent after the other, and show progress."""
     with progress(Terminal(stderr=True)) as bars:
         for entry in entries:
-            total = len(contest.tasks) * contest.rollouts
-            bar = Bar(bars, entry, total)
+            bar = Bar(bars, entry)
             play_entry(contest, entry, max_concurrency, results, bar.update)
+
+
+def conclude(
+    contest: Contest, groups: Sequence[Sequence[Entry]], results: Results | None
+) -> tuple[Figures, dict[str, Any]]:
+    """Compute the figures, write `evaluation.json`, and return the figures and its content."""
+    figures = Figures.of(contest, groups)
+    evaluated = evaluation(contest, [entry for group in groups for entry in group], figures)
+    if results:
+        results.finish(evaluated)
+    return figures, evaluated
 
 
 def _specs(texts: Sequence[str]) -> list[AgentSpec]:

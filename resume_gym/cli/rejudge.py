@@ -1,12 +1,10 @@
 """`resume-gym rejudge`: grade stored episodes with another judge."""
 
 import argparse
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from resume_gym.apps.viewer.data import FolderContents as Stored
 from resume_gym.cli.arguments import (
@@ -15,26 +13,25 @@ from resume_gym.cli.arguments import (
     add_options,
     make_async_judge,
     print_json,
-    progress_bars,
 )
-from resume_gym.cli.eval import check_places, report_failures
+from resume_gym.cli.eval import check_places, conclude, opened, play_entries, report_failures
 from resume_gym.episode.editing import AnySession
 from resume_gym.episode.tasks import EDITION
 from resume_gym.evaluation import Episode
 from resume_gym.evaluation.comparison import Comparison
-from resume_gym.evaluation.contest import Contest, Entry, Figures, evaluation
-from resume_gym.evaluation.loop import PendingEpisode, play_all
+from resume_gym.evaluation.contest import Contest, Entry, Key
 from resume_gym.evaluation.players import Scripted
-from resume_gym.evaluation.results import RECORD_ERRORS, Results, row_of
+from resume_gym.evaluation.results import RECORD_ERRORS
 from resume_gym.evaluation.table import differences_table
 from resume_gym.judges import Judge
 from resume_gym.support.printing import say
 from resume_gym.support.terminal import Terminal
-from resume_gym.support.trust import FLAG, HELP, remember
+from resume_gym.support.trust import FLAG, HELP
 from resume_gym.support.user_errors import TaskError
 
-Sessions = dict[tuple[int, str], AnySession]
-"""Sessions of an agent, by rollout and task ID."""
+T = TypeVar("T")
+Sessions = dict[Key, AnySession]
+"""Sessions of an agent."""
 _CONCURRENCY = 64
 _MOVES = 10
 
@@ -80,29 +77,22 @@ def _run(options: argparse.Namespace) -> int:
         [_entry(f"{agent}, {name}", folder.name, judge) for name, judge in judges.items()]
         for agent in agents
     ]
-    entries = [entry for pair in pairs for entry in pair]
-    held_to = contest.held_to({entry.name: entry.spec for entry in entries})
-    with Results(options.out, held_to) as results, progress_bars() as bars:
-        if results.is_new:
-            remember(options.out, contest.settings)
-        bar = bars.add_task("grading", total=sum(map(len, agents.values())))
-        for (before, after), sessions in zip(pairs, agents.values(), strict=True):
-            _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
-        each = [Figures.of(contest, pair) for pair in pairs]  # do not compare agents to each other
-        figures = Figures(
-            {name: one for pair in each for name, one in pair.summaries.items()},
-            {name: one for pair in each for name, one in pair.statistics.items()},
-            [comparison for pair in each for comparison in pair.comparisons],
-            {},
-        )
-        evaluated = evaluation(contest, entries, figures)
-        results.finish(evaluated)
-    moved = {pair[1].name: _moves(*pair)[:_MOVES] for pair in pairs}
+    for (before, after), sessions in zip(pairs, agents.values(), strict=True):
+        before.left = dict(sessions)
+        after.left = {key: _ungraded(session) for key, session in sessions.items()}
+    with opened(options.out, contest, [entry for pair in pairs for entry in pair]) as results:
+        play_entries(contest, [after for _, after in pairs], _CONCURRENCY, results)
+        for before, after in pairs:  # leave out episodes without a new verdict
+            before.left = _shared(before.left, after)
+            before.episodes = _shared(before.episodes, after)
+        play_entries(contest, [before for before, _ in pairs], _CONCURRENCY, results)
+        figures, evaluated = conclude(contest, pairs, results)
+    moved = {after.name: _moves(before, after)[:_MOVES] for before, after in pairs}
     if options.json:
         print_json({**evaluated, "moves": moved})
     else:
         _print(options.out, figures.comparisons, moved)
-    return report_failures(entries)
+    return report_failures([after for _, after in pairs])
 
 
 def _replay(stored: Stored) -> dict[str, Sessions]:
@@ -168,41 +158,16 @@ def _entry(agent: str, folder: str, judge: object) -> Entry:
     return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))
 
 
-def _grade(
-    contest: Contest,
-    sessions: Sessions,
-    stored: Entry,
-    again: Entry,
-    results: Results,
-    ended: Callable[[], object],
-) -> None:
-    """Grade sessions with `contest.judge`; append rows with old and new verdicts to `results`.
+def _ungraded(session: AnySession) -> AnySession:
+    """Return a copy of a finished session without its verdict and the verdict's reward."""
+    reward = sum(step.reward for _, step in session.state.transcript)
+    ungraded = session.fork()
+    ungraded.restore(session.state._replace(verdict=None, reward=reward))
+    return ungraded
 
-    Graded episodes and failures are added to the entry `again`. If an episode does not fail, its
-    version with the stored verdict is added to `stored`. `ended` is called after each episode.
 
-    Raises:
-        ModelError: many consecutive episodes got no verdict.
-        JudgeMisconfigured: the judge can grade no episode.
-    """
-    jobs = []
-    for (rollout, _), session in sessions.items():
-        # remove the stored verdict and its reward: ungraded sessions have only their turns' rewards
-        reward = sum(step.reward for _, step in session.state.transcript)
-        ungraded = session.fork()
-        ungraded.restore(session.state._replace(verdict=None, reward=reward))
-        jobs.append(PendingEpisode(rollout, ungraded, 0))
-
-    def take(job: PendingEpisode) -> None:
-        key = job.rollout, job.session.task.task_id
-        if again.take(job):
-            stored.episodes[key] = Episode.of(sessions[key])
-            results.append(row_of(stored.name, job.rollout, sessions[key]))
-        row = row_of(again.name, job.rollout, job.session, job.failure, asked=job.asked)
-        results.append(row)
-        ended()
-
-    asyncio.run(play_all(again.make(), jobs, contest.judge, _CONCURRENCY, take))
+def _shared(of: Mapping[Key, T], entry: Entry) -> dict[Key, T]:
+    return {key: value for key, value in of.items() if key in entry.episodes}
 
 
 def _moves(stored: Entry, again: Entry) -> list[dict[str, Any]]:

@@ -1,15 +1,14 @@
 """Evaluation of several agents on the same tasks by the same judge.
 
-`make_contest` makes the settings, `restore` loads the episodes of an interrupted evaluation,
-`play_entry` plays an agent's remaining episodes, and `evaluation` returns results as JSON values.
+`make_contest` makes the settings, `restore` loads the episodes of an earlier command, `play_entry`
+plays and grades an agent's remaining episodes, and `evaluation` returns results as JSON values.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import product
 from statistics import fmean
 from typing import Any, NamedTuple, Self
 
@@ -93,9 +92,10 @@ class Contest:
         played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
         return {one.task_id: one.reward for one in played}
 
-    def held_to(self, agents: Mapping[str, object]) -> dict[str, Any]:
+    def held_to(self, entries: Iterable["Entry"]) -> dict[str, Any]:
         """Return the settings that `Results` compares with those stored in its folder."""
-        return {**self.settings, "tasks_digest": digest(self.tasks), "agents": dict(agents)}
+        agents = {entry.name: entry.spec for entry in entries}
+        return {**self.settings, "tasks_digest": digest(self.tasks), "agents": agents}
 
 
 def make_contest(
@@ -130,11 +130,13 @@ def make_contest(
     return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type, limit)
 
 
+Key = tuple[int, str]
+"""Key of an agent's episode: rollout and task id."""
+
+
 @dataclass
 class Entry:
     """One agent and its episodes.
-
-    The keys of `episodes`, `failures` and `waiting` are pairs (rollout, task id).
 
     Attributes:
         name: display name of the agent.
@@ -143,9 +145,9 @@ class Entry:
         usage: function that returns the usage so far, by name: "agent" is the total, and the
             names in `tiers.TIERS` are a two-model agent's models. Empty for agents with no server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
+        left: sessions of the episodes that are left to play or to grade; None for new sessions.
         episodes: graded episodes.
         failures: error messages of failed episodes.
-        waiting: sessions that an earlier process finished but did not grade.
         ended: number of episodes that ended in this process, graded or failed.
     """
 
@@ -154,20 +156,10 @@ class Entry:
     make: Callable[[], Player]
     usage: Callable[[], dict[str, Usage]] = dict
     judge_usage: Usage | None = None
-    episodes: dict[tuple[int, str], Episode] = field(default_factory=dict)
-    failures: dict[tuple[int, str], str] = field(default_factory=dict)
-    waiting: dict[tuple[int, str], AnySession] = field(default_factory=dict)
+    left: dict[Key, AnySession | None] = field(default_factory=dict)
+    episodes: dict[Key, Episode] = field(default_factory=dict)
+    failures: dict[Key, str] = field(default_factory=dict)
     ended: int = 0
-
-    def left(self, contest: Contest) -> Iterator[PendingEpisode]:
-        """Yield the episodes left to play or grade: rollout 0 of all tasks, then rollout 1, etc."""
-        for rollout, task in product(range(contest.rollouts), contest.tasks):
-            key = rollout, task.task_id
-            if key not in self.episodes:
-                session = self.waiting.get(key) or contest.session_type(task, contest.rules)
-                yield PendingEpisode(
-                    rollout, session, episode_seed(contest.seed, rollout, task.task_id)
-                )
 
     @property
     def task_ids(self) -> set[str]:
@@ -185,15 +177,14 @@ class Entry:
             spent["episode"] = spent["agent"].mean(self.ended)
         return spent | ({"judge": self.judge_usage} if self.judge_usage else {})
 
-    def take(self, job: PendingEpisode) -> Episode | None:
-        """Store an ended episode; return its record, or None if the episode failed."""
+    def take(self, job: PendingEpisode) -> None:
+        """Store an ended episode, graded or failed."""
         key = job.rollout, job.session.task.task_id
         self.ended += 1
         if job.failure:
             self.failures[key] = job.failure
-            return None
-        self.episodes[key] = Episode.of(job.session)
-        return self.episodes[key]
+        else:
+            self.episodes[key] = Episode.of(job.session)
 
     def played(self, contest: Contest) -> list[Episode]:
         """Return the graded episodes, sorted by rollout and then by task."""
@@ -210,10 +201,11 @@ class Entry:
 
 
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
-    """Load the episodes of a results folder into the entries by replaying their records.
+    """Load those episodes of the entries that a results folder has, by replaying their records.
 
-    Unfinished episodes are left out and will be played again. Finished episodes without a verdict
-    are stored in `Entry.waiting`.
+    Graded episodes move from `Entry.left` to `Entry.episodes`. Finished episodes without a verdict
+    become sessions in `Entry.left`. Unfinished episodes are left out and will be played again, as
+    are episodes with other actions than the session in `Entry.left`.
 
     Raises:
         TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.
@@ -233,10 +225,14 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
             message = f"rollout {row['rollout']!r:.40} of {row['agent']} cannot be replayed"
             raise TaskError(f"{results.folder}: {message}: {problem}") from None
         key = row["rollout"], row["task_id"]
+        planned = entry.left.get(key)
+        if key not in entry.left or (planned and planned.record()["actions"] != row["actions"]):
+            continue
         if row["graded"]:
+            del entry.left[key]
             entry.episodes[key] = Episode.of(session)
         elif session.done:
-            entry.waiting[key] = session
+            entry.left[key] = session
 
 
 def play_entry(
@@ -246,7 +242,7 @@ def play_entry(
     results: Results | None,
     ended: Callable[[], object],
 ) -> None:
-    """Play the remaining episodes of an agent; raises the errors of `play_all`.
+    """Play and grade the episodes `entry.left`; raises the errors of `play_all`.
 
     Args:
         contest: settings of the evaluation.
@@ -256,6 +252,16 @@ def play_entry(
         ended: callback after each episode, graded or failed.
     """
     before: Usage | None = getattr(contest.judge, "usage", None)
+    tasks = {task.task_id: task for task in contest.tasks}
+    left, entry.left = entry.left, {}
+    jobs = (
+        PendingEpisode(
+            rollout,
+            session or contest.session_type(tasks[task], contest.rules),
+            episode_seed(contest.seed, rollout, task),
+        )
+        for (rollout, task), session in left.items()
+    )
 
     def take(job: PendingEpisode) -> None:
         entry.take(job)
@@ -267,14 +273,13 @@ def play_entry(
         ended()
 
     async def run(player: Player) -> None:
-        jobs = entry.left(contest)
         try:
             limit = max_concurrency or player.max_concurrency
             await play_all(player, jobs, contest.judge, limit, take)
         finally:
             await player.close()
 
-    if next(entry.left(contest), None):
+    if left:
         asyncio.run(run(entry.make()))
 
 
@@ -294,12 +299,16 @@ class Figures(NamedTuple):
     spent: Mapping[str, Mapping[str, Usage]]
 
     @classmethod
-    def of(cls, contest: Contest, entries: Sequence[Entry]) -> Self:
-        """Compute the figures of the episodes that the agents have played so far."""
-        graded = [entry for entry in entries if entry.episodes]
+    def of(cls, contest: Contest, groups: Sequence[Sequence[Entry]]) -> Self:
+        """Compute the figures of the episodes so far; agents are compared within their group."""
+        graded = [entry for group in groups for entry in group if entry.episodes]
         played = {entry.name: entry.played(contest) for entry in graded}
         sure = find_spec("scipy") is not None
-        of_tasks = len({task for entry in entries for task in entry.task_ids})
+        comparisons: list[Comparison] = []
+        for group in groups if sure else ():
+            of_tasks = len(set[str]().union(*(entry.task_ids for entry in group)))
+            own = {entry.name: played[entry.name] for entry in group if entry.episodes}
+            comparisons += compare(own, of_tasks)
         return cls(
             {name: summarise(episodes) for name, episodes in played.items()},
             {
@@ -308,7 +317,7 @@ class Figures(NamedTuple):
                 )
                 for one in graded
             },
-            compare(played, of_tasks) if sure else (),
+            comparisons,
             {entry.name: entry.spent() for entry in graded},
         )
 

@@ -25,18 +25,18 @@ def progress(console: Console) -> Progress:
 
 
 class Bar:
-    """Progress bar of one agent; starts at the number of restored episodes.
+    """Progress bar of one agent, made before the agent plays; includes the restored episodes.
 
     Args:
         bars: display of progress bars, made by `progress`.
         entry: entry of the agent.
-        total: number of the agent's episodes, including the restored ones.
     """
 
-    def __init__(self, bars: Progress, entry: Entry, total: int) -> None:
-        self._bars, self._entry, self._total = bars, entry, total
+    def __init__(self, bars: Progress, entry: Entry) -> None:
+        done, self._total = len(entry.episodes), len(entry.episodes) + len(entry.left)
+        self._bars, self._entry = bars, entry
         self._told = time.monotonic()
-        self._task = bars.add_task(entry.name, total=total, means="", completed=len(entry.episodes))
+        self._task = bars.add_task(entry.name, total=self._total, means="", completed=done)
 
     def update(self) -> None:
         """Update the bar; without a terminal, print a line of progress every `_LINE_S` seconds."""

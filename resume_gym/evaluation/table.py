@@ -69,6 +69,8 @@ def sections(
         of = (tasks_of(column.tasks, over.of_tasks) for column, over in counts)
         cells["Episodes"]["tasks"] = [*of]
         hidden.discard("tasks")
+    if len({column.tasks for column in columns}) > 1:
+        hidden.discard("tasks")
     if not details:
         cells["Over tasks"] = {}
         for rows in cells.values():

@@ -10,10 +10,10 @@ from resume_gym.episode.rewards import TOOL_REWARDS, TOOL_TERMS
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
 """Parts of the reward that `by_turn` scales separately; "craft" contains all other terms."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weight of each block in `by_turn`; "call" is the additional term of turns with an edit call."""
+"""Weights in `by_turn` of each block, and of the additional term of edit calls ("call")."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
-"""Minimum scale of a block: the smallest reward. Lower scales would inflate small deviations."""
+"""Minimum scale of a block, equal to the smallest reward; less would inflate small deviations."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -64,25 +64,33 @@ def by_turn(
     tokens: Sequence[Sequence[int]],
     scales: Mapping[str, float],
 ) -> tuple[list[list[float]], dict[str, float]]:
-    """Return one advantage per turn; it does not include the tool rewards of earlier turns.
+    """Return one advantage per turn, without credit for the tool rewards of earlier turns.
 
-    Each reward term belongs to one of the `BLOCKS`. For the block "tools", the return of a turn is
-    the sum of the tool rewards from this turn to the end of the episode, and the baseline is the
-    mean return of the turns with the same number in the group. For each other block, the return of
-    every turn is the sum of the block's terms over the episode, and the baseline is the group's
-    mean of these sums. The scale of a block is the running root mean square of (return -
-    baseline) over all sampled tokens, but at least `LEAST_SCALE`. The advantage of a turn is the
-    weighted sum, over the blocks, of (return - baseline) / scale. The advantage of a turn with an
-    edit call has one more term: (reward of the call - mean reward of the group's edit calls) /
-    (reward of a valid edit). Finally, all advantages of the batch are multiplied by one factor, so
-    that their root mean square equals the root mean square of the unweighted, unscaled sum of
-    (return - baseline). Weights and scales thus do not change the size of updates.
+    Each reward term belongs to one of the `BLOCKS`. For each block, a turn has a return, a baseline
+    and a scale:
+
+    - Return: for the block "tools", the sum of the tool rewards from this turn to the end of the
+      episode. For every other block, the sum of the block's terms over the whole episode, which is
+      the same for all turns of the episode.
+    - Baseline: the mean return of the turns at the same position in the group. For turn k, this is
+      the mean over turn k of every rollout in the group that has at least k turns. The baseline of
+      every block except "tools" is the mean over all rollouts of the group.
+    - Scale: the square root of a running mean of (return - baseline)^2 over all sampled tokens, but
+      at least `LEAST_SCALE`.
+
+    The advantage of a turn is the sum over the blocks of weight * (return - baseline) / scale. If
+    the turn calls an edit tool, the advantage has one more term: the reward of this call minus the
+    mean reward of the group's edit calls, divided by the reward of a valid edit. Finally, all
+    advantages of the batch are multiplied by one factor, so that their root mean square equals that
+    of the plain sums of (return - baseline). Weights and scales thus do not change the size of
+    updates.
 
     Args:
         ledgers: for each rollout [b], the reward terms of each turn, by name.
         groups: group number of each rollout [b].
         tokens: for each rollout [b], the number of sampled tokens of each turn.
-        scales: running mean square of each block, as the previous call returned it; empty at first.
+        scales: running mean of (return - baseline)^2 by block, as the previous call returned it;
+            empty in the first call.
 
     Returns:
         For each rollout [b], the advantages of its turns; and the `scales` for the next batch.
@@ -107,7 +115,7 @@ def by_turn(
     parts = {"tools": mean_centred(ends[owner, 0] - earned, reached)}
     for column, name in enumerate(BLOCKS[1:], 1):
         parts[name] = mean_centred(ends[:, column], groups)[owner]
-    # equal rewards differ from their mean by rounding errors, which must not be scaled up
+    # equal rewards differ from their mean by rounding errors, which the scales must not inflate
     parts = {name: part.round(decimals=12) for name, part in parts.items()}
     plain = torch.stack([*parts.values()]).sum(0)
 

@@ -56,7 +56,8 @@ _INVENTED = [
     " within {n} days",
     " for {n} clients",
 ]
-_EXCERPT = 64  # maximum tokens of an excerpt; with up to 400, copying took much longer to learn
+# maximum number of tokens in an excerpt; with 400, models took much longer to learn to copy
+_EXCERPT = 64
 _EXCERPTS = 8  # number of excerpts per resume
 
 Act = Callable[[Any, Random], str]
@@ -74,21 +75,28 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
     if edit is None:
         return tool_call("review")
     old, new = edit
-    # Errors extend the correct edit: policies that imitated unrelated edits as errors copied worse.
+    # An error only extends the correct edit. Policies that imitated errors unrelated to the correct
+    # edit copied text less exactly.
     if rng.random() < habits.invent and new[-1:].isalpha():
         new += rng.choice(_INVENTED).format(n=rng.randint(2, 99))
     if rng.random() < habits.misquote:
-        old += " ..."  # always the same error: at a low temperature, varied ones would be rare
+        # always the same text: sampled at a low temperature, a policy would rarely make varied
+        # errors
+        old += " ..."
     return tool_call("str_replace", old=old, new=new)
 
 
 def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return (old, new) of the topmost suitable fix, else of `careful`'s edit, or None."""
+    """Return the next edit as (old, new), or None if nothing is left to edit.
+
+    The edit is the topmost suitable fix of the task or, without one, the next edit of `careful`.
+    """
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
         for fix in task.fixes
-        # not yet applied: a fix that extends `old` leaves `old` in the resume, so look for `new`
+        # Skip fixes that are already applied. A fix that only extends `old` leaves `old` in the
+        # resume, so also check that `new` is not there yet.
         if not fix.needs_evidence
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
@@ -270,22 +278,24 @@ def demonstrations(
 ) -> Iterator[list[Sample]]:
     """Yield training samples of an editor's turns, one list for each episode.
 
-    In each state of an episode, several turns are drawn from the editor, and the first of them
-    is played. With the probability `SLIPS`, a faulty call is played instead. More draws cost
-    little, because all draws share the tokens before the turn, and an editor's turns are only a
-    fifth of the tokens of an episode. All samples have the same group number, because training
-    computes a prefix that a group shares, such as the instructions, only once. `Sample.advantages`
-    contains the token weights for the loss `likelihood`: a token's weight is the number of draws
-    that returned its turn.
+    Before each turn of an episode, the editor is asked `each` times for its next action, and its
+    first answer is played. With the probability `SLIPS`, a faulty call is played instead. All
+    answers become training samples. Additional answers cost little computation: their samples share
+    all tokens of the conversation so far, and the editor's turns are only a fifth of the tokens of
+    an episode. All samples have the same group number, because training computes a prefix that a
+    group shares, such as the instructions, only once. `Sample.advantages` contains the weights of
+    the tokens in the loss `likelihood`. The weight of a turn's tokens is the number of times that
+    the editor gave this answer.
 
     Args:
         chat: encodes conversations with the sessions' tools.
-        sessions: new sessions of any domain, which are played to their end.
+        sessions: new sessions of any domain; this function plays each of them to its end.
         act: returns the editor's next action.
-        each: number of turns that are drawn from the editor in each state.
+        each: number of times that the editor is asked for its next action before each turn.
         seed: seed of the editor's random numbers.
-        replies: weight of the tokens of the environment's replies, as a share of `each`. The
-            reply to `review` repeats the resume, so training on it teaches copying from the prompt.
+        replies: each token of an environment reply has the loss weight `replies * each`; with 0,
+            policies are not trained on replies. The reply to `review` repeats the resume, so
+            training on this reply teaches a policy to copy text from the prompt.
         hint: returns a text for a session, which is appended to the prompt and each observation.
     """
     for number, session in enumerate(sessions):
@@ -301,7 +311,7 @@ def demonstrations(
                 weights += [float(draws)] * len(turn)
                 sampled, zeros = [one > 0 for one in weights], [0.0] * len(weights)
                 samples.append(Sample(0, prompt, before + turn, sampled, zeros, weights))
-                weights = [0.0] * len(before)  # only the first sample trains on the reply
+                weights = [0.0] * len(before)  # train on a reply only once
             text = next(iter(drawn))
             if rng.random() < SLIPS:
                 text = _spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
@@ -315,7 +325,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
     """Yield samples that repeat short excerpts of each resume.
 
     The samples teach a model with random weights to copy text, so that it can quote the resume in
-    edits. Replies to the tool `review` also repeat text, but do not teach a random model to copy,
+    edits. Replies to the tool `review` also repeat text, but do not teach such a model to copy,
     since hundreds of tokens lie between a line and its copy.
     """
     rng = Random(str(seed))

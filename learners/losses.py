@@ -54,9 +54,10 @@ class LossInput(NamedTuple):
 LossOutput = tuple[Tensor, Mapping[str, float]]
 """The loss of a row as a scalar tensor, and metrics of the row's tokens by name.
 
-Metrics whose names end in _max are maxima; all others are sums over tokens. "masked" counts tokens
-without policy gradient. "ratio" (see `aipo`), "ratio_max" and "ratio_deviation", the sum of
-(ratio - 1)^2, cover all other tokens. "gap" sums all finite values of |logp - sampler's logp|.
+Metrics whose names end in _max are maxima; all others are sums over tokens. "masked" is the number
+of tokens without a policy gradient. Over all other tokens, "ratio" is the sum of the importance
+ratios (see `aipo`), "ratio_max" their maximum, and "ratio_deviation" the sum of (ratio - 1)^2.
+"gap" is the sum of |logp - sampler's logp| over all tokens for which this difference is finite.
 """
 Loss = Callable[[LossInput], LossOutput]
 """Type of the policy losses, such as `aipo`."""
@@ -99,10 +100,13 @@ def ipo(row: LossInput) -> LossOutput:
 
 
 def dppo_kl(row: LossInput) -> LossOutput:
-    """Return the loss of `ipo`, but keep tokens whose update moves their probability back.
+    """Return the loss of `ipo`, but mask only tokens whose update would widen the shift.
 
-    A token is masked if its probability rose by more than 0.2 since sampling and A > 0, or fell by
-    more than 0.2 and A < 0. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).
+    The shift of a token is its probability under the trained policy minus its probability under the
+    sampler.
+
+    A token is masked if its shift is above 0.2 and its advantage A is positive, or if its shift is
+    below -0.2 and A is negative. Source: PRIME-RL, based on the paper DPPO (arXiv 2602.04879).
     """
     keep = _shift(row) * row.advantages.sign() <= PROBABILITY_SHIFT
     return _penalised(row, keep)

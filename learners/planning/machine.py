@@ -10,7 +10,7 @@ from learners.errors import ConfigError
 from learners.training.flops import GPUS
 from resume_gym.support.user_errors import number_of
 
-# in `_MACHINE`, the first count (machines) is lazy, so a single count is the number of GPUs
+# `_MACHINE` matches up to two counts, of machines and of GPUs; a single count is that of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
 _MACHINE = re.compile(
     rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(GPUS)}){_FORM})", re.I

@@ -34,7 +34,7 @@ class StepCost(NamedTuple):
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
         response: number of tokens that the policy samples in an episode.
-        rollout: tokens of the longest prompt and of all turns; tool replies are not counted.
+        rollout: number of tokens in the longest prompt and all turns, without tool replies.
         row: length of the longest packed row, in tokens.
         tokens: number of training tokens; a prefix that rollouts share counts once.
         operations: FLOPs of all ranks together.
@@ -179,7 +179,7 @@ class RunPlan:
         # `GPUS` lists only bf16 peaks, so the time of a step in fp32 is unknown
         timed = self.machine.gpus and config.precision == "bfloat16"
         gpu = find_gpu(self.machine.gpus[first_trainer(config)][0]) if timed else None
-        # episodes shorter than `rollout` can fill a row to the limit of `pack`: plan such a row
+        # real episodes are shorter than `rollout`, and then `pack` can fill a row up to its limit
         rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
         limit = max(group, -(-config.groups * group // self._world))
         return StepCost(

@@ -15,7 +15,8 @@ CHARACTERS = 3.6
 
 With SmolLM2's tokenizer, prompts of real tasks have 3.5 to 3.9 characters per token; tokenizers
 with larger vocabularies have more characters per token."""
-# output tokens, if COMPARISON's answer lists 8 changes, and SUPPORT's lists 10 changes and 1 claim
+# Assumed output tokens of an answer by the type of request: an answer to COMPARISON lists 8
+# changes, and an answer to SUPPORT lists 10 changes and one claim.
 _ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # number of tasks whose prompts are measured
 

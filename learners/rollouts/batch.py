@@ -28,9 +28,11 @@ class Batch:
         dropped_groups: number of groups that were dropped for having too few graded episodes.
         lag_s: maximum delay of the event loop in seconds while the episodes were played.
         judge_usage: tokens and cost of a model judge in this process; None for other judges.
-        replaced: groups with equal rewards, which spare groups have replaced.
+        replaced: groups whose rewards are all equal, and which spare groups have replaced (see
+            `Curriculum`).
         level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
-        measures: metrics of `measures.measures`, of the second judge and of `without`.
+        measures: metrics from `measures.measures`, from the second judge and from the method
+            `without`.
     """
 
     step: int

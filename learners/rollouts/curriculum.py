@@ -30,7 +30,10 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of the tasks of each step; spare groups may repeat tasks of other groups.
+    """Sampler of the tasks of each step.
+
+    With the setting `replace_equal`, a step has spare groups, which replace groups whose rewards
+    are all equal. The task of a spare group may be that of another group.
 
     Attributes:
         seed: random seed of the run.
@@ -45,7 +48,7 @@ class Curriculum:
     spare: int = 0
 
     def numbers(self, step: int) -> range:
-        """Return the numbers of a step's groups and spare groups, which no other step uses."""
+        """Return the unique numbers of a step's groups, including its spare groups."""
         drawn = self.groups + self.spare
         return range((step - 1) * drawn, step * drawn)
 

@@ -16,7 +16,7 @@ from resume_gym.episode.tools import Toolbox, ToolCall
 
 _WORD = re.compile(r"[^\W\d_]+")
 _PHRASE = 3  # number of words in a phrase
-_SMOOTHING = 0.1  # added to the count of each word in the answers of a group
+_SMOOTHING = 0.1  # added to the count of each word, so that no word has the probability 0
 _TASKS = 4  # minimum number of tasks to compare; answers to fewer tasks are often similar
 # words that praise or grade a resume, or that address a grader
 _ADDRESSED = re.compile(
@@ -50,7 +50,11 @@ class _Edited(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """Number of edits, at most the number of written or of lost lines, whichever is greater."""
+        """Number of edits that can have left a trace in the final document.
+
+        This is the number of edits, but at most the number of written lines or of lost lines,
+        whichever is greater.
+        """
         return min(self.session.state.edits, max(len(self.written), len(self.lost)))
 
     @classmethod
@@ -90,7 +94,7 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
         word_drift: share of the words in call arguments (see `vocabulary`) that are neither in the
             prompt of their episode nor in `reference`; missing in the first step.
         growth: number of words in the written lines, divided by the number in the lost lines.
-        churn: share of the edits beyond one edit per changed line, for example undone edits.
+        churn: share of the edits in excess of one edit per changed line, for example undone edits.
         addressed_share: share of episodes whose written lines address a grader or praise a resume.
         safe_harbour: share of the episodes that only deleted one line and then submitted.
         moved_share: share of the episodes that changed the order of lines.
@@ -150,7 +154,8 @@ def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> 
     In the paper, p is the policy's probability, which needs a forward pass for each pair of z and
     x_j. Here, p(z|x_j) is the probability of the words of z under a smoothed distribution of the
     words in the answers to x_j other than z. The mean is divided by its maximum, the logarithm of
-    the number of tasks. No term is less than minus this maximum, so no odd answer dominates.
+    the number of tasks. Terms below minus this maximum are raised to it, so that no single odd
+    answer dominates the mean.
 
     Args:
         answers: word counts of each of the n answers.

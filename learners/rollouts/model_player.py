@@ -278,7 +278,8 @@ class ModelPlayer:
                 call = find_call(OPENING + chat.read(said))
             turn = said if said[-1] == chat.end else [*said, chat.end]
             if call is not None:
-                # leave text after the call out of the history, since the model would imitate it
+                # do not put text after the call into the chat, since the model would imitate such
+                # text in later turns
                 written = (OPENING + chat.read(said[:n]) for n in range(len(said) + 1))
                 end, text = next((n, text) for n, text in enumerate(written) if find_call(text))
                 turn = [*said[:end], *chat.write(CLOSING.lstrip() if text[-1] == "\n" else CLOSING)]

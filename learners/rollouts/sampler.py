@@ -240,7 +240,7 @@ class _Service:
 
     async def _beat(self) -> None:
         while True:
-            if self._out.empty():  # other messages are heartbeats too
+            if self._out.empty():  # no heartbeat is needed while other messages are waiting
                 await self._out.put(("alive", None))
             await asyncio.sleep(_BEAT_S)
 

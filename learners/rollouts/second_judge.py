@@ -57,4 +57,5 @@ def _range(session: Any) -> float:
     """Return the reward with the best possible verdict minus the reward with the worst."""
     least, greatest = session.bounds
     fields = 2 * session.verdict_limit * sum(session.weights.values())
-    return float(min(fields, greatest - least))  # for line counts, `verdict_limit` is too high
+    # if a verdict counts lines, its fields never reach `verdict_limit`
+    return float(min(fields, greatest - least))

@@ -103,13 +103,13 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
             `max_tokens` is lowered, but not below the largest group, so there may be fewer rows.
     """
     groups = _groups(samples)
-    # the limit is below `max_tokens` if there would otherwise be fewer rows than desired
+    # lower the limit of a row if rows of `max_tokens` tokens would be fewer than desired
     sizes = [_split(members, None)[0][0] for members in groups]
     limit = min(max_tokens, max([-(-sum(sizes) // rows), *sizes]))
     parts = [part for members in groups for part in _split(members, limit)]
     packed: list[list[list[Sample]]] = []
     room: list[int] = []
-    # the largest parts first, since small parts fit into the room that large ones leave
+    # place the largest parts first, since small parts fit into the space that they leave
     for size, part in sorted(parts, key=itemgetter(0), reverse=True):
         fit = next((i for i, free in enumerate(room) if size <= free), None)
         if fit is None:
@@ -174,7 +174,10 @@ def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
-    """Split a group into parts (tokens, rollouts); only one-rollout parts may exceed `limit`."""
+    """Split a group into parts of at most `limit` tokens, each as (number of tokens, rollouts).
+
+    A rollout of more than `limit` tokens is a part of its own.
+    """
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, rollouts with the longest common prefixes are neighbours

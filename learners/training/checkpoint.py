@@ -204,7 +204,7 @@ def _publish(unfinished: Path, final: Path) -> None:
         for path in (*(Path(root, name) for name in files), Path(root)):
             sync(path)
     unfinished.rename(final)
-    sync(final.parent)  # the rename is an entry of the parent folder
+    sync(final.parent)  # also sync the parent folder, which holds the new name
 
 
 def path_of(folder: Path, step: int) -> Path:

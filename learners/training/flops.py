@@ -35,7 +35,8 @@ class GPU(NamedTuple):
     memory: int
 
 
-# name, TFLOP/s, GB/s and GB; `find_gpu` takes the first match, so variants precede base models
+# Columns: name, TFLOP/s, GB/s and GB. `find_gpu` takes the first match, so the variants of a model
+# come before the model itself.
 GPUS = {
     name: GPU(teraflops * 1e12, bandwidth * 1e9, memory * 10**9)
     for name, teraflops, bandwidth, memory in (
@@ -150,7 +151,8 @@ class Memory(NamedTuple):
 def pairs(nodes: Sequence[Node]) -> int:
     """Count the query-key pairs of causal attention within prefix trees.
 
-    A node of n tokens has n (n + 1) / 2 pairs with itself, and n d pairs with d descendant tokens.
+    A node of n tokens has n (n + 1) / 2 pairs within itself. If its descendants have d tokens in
+    total, their queries have n * d pairs with its keys.
     """
     own = ((stop - start, end - stop) for start, stop, end in nodes)
     return sum(n * (n + 1) // 2 + n * below for n, below in own)

@@ -101,7 +101,11 @@ class _Selected(torch.autograd.Function):
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
-    """Return the products' dtype: fp32 on CPUs; on GPUs autocast's if enabled, else `weight`'s."""
+    """Return the dtype of the inputs of the head's matrix products.
+
+    The dtype is fp32 on CPUs. On GPUs it is autocast's dtype if autocast is enabled, and otherwise
+    that of `weight`.
+    """
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return torch.float32

@@ -73,6 +73,7 @@ def merged(
                 yield bias
                 bias = None
         elif name.endswith(".base_layer.bias"):
-            bias = name.replace(".base_layer.", "."), weight  # yielded after the layer's weight
+            # kept back until the layer's weight is yielded
+            bias = name.replace(".base_layer.", "."), weight
         else:
             yield name, weight

@@ -189,7 +189,7 @@ def broadcast(value: _T) -> _T:
 
 @cache
 def background() -> dist.ProcessGroup | None:
-    """Return background threads' process group; all ranks must make the first call together."""
+    """Return the process group for background threads; the first call is collective."""
     return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 

@@ -72,9 +72,9 @@ def by_turn(
     - Return: for the block "tools", the sum of the tool rewards from this turn to the end of the
       episode. For every other block, the sum of the block's terms over the whole episode, which is
       the same for all turns of the episode.
-    - Baseline: the mean return of the turns at the same position in the group. For turn k, this is
-      the mean over turn k of every rollout in the group that has at least k turns. The baseline of
-      every block except "tools" is the mean over all rollouts of the group.
+    - Baseline: for turn k and the block "tools", the mean of the returns of turn k in all rollouts
+      of the group that have at least k turns. For every other block, the mean of the returns over
+      all rollouts of the group.
     - Scale: the square root of a running mean of (return - baseline)^2 over all sampled tokens, but
       at least `LEAST_SCALE`.
 

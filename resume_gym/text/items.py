@@ -1,9 +1,10 @@
 """Grade the rubric items of a task, most of them by rules.
 
 An item of negative weight holds if the revision contains the item and the original does not. An
-item of positive weight also needs support: a skill or figure needs evidence or a fact, and a
-section needs a new or moved true line below its heading. No item of positive weight holds if the
-revision has an unsupported claim. A positive judged item also fails if its words are copied.
+item of positive weight also needs support: a skill or a figure must be stated by the evidence or a
+fact, and the heading of a section must have a true line below it that is new or was moved there. If
+the revision has an unsupported claim, no item of positive weight holds. A "judged" item of positive
+weight also fails if its words were copied into the resume.
 """
 
 import re
@@ -68,7 +69,7 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    # passages that mention the candidate are preferred: the rest may be about other people
+    # if some passages mention the candidate, use only those: the rest may be about other people
     candidate = {*read(plain(reference.name)).words, "i", "my"}
     mine = [one for one in reference.evidence if not candidate.isdisjoint(one.words)]
     true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
@@ -117,7 +118,7 @@ def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
     if len(lines) > _MOST:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
-    # a line is new or moved if the longest common subsequence with the original lacks it
+    # a line that is not in the longest common subsequence with the original is new or was moved
     edits = LCSseq.editops(range(len(reference.lines)), units)
     put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):

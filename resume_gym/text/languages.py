@@ -12,7 +12,8 @@ _LANGUAGES: dict[str, Any] = tomllib.loads(
 )
 _WORDS = {name: frozenset(words) for name, words in _LANGUAGES["words"].items()}
 _MARKS = ".,;:!?()[]*_#|\"'“”„«»"
-_LEAST_WORDS = 20  # in shorter texts, the share of English function words is not tested
+# minimum number of words of a text whose share of English function words is tested
+_LEAST_WORDS = 20
 _LEAST_SHARE = 0.03
 
 
@@ -64,11 +65,11 @@ def is_english(text: str) -> bool:
         return False
     # Parts of an e-mail or web address do not count as words.
     words = [word for raw in text.split() if (word := raw.strip(_MARKS)).isalpha()]
-    # A capitalized word may be part of a name: "Las Vegas", "Rio de Janeiro".
+    # Use lower-case words only: a capitalized word may be part of a name, such as "Las Vegas".
     small = [word for word in words if word.islower()]
     headings = [word.lower() for word in words if len(word) > 5 and not word.islower()]
     english = sum(word in _WORDS["english"] for word in small)
-    # Long capitalized words, as in headings, count twice: they identify a language best.
+    # Long words with capital letters, as in headings, count twice: they identify a language best.
     foreign = sum(word in _WORDS["foreign"] for word in (*small, *headings, *headings))
     shared = sum(word in _WORDS["shared"] for word in small)
     if foreign > max(english, 1):

@@ -52,7 +52,8 @@ _FIGURE, _RATE = "#", "~"
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
-_BASE: dict[str, tuple[Any, float]] = {  # unit: index of its quantity, factor to smallest unit
+# by name of a unit: the number of its quantity, and its size in the smallest unit of this quantity
+_BASE: dict[str, tuple[Any, float]] = {
     unit: (place, factor)
     for place, quantity in enumerate(LEXICON["quantities"])
     for unit, factor in quantity.items()
@@ -72,8 +73,9 @@ def ways(words: Iterable[str]) -> str:
 
 _MONTH = f"(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in MONTH_NAMES)}|sept)"
 _YEAR = r"(?:19|20)\d\d"
-# The order matters: figures would match digits of URLs and dates, and so come after both. Limits on
-# the parts of an e-mail address or domain bound the search in a long run of letters and digits.
+# The order of the alternatives matters: the pattern of figures would also match the digits of URLs
+# and dates, and so comes after both. The limits on the length of the parts of an e-mail address or
+# domain keep the search in a long run of letters and digits short.
 _TOKEN = re.compile(
     rf"""
     (?P<url>(?:https?://|www\.)\S+|[\w.+-]{{1,64}}@[\w-]+\.[\w.]+
@@ -96,7 +98,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")  # bounded: every "[" starts a search
+# with limits on the length, since every "[" in a text starts a search
+_LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")
 _MARKUP = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|^>+\s*")
 _MARKED = re.compile(r"[*`_\[>\x00-\x08\x0e-\x1b\x7f]")
 _PLAIN = str.maketrans(
@@ -124,7 +127,7 @@ class Number(NamedTuple):
     quote: str
 
     def backs(self, claim: "Number") -> bool:
-        """Return whether this figure, known to be true, supports `claim`."""
+        """Return whether this figure, which is known to be true, supports the figure `claim`."""
         one, other = (_BASE.get(n.unit, (n.unit, 1.0)) for n in (self, claim))
         same = self.unit != claim.unit and one[0] == other[0]  # such as 90 minutes and 1.5 hours
         known, said = self.value, claim.value
@@ -134,14 +137,14 @@ class Number(NamedTuple):
             return False
         if same:
             return True
-        # A claim may omit the unit of a known figure ("4 weeks" as "4"), but not a percent sign.
+        # a claim may omit the unit of a known figure ("4" for "4 weeks"), but not a percent sign
         return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
 
 
 class ProperName(NamedTuple):
     """A word that looks like the name of a tool, an employer or a school.
 
-    `head` is set if the word starts a sentence, which may explain its capital letter.
+    `head` is true for the first word of a sentence, whose capital letter may have no other reason.
     """
 
     text: str
@@ -150,12 +153,13 @@ class ProperName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """Parsed content of one line; compared by identity, which makes it a cheap cache key."""
+    """Parsed content of one line; compared and hashed by identity, to be a cheap cache key."""
 
     body: str
     words: tuple[str, ...]  # words of the line in lower case, in order
-    tokens: tuple[str, ...]  # words, figures ("#4week") and rates ("~week"), in order
-    keys: tuple[str, ...]  # the tokens, with words stemmed
+    # words, figures ("#4week" for 4 weeks) and rates ("~week" for weekly), in order
+    tokens: tuple[str, ...]
+    keys: tuple[str, ...]  # the tokens, with words replaced by their stems
     telling: tuple[str, ...]  # the keys of all tokens except function words
     stems: frozenset[str]  # stems of content words and their parts
     numbers: tuple[Number, ...]
@@ -233,7 +237,7 @@ def read(body: str) -> Content:
     numbers: list[Number] = []
     names: list[ProperName] = []
     dates: set[str] = set()
-    end = None  # end offset of the previous number, to recognize ranges
+    end = None  # offset of the end of the previous number; a range continues there
     for token in _TOKEN.finditer(body):
         kind = token.lastgroup
         if kind == "word":

@@ -13,9 +13,11 @@ _OTHERS = frozenset(LEXICON["words"]["others"])
 def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
-    A passage is a line of a document. Passages that mention the candidate, by name or as "I" or
-    "my", are used. Others are skipped if another subject ("team") is among their first five words,
-    or if at least three, and at least half, of the document's passages mention the candidate.
+    A passage is a line of a document. Every passage that mentions the candidate, by name or as "I"
+    or "my", is used. A passage that does not mention the candidate is skipped if one of its first
+    five words names another subject ("team"). Such a passage is also skipped if at least three
+    passages of the document, and at least half of all its passages, mention the candidate: in that
+    document, the other passages are probably about other people.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:

@@ -1,8 +1,8 @@
 """True statements about a candidate, and the alignment of revised lines with the original.
 
-`make_reference` collects the statements of a task, `align` maps the lines of a revision to lines
-of the original, and `strays` finds bullets that were moved to another job. A "unit" is the index
-of a line of the original.
+`make_reference` collects the statements of a task, `align` maps the lines of a revision to lines of
+the original, and `strays` finds bullets that were moved to another job. In the code, `unit` always
+means the index of a line in the original, counted without blank lines.
 """
 
 import math
@@ -43,15 +43,19 @@ class Reference:
     """True statements about the candidate, and the job description.
 
     Attributes:
-        lines: lines of the original.
-        fixed: for each unit with fixes, its content after each of these fixes.
-        told: for each unit with fixes, the facts that support these fixes.
-        deleted: units that a fix deletes.
-        mended: lines that result from the fixes, with their markup.
-        aside: whether the planted weakness is wrong_emphasis, which hides the main points.
+        lines: non-blank lines of the original; the keys and values called `unit` are indices into
+            `lines`.
+        fixed: for each original line that fixes change, by its index: the content of the line after
+            the first of these fixes, after the second, and so on.
+        told: for each original line that fixes change, by its index: the facts that support these
+            fixes.
+        deleted: indices of the original lines that a fix deletes.
+        mended: texts, with markup, of original lines after a fix.
+        aside: whether the planted weakness is wrong_emphasis: bullets that mention their main point
+            only in passing.
         name: name of the candidate.
         documents: documents with evidence about the candidate.
-        wanted: job description.
+        wanted: text of the job description.
     """
 
     lines: tuple[Line, ...]
@@ -80,7 +84,7 @@ class Reference:
 
     @cached_property
     def facts(self) -> Mapping[int, tuple[Content, ...]]:
-        """The parsed facts that support the fixes of a unit, by unit."""
+        """The parsed facts that support the fixes of an original line, by the line's index."""
         return {unit: tuple(read(plain(one)) for one in own) for unit, own in self.told.items()}
 
     @cached_property
@@ -105,7 +109,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """For each short line outside lists: the line and the short lines directly below it."""
+        """Each short line that is no list item, together with the short lines directly below it."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -116,10 +120,11 @@ class Reference:
 
     @cached_property
     def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Two mappings of units to group numbers: one of headings and entries, one of bullets.
+        """Group numbers by index of an original line: of headings and entries, and of bullets.
 
-        Consecutive headings and entries form a group, to which the bullets below belong. Bullets
-        before the first heading or entry have the group number -1.
+        Consecutive headings and entries form a group, such as the header lines of a job, and the
+        bullets below belong to the same group. Bullets before the first heading or entry have the
+        number -1.
         """
         heads: dict[int, int] = {}
         bullets: dict[int, int] = {}
@@ -167,7 +172,7 @@ class Reference:
 
     @cached_property
     def _about(self) -> tuple[frozenset[int], ...]:
-        """For each statement of the evidence, the units that it is about."""
+        """For each statement of the evidence, the indices of the original lines it is about."""
         known = [
             (u, (x.content, *self.fixed.get(u, ()), *self.facts.get(u, ())))
             for u, x in enumerate(self.lines)
@@ -178,11 +183,13 @@ class Reference:
         )
 
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
-        """Return the true statements, besides the unit itself, that may support its new content.
+        """Return the true statements that may support the new content of an original line.
 
-        These are: the unit's fixes and facts; evidence and other lines that restate the unit; and
-        evidence that matches the new content and is about no unit. If the unit is of kind "text"
-        (such as a summary), bullets and entries that match the new content are included, too.
+        These are the line's fixes and their facts; statements of the evidence, and other lines of
+        the original, that restate the line; and statements of the evidence that match the new
+        content and are about no line of the original. For a line of kind "text", such as a summary,
+        bullets and entries that match the new content are included, too. The line itself is not
+        included.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
@@ -199,7 +206,7 @@ class Reference:
         return (*fixed, *known, *(s for s in loose if self.tells(new, s)), *drawn)
 
     def tells(self, content: Content, statement: Content) -> bool:
-        """Return whether a line restates a statement."""
+        """Return whether a line says about the same as a statement."""
         return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
@@ -208,7 +215,7 @@ class Reference:
         numbers = a.values & b.values
         if not shared and not numbers:
             return 0.0
-        # this minimum keeps short lines that share a single word from being similar
+        # due to this minimum, two short lines are not similar if they share only one word
         least = max(min(self.weigh(a.stems), self.weigh(b.stems)), 3 * self.rare)
         return min(1.0, (self.weigh(shared) + self.rare * len(numbers) / 2) / least)
 
@@ -222,14 +229,15 @@ class Reference:
 
     @cached_property
     def spare(self) -> frozenset[int]:
-        """The units that can be deleted without loss.
+        """The indices of the original lines that can be deleted without loss.
 
-        They are vague bullets, the lines of idle sections, and the lines that a fix deletes. A
-        bullet is vague if it has a fault (a filler or a weak opening), no figure, no name and no
-        fix, and if it has no more stems from the job description and the skills than faults. A
-        section is idle if no fix changes it, if fewer than three of its stems occur in the job
-        description, and if it looks like padding: its heading names padding ("Hobbies"), or it has
-        no standard heading ("Experience"), no figure and no name.
+        Three kinds of lines can be deleted without loss: vague bullets, the lines of idle sections,
+        and lines that a fix deletes. A bullet is vague if it has fillers or a weak opening,
+        contains no figure and no name, is not changed by a fix, and has at most as many stems from
+        the job description and the skills as it has such faults. A section is idle if no fix
+        changes it, if fewer than three of its stems occur in the job description, and if it looks
+        like padding. A section looks like padding if its heading names padding ("Hobbies"), or if
+        it has no standard heading ("Experience"), no figure and no name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -294,13 +302,14 @@ def _reference(
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
     """Return, for each line of a text, the indices of the original lines that it restates.
 
-    Equal lines are matched first, then similar lines (a line may merge up to three original lines).
-    A remaining line is matched with the first unmatched original line between the matches of its
-    neighbours, if both lines are of the same kind.
+    Equal lines are matched first, then similar lines; a line that merges several original lines is
+    matched with up to three of them. Each remaining line is matched by its position: with the first
+    unmatched original line between those of the preceding and the following line, if both lines are
+    of the same kind.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
     places: dict[str, list[int]] = {}
-    # units are stored in reverse, so that `pop` takes the first of several equal lines
+    # the indices of equal lines are in reverse order, so that `pop` takes the first of these lines
     for unit, known in reversed(list(enumerate(reference.lines))):
         places.setdefault(_key(known), []).append(unit)
     for index, line in enumerate(lines):
@@ -322,7 +331,11 @@ def _key(line: Line) -> str:
 def _similar(
     lines: Sequence[Line], changed: Sequence[int], free: set[int], reference: Reference
 ) -> dict[int, tuple[int, ...]]:
-    """Match changed lines with the units that they restate; a unit is matched at most once."""
+    """Match changed lines with similar original lines, each of which is matched at most once.
+
+    Returns for the index of each matched line the indices of its original lines. `free` has the
+    indices of the original lines that are not matched yet.
+    """
     pairs = [
         (_alike(lines[index].content, unit, reference), index, unit)
         for index in changed
@@ -332,12 +345,13 @@ def _similar(
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
     pairs.sort()
-    rivals: dict[int, list[tuple[float, int]]] = {}  # by unit: its lines, most similar last
+    # by index of an original line: (similarity, line), most similar last
+    rivals: dict[int, list[tuple[float, int]]] = {}
     for (score, _), index, unit in pairs:
         rivals.setdefault(unit, []).append((score, index))
     pairs.reverse()
-    # In the first pass, a line with a unit gets no other unit that is nearly as similar to a line
-    # without a unit. The second pass matches the remaining units with any similar line.
+    # In the first pass, a line that is already matched gets no further original line if an
+    # unmatched line is nearly as similar to it. In the second pass, it does.
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = ALIKE if index in told else QUARTER
@@ -346,7 +360,7 @@ def _similar(
             if index in told and not merging:
                 others = rivals[unit]
                 while others and others[-1][1] in told:
-                    others.pop()  # not needed later: matched lines stay matched
+                    others.pop()  # a matched line stays matched, so it is no rival later either
                 if others and others[-1][0] >= RIVAL * score:
                     continue
             told.setdefault(index, []).append(unit)
@@ -355,7 +369,11 @@ def _similar(
 
 
 def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
-    """Return a line's similarity, in [0, 1], to a unit or its fixes, and a text ratio for ties."""
+    """Return a line's similarity to an original line, in [0, 1], and a text ratio to break ties.
+
+    The similarity is the highest of three kinds of values: `Reference.similarity` to the original
+    line, the same to each of its fixes, and a scaled text ratio.
+    """
     original = reference.lines[unit].content
     statements = (original, *reference.fixed.get(unit, ()))
     told = max(reference.similarity(content, statement) for statement in statements)

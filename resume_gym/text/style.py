@@ -1,4 +1,4 @@
-"""Writing style of a line: its opening verb, fillers, and formatting compared to other lines."""
+"""Writing style of a line: opening verb, fillers, and formatting compared with other lines."""
 
 import re
 from collections import Counter
@@ -12,7 +12,8 @@ from resume_gym.text.verbs import NOUNS, PAST_TENSES, PLURAL_NOUNS
 
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
-# "Supported 200 users" says what was done, "supported the team with" only that somebody helped.
+# "Supported 200 users" says what was done; "supported the team with" says only that somebody
+# helped.
 _SUPPORTED = (
     r"support(?:ed|ing)?\s(?:in|with)\b|support(?:ed|ing)\s(?:\w+ing\b|(?:\w+\s){0,3}?"
     rf"(?:{'|'.join([*_VERBS['supported'], *NOUNS])})\b)"
@@ -40,7 +41,8 @@ class Head(NamedTuple):
     Attributes:
         kind: "hedge" (the candidate only helped), "weak" (hides who did the work), "noun" (a noun
             of action: "Migration of"), or "plain".
-        at: index of the main verb or noun of action in the tokens, after any weak opening.
+        at: index, in the tokens of the line, of the main verb or noun of action, which follows any
+            weak opening.
         charge: whether the opening names a responsibility ("In charge of") and no verb follows.
     """
 
@@ -72,8 +74,9 @@ def head(content: Content) -> Head:
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
         kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
-    # After a function word, an -ing form among the next six words is the verb: "helped with the
-    # timely booking". Otherwise, only the next word can be the verb: "helped build".
+    # After a function word, the first -ing form among the next six words is the main verb:
+    # "booking" in "helped with the timely booking". Otherwise, only the next word can be the main
+    # verb: "helped build".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
@@ -132,7 +135,7 @@ class Formatting:
 
 
 def habits(lines: Sequence[Line]) -> Formatting:
-    """Return the most common formatting among the lines of a text."""
+    """Return the formatting that most lines of a text share."""
     bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
     prose = [line for line in bullets if line.kind == "bullet"]
     dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]

@@ -7,17 +7,17 @@ HALF = 0.5
 """Minimum share of a line's word order, and of its content, that a rewrite must keep."""
 
 QUARTER = 0.25
-"""Maximum share of content that an improved line may lose. Progress towards a fix counts as large
-from this value on."""
+"""Maximum share of its content that an improved line may lose; and minimum progress of a line
+towards its fix (`rubric.progress`) that counts as large."""
 
 NEARER = 0.1
 """Minimum progress of a line towards its fix (`rubric.progress`) that counts as improvement."""
 
 FEW = 3
-"""Maximum number of words in a small difference; minimum number of words in a real overlap."""
+"""Maximum number of words in a small difference, and minimum number of words in a real overlap."""
 
 SEVERAL = 2
-"""Minimum number of new words that matter; maximum ratio of needless to improving changes."""
+"""Minimum number of new words that matter; and maximum ratio of needless to improving changes."""
 
 WINDOW = 5
 """Number of words on either side of a verb or a figure that form its context."""
@@ -26,8 +26,8 @@ ALIKE = 0.4
 """Minimum similarity of a line to a statement that the line restates."""
 
 RIVAL = 0.7
-"""Two lines compete for an original line if the lower of their similarities to it is at least this
-share of the higher."""
+"""Two revised lines compete for the same original line if the lower of their similarities to this
+line is at least this share of the higher similarity."""
 
 STEP = 0.5
 """Amount by which the preference score rises per further improvement and falls per decline."""

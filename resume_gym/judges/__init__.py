@@ -45,7 +45,7 @@ OFFLINE = ("rubric", "critique")
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-# Options that `named_modules` skips, since a colon in their values never means "module:name".
+# Options that `named_modules` skips: their values may contain a colon without being "module:name".
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
 T = TypeVar("T")
@@ -98,8 +98,8 @@ _OF_MODELS: Mapping[type[ModelError], type[JudgeError]] = {
 def judge_error(error: ModelError) -> JudgeError:
     """Convert a model's error to the corresponding judge error, by default `JudgeError`."""
     matches = (mine for kind, mine in _OF_MODELS.items() if isinstance(error, kind))
-    # Without a default, `next` would raise StopIteration for an error type that `_OF_MODELS` lacks,
-    # and a coroutine would turn StopIteration into a RuntimeError.
+    # `next` needs a default: for an error type that `_OF_MODELS` lacks, it would otherwise raise a
+    # StopIteration, which coroutines turn into a RuntimeError.
     return next(matches, JudgeError)(str(error))
 
 
@@ -142,8 +142,9 @@ class AsyncJudge(ABC):
 
     Attributes:
         name: name of the judge in reports and logs.
-        grouped: whether the verdict on a revision depends on the other revisions of the same task
-            (the group). Pass a grouped judge the whole group in one call of `averdicts`.
+        grouped: whether the verdict on a revision depends on its group, that is, on the other
+            revisions of the same task. For a grouped judge, pass the whole group to one call of
+            `averdicts`.
         parts: the judges and model clients that this judge calls, without repetition.
     """
 
@@ -191,7 +192,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Return the result of `work` or its `JudgeError`, but re-raise a `JudgeMisconfigured`."""
+    """Return the result of `work` or its `JudgeError`, except a `JudgeMisconfigured`: raise it."""
     try:
         return await work
     except JudgeMisconfigured:

@@ -25,8 +25,8 @@ _REMARKS: Mapping[str, str] = tomllib.loads(
 _MARKER = re.compile(r"^\s*(?:[-*+\u2022]|\d{1,2}[.)]|#{1,6})\s+")
 _MOST = 3  # maximum number of remarks in one feedback
 _QUOTE = 70  # maximum number of characters of a quotation
-_TOLD = 0.5  # minimum share of a fact's stems that a line needs to state the fact
-_FAULTY = 0.25  # number of format faults above which a line gets a remark
+_TOLD = 0.5  # a line states a fact if it has at least this share of the fact's stems
+_FAULTY = 0.25  # a line with more formatting faults than this gets a remark
 
 
 class Critique(AsyncJudge):
@@ -73,7 +73,8 @@ def remarks(task: Task, revised: str) -> list[str]:
     sentences: list[str] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # The claim's quotation is normalized. If the raw line lacks it, only the line is quoted.
+        # The quotation of a claim is normalized. If the raw line does not contain it, the remark
+        # quotes only the line.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -94,10 +95,11 @@ def _places(
     idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
-        # A bullet with less than half of the stems of every fact behind it hides the achievement.
+        # a bullet hides its achievement if it states none of the facts behind it
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
-        # Hedges such as "Helped with" are weak, but may be true, so no remark is made on them.
+        # Only weak openings get a remark; hedges such as "Helped with" do not, since they may be
+        # true.
     weak = [i for i in bullets if is_weak(lines[i].content)]
     yield "opening", [i for i in weak if head(lines[i].content).kind == "weak"]
     yield "vague", [i for i in bullets if fillers(lines[i].body)]

@@ -1,8 +1,9 @@
 """Language-model judge, for Gemini or any server with an OpenAI-compatible API.
 
-Rules first reject clear cases without a model (`vetoes`). For any other revision, the model
-compares revision and original in both orders, without knowing which is which; a separate request
-asks for unsupported claims (`prompt`). `ModelJudge` turns the answers into a verdict.
+First, rules reject clear cases without a model (`vetoes`). For any other revision, the model
+compares the revision with the original twice, once in each order, and does not know which text is
+the original. A separate request asks for unsupported claims (`prompt`). `ModelJudge` turns the
+answers into a verdict.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,7 +30,8 @@ from resume_gym.llm.client import Client, make_client
 T = TypeVar("T")
 
 _SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
-# Generous limits: an answer has at most about 1,300 tokens, but a model may think for minutes.
+# The limits are generous: an answer has at most about 1,300 tokens, but a model may think for
+# minutes before it answers.
 _PATIENT = {
     "answer_tokens": 4096,
     "thinking_tokens": 8192,
@@ -50,7 +52,7 @@ def openai(orders: int = 2, draw: int = 0, **options: object) -> "ModelJudge":
 
 
 class _Opinion(NamedTuple):
-    better: int  # 1 if the second text is better, -1 if the first is, 0 if neither
+    better: int  # 1 if the second text is better, -1 if the first text is better, 0 if neither is
     reason: str
     sure: float
 
@@ -60,18 +62,22 @@ class ModelJudge(AsyncJudge):
 
     - Vetoes (rules that reject a revision) come before any question to the model and are final.
     - A graded field is better or worse only if the model says so in both orders of the texts. With
-      `orders=1`, the model sees a single order, which saves one request per verdict. This order
-      alternates with the sample number (`draw`), so that the judge `votes` uses both orders.
+      `orders=1`, the model sees a single order, which saves one request per verdict. Which order
+      this is alternates with the number of the sample (`draw`), so that the samples of the judge
+      `votes` use both orders.
     - The field hallucination is -1 if the model lists an unsupported claim, quoted verbatim from
-      the revision. A verdict requests the list only once: two lists would double the false alarms.
-      For fewer false alarms, use the judge `votes`, which takes the median of several verdicts.
-    - A revision with an unsupported claim is never better in preference, nor in quantification if
-      the claim is a false figure ("figure") or true only of other work ("moved").
+      the revision. A verdict requests this list only once, since a second list would double the
+      false alarms. For fewer false alarms, use the judge `votes`, which takes the median of several
+      verdicts.
+    - A revision with an unsupported claim is never graded better in preference. It is not graded
+      better in quantification either if the claim is a false figure ("figure") or is true only of
+      other work ("moved").
 
     Args:
         asks: the client of the model.
         orders: number of orders in which the model compares the two texts, 1 or 2.
-        draw: offset added to the `draw` of each call; another offset samples other answers.
+        draw: number that is added to the `draw` of each call; another number gives other samples of
+            the model's answers.
 
     Raises:
         ValueError: an option is out of range.
@@ -98,7 +104,7 @@ class ModelJudge(AsyncJudge):
         Args:
             task: the original with its facts and evidence.
             revised: the revision.
-            draw: number of the sample; verdicts with different numbers are independent.
+            draw: number of the sample; verdicts with different numbers are independent samples.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -119,8 +125,9 @@ class ModelJudge(AsyncJudge):
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
-        The comparison always uses both orders (two requests), whatever `orders` is. A vetoed text
-        loses to a text without a veto. No claims are checked. Either text may be the original.
+        The comparison always uses both orders (two requests), whatever `orders` is. A text that a
+        veto rejects loses to any other text. Claims are not checked. Either text may be the
+        original.
 
         Raises:
             JudgeError: the model gave no usable answer.
@@ -159,7 +166,7 @@ class ModelJudge(AsyncJudge):
         return {field: _opinion(getattr(answer, field), swapped) for field in GRADED_FIELDS}
 
     async def _check(self, task: Task, text: str, draw: int) -> SupportAnswer | None:
-        """Return the claim check of a text; None for the original, which is true by definition."""
+        """Return the model's claim check of a text; None for the original, which counts as true."""
         if text == task.resume:
             return None
         prompt = support_prompt(task, text, self._draw + draw)
@@ -196,7 +203,7 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
 
 
 def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
-    """Combine the opinions of all orders on each field: 0 (neither is better) if they differ."""
+    """Combine the opinions of all orders on each field; if they differ, neither text is better."""
     return {field: _common([opinions[field] for opinions in orders]) for field in GRADED_FIELDS}
 
 

@@ -28,7 +28,8 @@ from resume_gym.judges import (
 from resume_gym.judges.votes import GroupJudge, drawn, gravest
 
 _PRIOR = 2.0  # standard deviation of the prior on strengths; the prior keeps strengths finite
-_BYE = ""  # virtual opponent: the contestant paired with it skips the Swiss round
+# a virtual opponent; the contestant that is paired with it does not play in this Swiss round
+_BYE = ""
 
 
 class Match(NamedTuple):
@@ -77,18 +78,17 @@ class Pairwise(GroupJudge):
     The contestants are the distinct revisions and the original. Every revision is compared with the
     original. By default, groups of up to six revisions are also compared in all pairs. Larger
     groups play Swiss rounds: each round pairs revisions of similar score that have not met.
-    Strengths follow the Bradley-Terry model, with ties as half wins and a wide normal prior. A
-    revision is better if it is preferred to the original with odds of at least `margin` to 1, worse
-    if the original is preferred with at least these odds, and otherwise the same. A revision with
-    an unsupported claim is never better.
+    Strengths are estimated with the Bradley-Terry model and a wide normal prior; a tie counts as
+    half a win for each side. A revision is better if it is preferred to the original with odds of
+    at least `margin` to 1, worse if the original is preferred with at least these odds, and
+    otherwise the same. A revision with an unsupported claim is never better.
 
     With a model judge, a verdict costs three requests: a claim check, and a comparison with the
     original in both orders. A match of two revisions costs two requests, one for each order. A
     match with the original costs none, since it reuses the comparisons of the verdict.
 
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
-    gets an error. A revision rejected by a rule (`vetoes`) keeps the rule's verdict and is not
-    ranked.
+    gets an error. A revision that a veto rejects keeps the verdict of the veto and is not ranked.
 
     Args:
         judge: the inner judge, which also makes the comparisons unless `compares` is given.
@@ -144,7 +144,8 @@ class Pairwise(GroupJudge):
             return ranking.failure(contestant)
         odds = math.exp(abs(strength))
         better = (strength > 0) - (strength < 0) if odds >= self._margin else 0
-        # Confidence: the winner's probability or, in a tie, twice the loser's (1 at even odds).
+        # The confidence is the probability that the stronger text wins. In a tie, it is twice the
+        # probability that the weaker one wins, which gives 1 at even odds.
         sure = odds / (1 + odds) if better else 2 / (1 + odds)
         place, of = ranking.order.index(contestant) + 1, len(ranking.order)
         winner = "it is preferred to the original" if strength >= 0 else "the original is preferred"
@@ -176,7 +177,8 @@ class Pairwise(GroupJudge):
         matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
-        # Strengths are rounded, so that errors of the solver do not order equal strengths.
+        # Strengths are rounded, so that numerical errors do not decide the order of equal
+        # strengths.
         strengths = {name: round(level[name] - level[original], 9) for name in linked}
         order = sorted(linked, key=lambda name: (-strengths[name], name))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))
@@ -228,7 +230,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
                 score[name] += sign * won
     order = sorted(ids, key=lambda name: (-score[name], name))
     if len(ids) % 2:
-        # A contestant that has met fewer opponents than another has already had a bye.
+        # a contestant that has met fewer opponents than others has already skipped a round
         played = max(map(len, met.values()))
         met[_BYE] = {name for name in ids if len(met[name]) < played}
         for name in met[_BYE]:
@@ -291,7 +293,7 @@ def bradley_terry(
         slope = (wins - games * chance).sum(axis=1) - strength / prior**2
         spread = games * chance * (1 - chance)
         bend = np.diag(spread.sum(axis=1) + 1 / prior**2) - spread
-        # The prior makes `bend`, the negative Hessian, positive definite.
+        # `bend`, the negative Hessian, is positive definite because of the prior.
         step = np.linalg.solve(bend, slope)
         size = float(np.abs(step).max())
         strength += step / max(1.0, size)  # a full Newton step could overshoot

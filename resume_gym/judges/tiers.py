@@ -1,7 +1,8 @@
 """Tiered judge: cheap local judges for clear groups, and a frontier judge for doubtful groups.
 
-The same tier judges all members of a group. If the tiers divided a group, their different biases
-would enter the advantages, and a policy would learn to write for the more lenient tier.
+One tier judges all members of a group. If two tiers judged members of the same group, the
+difference in strictness between the tiers would enter the advantages, and a policy would learn to
+write for the more lenient tier.
 """
 
 import asyncio
@@ -31,9 +32,9 @@ class Tiers(GroupJudge):
     A member of a group is doubtful if the local judges disagree on a field, if none of them is
     confident of a field, or if one of them refuses the member or gives a malformed answer. By
     default, one doubtful member sends its group to the frontier judge. A hash of seed, task and
-    texts selects a share of the clear groups for audits. Both tiers judge an audited group, the
-    frontier judge's verdicts count, and the agreement of the tiers so far is logged. A vetoed
-    member keeps the veto's verdict and does not affect which judge grades the group.
+    texts selects a share of the clear groups for audits. An audited group is judged by both tiers:
+    the verdicts of the frontier judge count, and the log states how often the tiers have agreed so
+    far. A vetoed member keeps the veto's verdict and does not affect which judge grades the group.
 
     An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
     the error; if a local judge is unreachable or misconfigured, all members of the group get its
@@ -107,7 +108,8 @@ class Tiers(GroupJudge):
     def _drawn(self, task: Task, texts: Sequence[str]) -> bool:
         """Return whether to audit the group; the order of its members does not matter."""
         key = json.dumps([self._seed, task.task_id, *sorted(texts)])
-        # A hash chooses the groups to audit, so that a retry of a group makes the same choice.
+        # A hash chooses the groups to audit, so that the choice is the same when a group is judged
+        # again.
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64
 
     def _record(self, local: Sequence[Outcome], frontier: Sequence[Outcome]) -> None:

@@ -1,8 +1,8 @@
 """Vetoes: rules that reject unchanged, empty or dishonest revisions before any judge is asked.
 
 A veto is final and saves the cost of a model. `veto` returns the verdict on a rejected revision,
-and `find_veto` returns the reason. Wording from the original or the evidence causes no veto unless
-a revision repeats it several times.
+and `find_veto` returns the reason. Words that the original or the evidence contains cause a veto
+only if a revision repeats them several times.
 """
 
 import base64
@@ -38,7 +38,8 @@ _RULES = [
 _MIXED = re.compile(rf"\b(?=\w*[{_DATA['lookalikes']}])(?=\w*[A-Za-z])\w+")
 _BREAK = re.compile(r"\n[-*+>#| ]*")
 _JOINTS = frozenset(_DATA["joints"])
-_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")  # emoji flags such as England's
+# matches emoji flags such as England's
+_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")
 _TAGS = re.compile("[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]")
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\u115f\u1160]")
@@ -46,14 +47,21 @@ _ENCODED = re.compile(r"(?<![\w/+])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+])")
 _WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
 _ITEM = re.compile(r"[,;|/•·:]| and ")
 
-_LEAST_LEFT = 0.25  # minimum word count of a revision, as a share of the original's word count
-_ROOM = 1000  # characters allowed in addition to twice the original, the facts and the evidence
-_ZERO_WIDTH_SLIPS = 10  # zero-width characters that a revision may add, since copied text has some
-_START = 12  # number of first characters that are compared, to find lines with appended words
-_COPIES = 3  # copies of a line, or lines with the same appended words, that cause a veto
-_ROW, _PASTED = 6, 0.3  # words per n-gram; maximum share of the job's n-grams in new lines
-_COPIED_SENTENCES = 2  # sentences of `_ROW` or more words, copied from the job, that cause a veto
-_STUFFED = 8  # unsupported words of the job in one list that cause a veto
+# minimum number of words in a revision, as a share of the number in the original
+_LEAST_LEFT = 0.25
+# A revision may have this many characters more than twice the original, the facts and the evidence.
+_ROOM = 1000
+# number of zero-width characters that a revision may add, since copied text may have some
+_ZERO_WIDTH_SLIPS = 10
+# lines that are equal in this many first characters are compared, to find appended words
+_START = 12
+# number of copies of a line, or of lines with the same appended words, that causes a veto
+_COPIES = 3
+# number of words per n-gram; maximum share of the job's n-grams that new lines may contain
+_ROW, _PASTED = 6, 0.3
+# number of sentences of at least `_ROW` words, copied from the job, that causes a veto
+_COPIED_SENTENCES = 2
+_STUFFED = 8  # number of unsupported words of the job in one list that causes a veto
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +81,9 @@ class Veto:
 def veto(task: Task, revised: str) -> Verdict | None:
     """Return the verdict on a vetoed revision; None if no rule applies.
 
-    A text that looks the same as the original gets -1 in hallucination and in the field of the
-    planted weakness, and 0 elsewhere. Any other vetoed text gets -1 in every field.
+    A text that looks the same as the original gets -1 in hallucination, -1 in the field of the
+    planted weakness, and 0 in all other fields. Any other text that a veto rejects gets -1 in every
+    field.
     """
     rejection = find_veto(task, revised)
     return rejected(task, rejection) if rejection else None
@@ -200,7 +209,8 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
 def _matches(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield kind, reason and quotation of every match of a veto rule."""
     small = text.lower()  # matching lower case is much faster than patterns that ignore case
-    # If lowercasing changes the text's length, the offsets of matches are not valid in `text`.
+    # If lowercasing changes the length of the text, offsets of matches are not valid in `text`:
+    # quote the lower-case text.
     shown = text if len(text) == len(small) else small
     for kind, reason, patterns in _RULES:
         for pattern in patterns:
@@ -221,7 +231,7 @@ def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterat
     """Find sentences copied from the job description, and lists of its words."""
     words_of_new = " ".join(_words("\n".join(new)))
     rows, sentences, words = _job(job)
-    # This cheap test comes first, since only suspicious text needs the slow function `_untrue`.
+    # Make this cheap test first: only suspicious text needs the slow function `_untrue`.
     unknown = words.intersection(words_of_new.split()) - set(original.casefold().split())
     if any(row in words_of_new for row in rows) or len(unknown) >= _STUFFED:
         rows, sentences, words = _untrue(job, truth)

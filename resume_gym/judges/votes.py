@@ -1,8 +1,8 @@
 """Voting judge: the median of several independent verdicts of one judge, field by field.
 
-If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 has no wrong grade; with
-three votes, nine in ten groups have none. The median is again a grade (-1, 0 or 1), while a mean
-would change with every wrong vote.
+If a judge grades 2 % of the fields wrongly, only one in seven groups of 16 revisions is graded
+without any error. With three votes, nine in ten groups are. The median of the votes is again a
+grade (-1, 0 or 1), while their mean would change with every wrong vote.
 """
 
 import asyncio
@@ -60,8 +60,9 @@ class GroupJudge(AsyncJudge):
 def can_draw(judge: AsyncJudge) -> bool:
     """Return whether a judge can give several independent verdicts on the same text.
 
-    Such a judge has a parameter `draw` in `averdict` and, if `grouped`, in `averdicts`. If it calls
-    other judges, at least one of these can draw.
+    Such a judge has a parameter `draw`, the number of the sample, in `averdict` and, if it is
+    `grouped`, also in `averdicts`. If the judge calls other judges, at least one of them must be
+    able to draw samples, too.
     """
     judges = [part for part in judge.parts if isinstance(part, AsyncJudge)]
     asks = "draw" in inspect.signature(judge.averdict).parameters
@@ -69,7 +70,7 @@ def can_draw(judge: AsyncJudge) -> bool:
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """Return a judge with a fixed `draw`; `judge` itself if `draw` is 0 or `judge` cannot draw."""
+    """Return a judge with a fixed `draw`; or `judge` itself if `draw` is 0, or it cannot draw."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -90,11 +91,12 @@ class _Drawn(AsyncJudge):
 class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
-    A failed vote is not repeated. The other votes suffice if they settle every field, as two equal
-    votes of three do. Otherwise, one of the errors is raised: a `JudgeUnavailable` if there is one,
-    since a retry may help. A `JudgeMisconfigured` is always raised. The confidence in a field is
-    the share of the planned votes that agree with the median. The reason for a field is that of the
-    first vote that agrees with the median.
+    A failed vote is not repeated. The other votes suffice if the failed vote could not change the
+    median of any field; of three votes, two equal ones suffice. Otherwise, one of the errors is
+    raised: a `JudgeUnavailable` if there is one, since a retry may help. A `JudgeMisconfigured` is
+    always raised. The confidence in a field is the share of all planned votes that agree with the
+    median. The reason for the grade of a field is taken from the first vote that agrees with the
+    median.
 
     Args:
         judge: specification of the judge that votes, for `make_judge`. The judge must be able
@@ -117,7 +119,7 @@ class Votes(AsyncJudge):
         self.name = f"votes({inner.name}, {votes})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the median verdict; different draws use different samples of the inner judge."""
+        """Return the median verdict; another `draw` gives other votes of the inner judge."""
         draws = range(draw * self.votes, (draw + 1) * self.votes)
         votes = (drawn(self._judge, number).averdict(task, revised) for number in draws)
         outcomes = await outcomes_of(votes)
@@ -147,7 +149,8 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     items = dict.fromkeys(text for vote in votes for text in vote.items)
     for field in (*VERDICT_FIELDS, *items):
         grades = [_grade(vote, field) for vote in votes]
-        # The median is monotone in each vote: its bounds have all missing votes at -1 or at 1.
+        # The median is monotone in each vote, so it lies between its values with all missing votes
+        # at -1 and at 1.
         outcome[field] = median([*grades, *[-1] * missing])
         if outcome[field] != median([*grades, *[1] * missing]):
             return None
@@ -168,6 +171,6 @@ def _grade(verdict: Verdict, field: str) -> Any:
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
-    """Return the gravest error; the order is misconfigured, unavailable, refused, any other."""
+    """Return the gravest error, in the order: misconfigured, unavailable, refused, any other."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
     return min(failures, key=lambda error: [isinstance(error, k) for k in order].index(True))

@@ -56,7 +56,8 @@ class LabelledPair:
         task: the original with its facts and evidence.
         revised: the revision.
         kind: one of `FABRICATIONS`, "honest_rewrite", or the graded field that the revision tests.
-        half: "dev" or "test", which share no resume; the rubric judge was developed on both.
+        half: half of the data, "dev" or "test"; the halves share no resume. The rubric judge was
+            developed on both halves.
         labels: correct value of each field of the verdict.
     """
 
@@ -173,17 +174,19 @@ class Agreement:
         judge: name of the judge.
         pairs: number of pairs.
         repeats: number of verdicts per pair.
-        accuracy: share of pairs whose label equals the judge's grade, by field.
-        kappa: Cohen's kappa with quadratic weights, by graded field; None if all labels and
-            verdicts have the same value.
-        recall: share of fabrications detected, by kind.
-        false_alarms: share of honest revisions flagged as fabricated, by group:
-            "honest_rewrite" (only the revisions of this kind) and "all".
-        consistency: weighted kappa between the verdicts of two repeats, by field; 1 for a
-            deterministic judge; None with one repeat, or if all verdicts have the same value.
+        accuracy: by field, the share of pairs whose label equals the judge's grade.
+        kappa: by graded field, Cohen's kappa of labels and grades with quadratic weights; None if
+            all labels and verdicts have the same value.
+        recall: by kind of fabrication, the share that the judge detects.
+        false_alarms: share of honest revisions in which the judge finds a fabrication: for the key
+            "all", among all honest revisions, and for "honest_rewrite", among those of this kind.
+        consistency: by field, the weighted kappa between the verdicts of two repeats, which is 1
+            for a deterministic judge; None with a single repeat, or if all verdicts have the same
+            value.
         flips: share of grades that depend on the order of the two texts (position bias); None if
             not measured.
-        failures: number of failed verdicts, those in the other order included, by error type.
+        failures: by error type, the number of verdicts that failed, including those with the two
+            texts exchanged.
         asked: number of verdicts requested.
         dollars: cost in dollars, 0 for a judge that asks no model; None if unknown.
         stored: number of model answers that were read from the persistent cache.
@@ -283,7 +286,8 @@ async def calibrate(
         flips, failed = await _swapped(judge, pairs, concurrency)
         failures += failed
     usage = judge.usage - before if judge.usage and before else None
-    # Only the first repeat is compared with the labels: more would make the intervals too narrow.
+    # Only the first repeat is compared with the labels: repeats of the same pairs are not
+    # independent, so the intervals would be too narrow.
     given = [(answer.pair, answer.fields) for answer in runs[0] if answer.fields is not None]
     seconds = [answer.seconds for answers in runs for answer in answers]
     return Agreement(
@@ -406,7 +410,7 @@ def _compared(given: Sequence[tuple[LabelledPair, Mapping[str, int]]]) -> dict[s
 
 
 def _consistency(runs: Sequence[Sequence[PairResult]]) -> dict[str, float | None]:
-    """Return the kappa between all pairs of repeats, by field; `runs[r]` has repeat r."""
+    """Return, by field, the kappa between all pairs of repeats; `runs[r]` is repeat r."""
     both = [
         (one.fields, other.fields)
         for run, again in combinations(runs, 2)

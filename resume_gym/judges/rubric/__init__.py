@@ -1,4 +1,4 @@
-"""Rule-based judge: deterministic, offline, a few milliseconds per verdict.
+"""Rule-based judge, which is deterministic, works offline and takes a few milliseconds a verdict.
 
 `signals` classifies every change of a line as better, the same or worse. A rewritten line can be
 better only if a true statement supports it (`licences`). An unsupported change earns nothing, but
@@ -39,8 +39,8 @@ class RubricJudge:
     """Rule-based judge that uses the word lists of `lexicon.toml`.
 
     Args:
-        fixes: whether the judge knows the edits that repair the task's resume, and the facts behind
-            them. If not, only evidence and other lines of the resume can support an improvement.
+        fixes: whether the judge may use the task's fixes and their facts. If not, only the evidence
+            and other lines of the resume can support an improvement.
 
     Raises:
         ValueError: `fixes` is not a boolean.
@@ -68,7 +68,7 @@ class RubricJudge:
             return settled
         reference = make_reference(task)
         before = _measured(reference, task.resume)
-        if over := excess(revised):  # graded, since a refusal would drop the episode
+        if over := excess(revised):  # grade the resume, since a refusal would drop the episode
             return rejected(task, Veto("padding", f"The resume exceeds the limit of {over}."))
         after = measure(revised, reference)
         changes = _compare(before, after)
@@ -87,7 +87,7 @@ class RubricJudge:
         """Count the improved, harmless and worse lines of a revised resume; see `LineVerdict`."""
         task = self._known(task)
         rejection = find_veto(task, revised)
-        if rejection and rejection.kind == "unchanged":  # but blank lines may differ
+        if rejection and rejection.kind == "unchanged":  # only blank lines can differ here
             reasons = {"harmless": rejection.reason}
             return LineVerdict(harmless=-_differing(task.resume, revised), reasons=reasons)
         if over := excess(revised):
@@ -111,7 +111,8 @@ class RubricJudge:
         return grades["preference"]
 
     def _known(self, task: Task) -> Task:
-        return task if self._fixes else replace(task, fixes=())  # facts belong to fixes
+        # this removes the facts, too, since they are fields of fixes
+        return task if self._fixes else replace(task, fixes=())
 
 
 def compare(task: Task, first: str, second: str) -> dict[str, int]:
@@ -124,7 +125,8 @@ def compare(task: Task, first: str, second: str) -> dict[str, int]:
     return {field: _grade(change) for field, change in changes.items()}
 
 
-@lru_cache(maxsize=1024)  # originals, and the contestants of pairwise rankings
+# the same texts recur: originals, and the revisions that pairwise rankings compare
+@lru_cache(maxsize=1024)
 def _measured(reference: Reference, text: str) -> Signals:
     return measure(text, reference)
 
@@ -137,7 +139,7 @@ def _compare(before: Signals, after: Signals) -> dict[str, float]:
 
 
 def _totals(signals: Signals) -> Mapping[str, float]:
-    """Return, for each field except preference, how many more changes improve it than worsen it.
+    """Return, for each field but preference, the number of improving minus worsening changes.
 
     If there are more than `SEVERAL` needless changes per better change, positive totals become 0.
     """
@@ -155,8 +157,8 @@ def _totals(signals: Signals) -> Mapping[str, float]:
 def preference(signals: Signals) -> float:
     """Score a recruiter's preference for a text over the original.
 
-    The score is 1 or more if no change is worse and more than half of the changes are better. It is
-    -1 or less if there are worse changes and they are at least as many as the better changes. An
+    The score is at least 1 if no change is worse and more than half of the changes are better. It
+    is at most -1 if some changes are worse, and no more changes are better than worse. An
     unsupported claim counts as a worse change if there is no other worse change.
     """
     outcomes = [change.outcome for change in signals.changes]
@@ -166,7 +168,8 @@ def preference(signals: Signals) -> float:
         return 1 + STEP * (better - 1)
     if worse and worse >= better:
         return -1 - STEP * (worse - better)
-    return 0.1 * max(-5, min(5, better - worse))  # below 1: affects only the confidence
+    # absolute value below 1: this score affects only the confidence
+    return 0.1 * max(-5, min(5, better - worse))
 
 
 def _confidence(change: float) -> float:
@@ -198,7 +201,7 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
 
 
 def moved(signals: Signals, field: str, grade: int) -> tuple[str, str] | None:
-    """Return the first rule and line that explain the grade of a field; None if no rule does."""
+    """Return a rule that explains the grade of a field, and a line to which it applies; or None."""
     for change in signals.changes:
         rules = change.gains if grade > 0 else change.harms
         if field == "preference" and change.outcome == grade:
@@ -221,7 +224,7 @@ def _differing(before: str, after: str) -> int:
 
 
 def _line_reason(signals: Signals, outcome: int) -> str:
-    """Return a reason for an outcome: a change that has it or, for -1, an unsupported claim."""
+    """Return a sentence about a change with this outcome or, for -1, about an unsupported claim."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
     if told := moved(signals, "preference", outcome):

@@ -40,7 +40,7 @@ _ANTONYMS = links(
 
 
 class Claim(NamedTuple):
-    """An unsupported statement in a line, with a confidence in [0, 1]."""
+    """An unsupported claim in a line, with a confidence in [0, 1]."""
 
     kind: str
     quote: str
@@ -63,7 +63,7 @@ def accuse(
         old: the original line.
         new: the rewritten line.
         known: the original line and the source that supports the rewrite, if any.
-        sources: all texts besides `old` that may support the figures of `new`.
+        sources: the texts that, in addition to `old`, may support the figures of `new`.
         fresh: the unsupported words of `new`.
         verb: class of the opening verb of `new`; see `licences.Rewrite.verb`.
         reference: the true statements and the job description.
@@ -76,10 +76,11 @@ def accuse(
     opening = head(old)
     quote = " ".join(fresh[:6])
     if verb == "swapped" and opening.kind == "plain" and old.keys[opening.at] in new.keys[1:]:
-        gone = frozenset()  # the old verb is kept further on, so the new verb is an addition
+        # the line has kept its old verb at another place, so the new verb is an addition
+        gone = frozenset()
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    # Each core word of `old` that is gone excuses one unsupported word; each new filler, two.
+    # Each core word that the line has lost excuses one unsupported word, and each new filler two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Unsupported words of the job description: "{quote}".', 0.75)
@@ -108,9 +109,10 @@ def _number(
         return
     around, before = _beside(new, number)
     places = [_beside(content, number) for content in holders]
-    places += [(_beside(statements[0], figure)[0], "") for figure in wrong]  # replaced figures
+    # the figures that the new ones replace
+    places += [(_beside(statements[0], figure)[0], "") for figure in wrong]
     theirs = {preposition for _, preposition in places if preposition}
-    # A single content word beside the figure is too little to show that the figure was moved.
+    # With only one content word beside the figure, the context is too small to show a move.
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs to another statement, not to "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
@@ -138,7 +140,7 @@ def backs(content: Content, number: Number) -> bool:
 
 
 def _beside(content: Content, number: Number) -> tuple[set[str], str]:
-    """Return the content words around a figure, and the "from", "to" or "by" before it if any."""
+    """Return the content words around a figure, and any "from", "to" or "by" in front of it."""
     equal = [n for n in content.numbers if n.value == number.value or n.backs(number)]
     forms = {figure_token(n) for n in equal}
     words: set[str] = set()
@@ -165,7 +167,8 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
             continue
         rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
-        # An omission overstates only if the next word stays: "second cheapest" -> "cheapest".
+        # Leaving out a word overstates only if the next word stays: "second cheapest" ->
+        # "cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
         limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
@@ -212,11 +215,12 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
-    verb = new.keys[head(new).at]  # may move: "the weekly stock count" -> "Counted stock weekly"
+    # the verb may change its place: "the weekly stock count" -> "Counted stock weekly"
+    verb = new.keys[head(new).at]
     once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # Find words that two other words have crossed: one to the right, and one to the left.
+    # Find a word that one word has passed to the right, and another word to the left.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)
@@ -229,7 +233,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Return adjacent content words with the function word between: ("excel", "to", "access")."""
+    """Return pairs of adjacent content words with the word between: ("excel", "to", "access")."""
     telling, links, last, joint = frozenset(content.telling), set(), "", ""
     for token, key in zip(content.tokens, content.keys, strict=True):
         if key not in telling:

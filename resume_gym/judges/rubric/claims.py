@@ -1,7 +1,7 @@
 """Detect unsupported names, titles, tools and skills, unsupported new lines, and dropped hedges.
 
-In rewritten lines, `accusations` detects unsupported figures, negations, ranks and the like. The
-job description supports no claim.
+The module `accusations` detects unsupported figures, negations, ranks and the like in rewritten
+lines. A claim is not supported by the job description, which says nothing about the candidate.
 """
 
 import re
@@ -69,14 +69,15 @@ def find_claims(
 
     Args:
         lines: the lines of the text.
-        told: for each line, the indices of its original lines (see `align`).
+        told: for each line, the indices of the original lines that it is aligned with; see `align`.
         reference: the true statements about the candidate.
     """
     findings: list[UnsupportedClaim] = []
     for index, line in enumerate(lines):
         if line.body.casefold() in reference.bodies:
             continue  # the original is true by definition
-        # "## Site Engineer | Orlov Rail | 2016" is the heading of a job, not of a section.
+        # a heading such as "## Site Engineer | Orlov Rail | 2016" is that of a job, not of a
+        # section
         entry = line.kind == "heading" and (line.content.numbers or len(line.content.words) > 4)
         checks = _entry_claims if entry or line.kind == "entry" else _prose_claims
         findings += (
@@ -90,7 +91,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Yield claims in a job, school or contact line that the most similar original lines lack."""
+    """Yield what a job, school or contact line adds to the most similar lines of the original."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
@@ -173,7 +174,7 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
 
 
 def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
-    """Yield unsupported titles, credentials and words of scope ("worldwide"), ignoring case."""
+    """Yield claims for unsupported titles, credentials and words of scope ("worldwide")."""
     text = " ".join(content.words)
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):
@@ -192,21 +193,22 @@ def _told(words: Sequence[str], reference: Reference) -> bool:
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
-    """Yield claims for unsupported figures in an added line, and if most of its words are new."""
+    """Yield a claim for each unsupported figure of an added line, and one if most words are new."""
     content = line.content
     known = [s for s in reference.statements if reference.tells(content, s)]
     for number in content.numbers:
         if not any(n.backs(number) for s in known for n in s.numbers):
             reason = f'Nothing supports the figure "{number.quote}" in "{cut(content.body)}".'
             yield Claim("number", number.quote, reason, 0.95)
-    # Compare content words only: figures are checked above, and rates ("weekly") may be added.
+    # Compare only content words: the figures have been checked, and rates ("weekly") may be added.
     meaning = {
         key
         for token, key in zip(content.tokens, content.keys, strict=True)
         if not (token in GLUE or is_figure(token) or is_rate(token))
     }
     new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
-    if len(new) >= FEW and 2 * len(new) > len(meaning):  # fewer may be a paraphrase
+    # a line with fewer new words may be a paraphrase
+    if len(new) >= FEW and 2 * len(new) > len(meaning):
         yield Claim("invention", cut(content.body), f'Nothing supports "{cut(content.body)}".', 0.6)
 
 
@@ -216,8 +218,8 @@ def dropped_hedges(
     """Yield a claim if a line drops the hedge of its original without support.
 
     If the original says "Helped with the audit", "Audited" claims that the candidate did the audit
-    alone. Such a claim needs support: the rest of the original line, another line of the resume, a
-    fact or the evidence must say that the candidate audited.
+    alone. Such a claim is supported if the rest of the original line, another line of the resume, a
+    fact or the evidence says that the candidate audited something.
     """
     hedge = HEDGE.search(old.body.lower())
     if not hedge or not new.tokens or not _JOINTLY.isdisjoint(new.tokens):
@@ -233,7 +235,7 @@ def dropped_hedges(
         inside = _INSIDE.search(" ".join(old.tokens))
         deed = verb = stem(inside["verb"]) if inside else ""
         if verb not in new.keys or HEDGE.search(new.body.lower()):
-            return  # the hedged part has gone as well, or the hedge has stayed
+            return  # the line has dropped the hedged part as well, or kept the hedge
     texts = (text for unit in units for text in reference.sources(unit, new))
     fixes = [fix for unit in units for fix in reference.fixed.get(unit, ())]
     if _did(old, verb, deed) or any(_did(text, verb, "") for text in texts if text not in fixes):
@@ -243,12 +245,13 @@ def dropped_hedges(
 
 
 def _did(text: Content, verb: str, deed: str) -> bool:
-    """Return whether a text says that the candidate did something.
+    """Return whether a text says that the candidate did what a verb names.
 
     Args:
         text: the original line, or another true text.
         verb: stem of the verb that the rewritten line claims.
-        deed: if `text` is the original, stem of its hedged verb, which is no support; else empty.
+        deed: if `text` is the original line, the stem of the verb in its hedge, which does not
+            count as support; empty for any other text.
     """
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):

@@ -13,7 +13,7 @@ from resume_gym.text.thresholds import FEW
 from resume_gym.text.verbs import FAULTS, FRAMES, PAST_TENSES, STATIVE, VERB_STEMS, VERBS, is_finite
 
 _WORDS = {name: frozenset(words) for name, words in LEXICON["words"].items()}
-# a subordinate clause, which needs a verb, up to the next clause
+# matches a subordinate clause, which needs a verb, up to the start of the next clause
 _CLAUSE = re.compile(
     r"((?:\b(?:in|on|at|by|for|from|with|of|to|into|so) )?)"
     r"\b(which|who|that|until|because|where|once|when|what)\b([^,;:.]*)"
@@ -46,7 +46,7 @@ def _left_behind(old: Content, new: Content) -> bool:
     at, was = min(head(new).at, len(new.tokens) - 3), head(old).at
     verb, second, third = new.tokens[at : at + 3]
     opening = old.tokens[: was + 2 * (not is_weak(old))]
-    # "Wrote for the brief" keeps the "for" of "responsible for writing the brief"
+    # "Wrote for the brief" wrongly keeps the "for" of "responsible for writing the brief"
     around = (second, third) == (*opening[-1:], *old.tokens[was + 1 : was + 2])
     if (
         is_weak(old)
@@ -62,13 +62,13 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _cut_words(old: Content, new: Content) -> bool:
-    """Return whether a word is cut off ("ema" for "email") or fused from two ("untilbody")."""
+    """Return whether a word is cut off ("ema" for "email") or two are joined ("untilbody")."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
     beside = {*pairwise(new.words)}
     return any(
-        # a word counts as truncated if a neighbour stays: "reminder email" -> "reminder ema"
+        # a word counts as cut off if the word beside it stayed: "reminder email" -> "reminder ema"
         any(
             lost.startswith(word)
             and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
@@ -121,7 +121,8 @@ def _doubled(content: Content) -> set[str]:
 def _verbless(old: Content, new: Content) -> bool:
     """Return whether a clause lost its verb: "which were then replaced" becomes "which then"."""
     clauses = [
-        # A conjunction may be the subject ("which fell"), but not after a preposition ("in which").
+        # The conjunction may be the subject ("which fell"), but not after a preposition ("in
+        # which").
         [
             ["" if before else conjunction, *re.findall(r"[a-z']+", clause)]
             for before, conjunction, clause in _CLAUSE.findall(content.body.lower())

@@ -1,9 +1,10 @@
 """Compare a rewritten line with its original, and find the source that supports the changes.
 
-A line may take its words from the original and from one source. A source is a true statement about
-the same work: a fix, a fact, a sentence of the evidence, or another line of the resume. Synonyms
-(`rings` in `lexicon.toml`) count as equal. Sources are not combined, since a policy could then
-attach the verb of one achievement to the object of another. The entry point is `rewrite`.
+A word of a rewritten line is supported if the original line or one source contains the word or a
+synonym (`rings` in `lexicon.toml`). A source is a true statement about the same work: a fix, a
+fact, a sentence of the evidence, or another line of the resume. Two sources are never combined,
+since a policy could then attach the verb of one achievement to the object of another. The entry
+point is `rewrite`.
 """
 
 import re
@@ -23,7 +24,8 @@ _FREE = frozenset(stem(word) for word in LEXICON["words"]["free"])
 _STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
 _IRREGULAR = frozenset(LEXICON["irregular"])
 _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
-# Kinds of claims not raised for a freely reworded line: "stays open" may become "is not closed".
+# Kinds of claims that are not raised against a freely reworded line: "is not closed" may replace
+# "stays open", for example.
 _TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "order")
 
 
@@ -32,17 +34,25 @@ class Rewrite:
     """Comparison of a rewritten line with its original and with the best supporting source.
 
     Attributes:
-        source: the statement that supports the changes; None if no statement adds support.
-        verb: kind of opening verb: "kept", "licensed" (supported), "swapped" (unsupported), "weak".
-        fresh: unsupported words in order; the opening verb is included only if `retold`.
-        lost: share, in [0, 1], of a statement's core words (`style.core`) that the line lacks. The
-            statement is the source if it is a fix or restated evidence, else the original.
-        order: share, in [0, 1], of the line's adjacent word pairs that original or source contain.
+        source: the statement that supports most of the changes; None if no statement supports more
+            than the original line does.
+        verb: class of the opening verb: "kept" (as in the original), "licensed" (new and
+            supported), "swapped" (new and unsupported) or "weak" (a weak opening that the original
+            lacks).
+        fresh: the unsupported words, in order. They do not include the opening verb, unless
+            `retold` is true.
+        lost: share, in [0, 1], of the core words (`style.core`) of a statement that the line lacks.
+            This statement is the source if the source is a fix or restated evidence, and otherwise
+            the original line.
+        order: share, in [0, 1], of the pairs of adjacent content words that the original line or
+            the source contains, too; see `order_kept`.
         retold: whether the line restates a sentence of the evidence.
-        nearer: progress from the original towards a fix or the evidence, in [-1, 1].
-        told: number of figures added minus number of figures removed.
-        corrected: whether figures are replaced by the same number of figures from the evidence.
-        claims: contradictions and clearly new claims.
+        nearer: progress of the line from the original towards a fix or the evidence, in [-1, 1];
+            see `progress`.
+        told: number of added figures minus number of removed figures.
+        corrected: whether figures of the original are replaced by equally many figures from the
+            evidence.
+        claims: the contradictions and clearly new claims in the line.
     """
 
     source: Content | None
@@ -58,12 +68,15 @@ class Rewrite:
 
     @property
     def plain(self) -> bool:
-        """Whether the original and the source support the whole line."""
+        """Whether original and source support every word, and the line contains no claims."""
         return self.verb in ("kept", "licensed") and not self.fresh and not self.claims
 
     @property
     def licensed(self) -> bool:
-        """Whether the line may count as better; up to two unsupported words are tolerated."""
+        """Whether the line is supported well enough to count as better.
+
+        One unsupported word is tolerated, or two if the line adds figures or makes much progress.
+        """
         true = self.verb in ("kept", "licensed") and not self.claims
         much = self.told > 0 or self.nearer >= QUARTER
         stray = len(self.fresh) < (FEW if much else SEVERAL)
@@ -86,7 +99,8 @@ def rewrite(
         fixed: the original line after each of its fixes; empty if no fix changes the line.
         reference: the true statements and the job description.
     """
-    # Try each source alone; of the best, take the one of which `new` keeps the most words.
+    # Try each source alone. Of the sources that leave the fewest words unsupported, take the one of
+    # which `new` keeps the largest share of words.
     readings = [_read(old, new, source) for source in (None, *sources)]
     best = min(map(_unexplained, readings))
     ties = [reading for reading in readings if _unexplained(reading) == best]
@@ -95,7 +109,8 @@ def rewrite(
     # `fixed` is tested first, so that `reference.evidence` is parsed only if needed.
     documents = [s for s in sources if s not in fixed and s in reference.evidence]
     retold = [s for s in statements[1:] if s in documents and _retells(old, new, s)]
-    # If the line restates evidence, an unsupported opening verb counts as one unsupported word.
+    # In a line that restates evidence, an unsupported opening verb counts like any unsupported
+    # word.
     if verb in ("weak", "swapped") and retold:
         opening = head(new)
         at = opening.at if opening.kind == "plain" else 0
@@ -105,7 +120,7 @@ def rewrite(
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)
-    # Progress is measured only towards fixes; restated evidence counts as `QUARTER`.
+    # `progress` measures only towards fixes; a line that restates evidence counts as `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > QUARTER:
@@ -113,7 +128,7 @@ def rewrite(
     added, gone_figures = missing(new, old), missing(old, new)
     more = len(added) - len(gone_figures)
     values = {figure.value for figure in added}
-    # Figures that all occur in one line of the original are copies, not corrections.
+    # If one line of the original has all added figures, they are copies and not corrections.
     others = any(values <= line.content.values for line in reference.lines)
     texts = (*documents, *corrections(gone_figures, reference)) if values and not more else ()
     corrected = any(values <= text.values for text in texts) and not others
@@ -121,7 +136,10 @@ def rewrite(
 
 
 class _Reading(NamedTuple):
-    """Unsupported words of a line (`fresh`), and how many of its figures and rates lack support."""
+    """Result of comparing a line with its original and one source (None for the original alone).
+
+    `fresh` has the unsupported words; `figures` is the number of unsupported figures and rates.
+    """
 
     source: Content | None
     verb: str
@@ -149,7 +167,7 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
         elif n == at or token in GLUE or key in _FREE or fillers(token):
             continue
         elif key in known:
-            # A known word is unsupported where the line has it more often than any statement.
+            # A repetition is unsupported if the line has the word more often than each statement.
             if counts[key] > max(content.keys.count(key) for content in statements):
                 fresh.append(token)
         elif not stands(key, known):
@@ -175,7 +193,8 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
     if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
         return "licensed"
-    # A statement supports the new verb only if it has the verb near an object of it in `new`.
+    # A statement supports the new verb only if it also has, near the verb, one of the first words
+    # that follow the verb in `new`.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):

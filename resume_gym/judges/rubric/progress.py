@@ -13,7 +13,10 @@ _NONE: frozenset[str] = frozenset()
 
 
 def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
-    """Map the stem of each word in a pair's first group to the stems of all words in the second."""
+    """Return a table that maps each word of a pair's first group to the words of its second group.
+
+    Keys and values of the table are word stems. Entries of several pairs for one word are united.
+    """
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:
         others = frozenset(map(stem, right))
@@ -57,8 +60,9 @@ def lost(statement: Content, new: Content) -> float:
 def order_kept(statements: Sequence[Content], new: Content) -> float:
     """Return the share of a line's pairs of adjacent content words that a statement contains.
 
-    Content words that no statement contains are skipped. Moving whole phrases keeps the share high;
-    shuffling words lowers it. If there are fewer than `WINDOW` pairs, the share is 1.
+    Content words that no statement contains are skipped. The share stays high if whole phrases are
+    moved, and falls if single words are shuffled. If there are fewer than `WINDOW` pairs, the share
+    is 1.
     """
     pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
     near = {pair for content in statements for pair in pairwise(content.telling)}
@@ -68,13 +72,15 @@ def order_kept(statements: Sequence[Content], new: Content) -> float:
 def progress(old: Content, new: Content, fix: Content) -> float:
     """Return a line's progress from its original towards a fix, in [-1, 1].
 
-    The progress is the larger of two values: the increase in F1 score (`_closeness`) with the fix,
-    and min(made, dropped) - 0.5. Here, `made` is the share of the fix's core words that the line
-    has, and `dropped` is the share of the words removed by the fix that the line lacks, too.
+    The progress is the larger of two values. The first is the F1 score (`_closeness`) of the line
+    and the fix minus that of the original and the fix. The second is min(made, dropped) - 0.5,
+    where `made` is the share of the fix's core words that the line has, and `dropped` is the share
+    of those words that the fix removes and the line lacks, too.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
-    share_made = min(1 - lost(fix, new), dropped) - HALF  # an addition alone does not count
+    # a line that only adds words does not count
+    share_made = min(1 - lost(fix, new), dropped) - HALF
     return max(_closeness(new, fix) - _closeness(old, fix), share_made)
 
 
@@ -85,5 +91,5 @@ def _closeness(content: Content, statement: Content) -> float:
 
 
 def wordier(old: Content, new: Content) -> int:
-    """Return the number of fillers in a line minus the number of fillers in its original."""
+    """Return the number of fillers in a line minus the number in its original."""
     return fillers(new.body) - fillers(old.body)

@@ -29,7 +29,8 @@ _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
 SUBSTANCE = "substance"
 """Key in `Change.harms` for harm to the resume's content, which no graded field covers."""
 
-_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # limits: run time is quadratic in each
+# limits on the size of a text, since the run time is quadratic in each of these counts
+_MOST = {"lines": 600, "words": 5000, "numbers": 1000}
 
 
 class Change(NamedTuple):
@@ -37,11 +38,12 @@ class Change(NamedTuple):
 
     Attributes:
         outcome: 1 better, 0 the same, -1 worse.
-        gains: graded fields that improve, each mapped to the text of the rule that applies.
-        harms: graded fields that worsen, or `SUBSTANCE`, each mapped in the same way.
+        gains: for each graded field that the change improves, the text of the rule that says so.
+        harms: for each graded field that the change makes worse, or for `SUBSTANCE`, the text of
+            the rule that says so.
         old: the original line; empty for a new line.
         new: the revised line; empty for a deletion.
-        key: identifies the change; equal if the same change is made in several lines.
+        key: identifies the change; if the same change is made in several lines, the keys are equal.
     """
 
     outcome: int
@@ -61,8 +63,9 @@ class Signals:
         findings: unsupported claims.
         doubts: claims whose truth the rules cannot judge, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
-        outcomes: outcome of each changed, deleted or added line. Unlike in `changes`, the outcome
-            of a line that equals the result of a fix is always 1.
+        outcomes: outcome of each changed, deleted or added line, with repeated changes. The outcome
+            of a line that equals the result of a fix is always 1, even if its outcome in `changes`
+            is not.
     """
 
     changes: tuple[Change, ...]
@@ -96,7 +99,8 @@ def measure(text: str, reference: Reference) -> Signals:
     # a run of deleted lines is one change, as bad as its worst line
     gone = [min(run, key=lambda change: change.outcome) for run in runs]
     changes = [*filter(None, lined), *gone, *(blank := list(_blank_lines(page)))]
-    # Of changes with equal keys, the dict keeps the last, which is the worst in this order.
+    # Sort the worst changes to the end, since the dict keeps the last of the changes with equal
+    # keys.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
     mended = [line.raw in reference.mended for line in lines]
@@ -108,7 +112,7 @@ def measure(text: str, reference: Reference) -> Signals:
 
 
 def excess(text: str) -> str:
-    """Return the first limit that a text exceeds and its size ("600 lines: 601"); else empty."""
+    """Return the first limit that a text exceeds with the text's size ("600 lines: 601"), or ""."""
     lines = parse(text)
     sizes = {
         "lines": len(lines),
@@ -129,7 +133,10 @@ class _Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Count a line's deviations from each text's usual formatting; return the smaller count."""
+        """Return the number of formatting faults of a line, by the usual formatting of either text.
+
+        Of the two numbers, the lower one counts.
+        """
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
@@ -143,7 +150,7 @@ def _weigh(
 ) -> Change:
     """Build a change; with a harm or a false claim, its outcome is -1 and it has no gains."""
     worse = bool(harms) or false
-    # Gains do not offset a harm: otherwise a better verb could make up for a false claim.
+    # A harm cancels all gains; otherwise a better verb could make up for a false claim.
     gained = _NONE if worse else gains
     return Change(-1 if worse else int(bool(gained)), gained, harms, old, new, key)
 
@@ -159,7 +166,7 @@ def _line_change(
         return None
     kinds = {line.kind, *(original.kind for original in originals)}
     false = any(finding.line == index for finding in findings)
-    if not originals:  # a new line gains nothing, and a copied line is a harm
+    if not originals:  # an added line has no gains, and does harm if it copies another line
         copied = any(line.body == other.body for other in reference.lines)
         harms = {"clarity": "repeats another line"} if copied else _NONE
         return _weigh(_NONE, harms, false, "", line.body, line.body)
@@ -204,8 +211,9 @@ def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
     """Return the indices of the original lines that a line replaces.
 
-    If a line adds little more than figures of other lines to its main original line, it replaces
-    only the main line: moving a figure to another line does not count as joining the two lines.
+    A line that is aligned with several original lines usually replaces all of them. But if the line
+    is one of these lines with little more than the figures of the others added, it replaces only
+    that line: moving a figure to another line does not count as joining two lines.
     """
     if len(units) < 2:
         return units
@@ -224,7 +232,7 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
 
 
 def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
-    """Return a neutral change if a rewritten summary adds mostly supported words, else None."""
+    """Return a change with outcome 0 if a summary adds mostly supported words, and else None."""
     new = line.content
     added = [word for word in new.words if word not in GLUE and stem(word) not in old.content.keys]
     figures = [known for statement in reference.statements for known in statement.numbers]
@@ -279,7 +287,7 @@ def _harms(
 ) -> Iterator[tuple[str, str]]:
     """Yield each field that a rewritten line makes worse, and the rule that applies."""
     new = line.content
-    # An unsupported new verb is a harm if little else changed, or if the word lists lack the verb.
+    # An unsupported new verb does harm if little else has changed or no word list has the verb.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
@@ -289,7 +297,7 @@ def _harms(
         yield "action_verbs", "opens weakly"
     if rewording.lost > HALF and rewording.nearer <= 0:
         yield SUBSTANCE, "more than half of the content is gone"
-    # If the source itself contains fillers, added fillers are no harm.
+    # Added fillers do no harm if the source contains fillers, too.
     wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
     untidy = format_faults(line, page.after) > max(map(page.faults, originals))
     shuffled = rewording.order < HALF and not rewording.retold
@@ -311,7 +319,7 @@ def _shortened(old: Content, new: Content) -> bool:
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
     changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
     return all(
-        # an added "and" is fine: a list that loses "and so on" needs "and" at its end
+        # "and" may be added: a list that loses "and so on" needs "and" before its last item
         {*added} <= {"and"} and (added or fillers(" ".join(gone)) or not GLUE.issuperset(gone))
         for gone, added in changed
     ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed)
@@ -343,7 +351,7 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[t
 
 
 def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Claim]:
-    """Yield a claim of low confidence for an unsupported verb if the line has no other claim."""
+    """Yield a claim of low confidence for an unsupported verb, unless the line has other claims."""
     if rewording.verb == "swapped" and not rewording.claims and not is_weak(new):
         quote = new.tokens[head(new).at]
         if stem(quote) in map(stem, old.tokens):  # "Various bug fixes" -> "Fixed bugs"
@@ -353,8 +361,9 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
 
 
 def _difference(old: Content, new: Content) -> object:
-    """Return a key that is equal for equal changes: the changed words or, if many, the line."""
-    # Thus, swapping the same words in ten lines is one change, but rewriting ten lines is ten.
+    """Return a change's key: the removed and added words or, if they are many, the new line."""
+    # With this key, swapping the same word in ten lines is one change, but rewriting ten lines is
+    # ten changes.
     removed, added = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
@@ -365,8 +374,9 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
     idle = sum(unit in reference.spare for unit in deleted)
-    most = int(2 * idle > len(deleted))  # no gain unless most of the deleted lines are spare
-    # Index minus position is constant within a run of consecutive lines.
+    # a deletion has gains only if most of the deleted lines can be spared
+    most = int(2 * idle > len(deleted))
+    # The index of a line minus its position in the list is constant in a run of consecutive lines.
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
         gains = dict.fromkeys(("clarity", "jd_alignment")[: 1 + (idle >= FEW)], "padding is gone")
@@ -385,9 +395,13 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
 
 
 def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
-    """Grade a deleted line: 1 if padding; 0 if vague, a heading or stated elsewhere; else -1."""
+    """Return the outcome of deleting a line.
+
+    The outcome is 1 if the line is padding. It is 0 if the line is vague, is a heading, or is
+    restated by another line. Otherwise, it is -1.
+    """
     reference, line = page.reference, page.reference.lines[unit]
-    # Lines that have lost their heading seem to belong to the section or job before them.
+    # Lines whose heading is deleted would seem to belong to the section or job above.
     orphans = unit + 1 in restated and reference.lines[unit + 1].kind != "heading"
     if line.kind == "heading" and orphans:
         return -1

@@ -29,7 +29,6 @@ from resume_gym.apps.plot.style import styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.cli import main
-from resume_gym.support.json_lines import seal
 from resume_gym.support.user_errors import TaskError
 
 Capsys = pytest.CaptureFixture[str]
@@ -86,10 +85,15 @@ HELD_OUT: list[dict[str, Any]] = [
 ]
 
 
+def short(steps: int) -> list[dict[str, float]]:
+    """Few metrics, since each panel takes a while to draw."""
+    return [{"step": step, "reward": 0.1 * step, "entropy": 0.2} for step in range(1, steps + 1)]
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     folder = tmp_path / "nano"
-    write_lines(folder / "metrics.jsonl", learning(60))
+    write_lines(folder / "metrics.jsonl", short(60))
     (folder / "config.toml").write_text('model = "some/where/policy"\n')
     parts = {"reward": 2.5, "tool_syntax": 1.0, "layout": 0.5, "content": 1.0}
     for when in ("before", "after"):
@@ -138,6 +142,7 @@ def faults(figure: Figure | None) -> list[str]:
 
 
 def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
+    write_lines(run / "metrics.jsonl", learning(60))
     with styled():
         read = read_run(run)
         assert read.title == "nano (model: policy)"
@@ -145,9 +150,8 @@ def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
         assert list(drawn) == ["training", "trainer", "components", "weaknesses"]
         for name, figure in drawn.items():
             assert not faults(figure), name
-    assert titles(drawn["training"]) == [panel.title for panel in OVERVIEW]
-    assert len(OVERVIEW) == 9
-    assert titles(drawn["trainer"]) == [panel.title for panel in TRAINER]
+    for name, panels in (("training", OVERVIEW), ("trainer", TRAINER)):
+        assert titles(drawn[name]) == [panel.title for panel in panels]
 
 
 def test_evaluations_become_pictures_without_overlaps(results: Path) -> None:
@@ -179,6 +183,7 @@ def test_many_agents_with_long_names_stay_legible() -> None:
 
 
 def test_held_out_points_have_the_errors_that_are_known(run: Path) -> None:
+    write_lines(run / "metrics.jsonl", learning(60))
     write_lines(run / "evaluations.jsonl", HELD_OUT)
     with styled():
         figure = dict(of_run(read_run(run)))["training"]
@@ -191,26 +196,16 @@ def test_held_out_points_have_the_errors_that_are_known(run: Path) -> None:
     assert whiskers.get_segments()[0].tolist() == [[0, 1.5], [0, pytest.approx(2.3)]]
     assert len(score.containers) == 1
     assert not parts.containers
-    shown = [one.get_text() for one in texts(figure)]
-    told = "Strong: mean over 7 steps. Faint: single steps. Black: held-out tasks, with two"
-    assert any(one.startswith(told) for one in shown)
+    assert "Black: held-out tasks" in " ".join(one.get_text() for one in texts(figure))
 
 
-@pytest.mark.parametrize(
-    ("steps", "told"),
-    [
-        (1, "Points: 1 step, too few for a mean."),
-        (3, "Points: 3 steps, too few for a mean."),
-        (10, "Strong: mean over 3 steps."),
-    ],
-)
-def test_a_run_of_few_steps_is_drawn_as_points_without_a_mean(steps: int, told: str) -> None:
+@pytest.mark.parametrize("steps", [1, 3, 10])
+def test_a_run_of_few_steps_is_drawn_as_points_without_a_mean(steps: int) -> None:
     rewards = [float(step % 3) for step in range(steps)]
     rows = [{"step": step, "reward": reward} for step, reward in enumerate(rewards, 1)]
     with styled():
         figure = draw_panels(rows, OVERVIEW, "title")
     assert figure
-    assert any(one.get_text().startswith(told) for one in texts(figure))
     *_, drawn = figure.axes[0].lines
     assert (drawn.get_marker() == "o") == (steps < 10)
     assert (list(drawn.get_ydata()) == rewards) == (steps < 10)
@@ -252,31 +247,28 @@ def test_another_domain_has_its_own_fields() -> None:
     assert labels == ["duplicate\nn = 1", "misplaced\nn = 1"]
 
 
-@pytest.mark.parametrize("steps", [1, 40])
-def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) -> None:
-    rows = learning(steps)
-    rows[-1]["gap"] = 0.0  # which has no logarithm
+def test_the_floor_is_a_dashed_line_in_the_panels_of_the_reward() -> None:
     with styled():
-        figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title", HELD_OUT)
-        assert titles(figure)[9:] == [panel.title for panel in TRAINER]
-        assert not faults(figure)
-    floor = {"reward": 4.0, "score": 70.0}
-    with styled():
-        figure = draw_panels(rows, OVERVIEW, "a title", HELD_OUT, floor)
+        figure = draw_panels(learning(4), OVERVIEW, "run", (), {"reward": 4.0, "score": 70.0})
     assert figure
     dashed = [
         [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
         for axes in figure.axes
     ]
     assert dashed[:3] == [[4.0], [70.0], []]
-    assert any("Dashed: floor" in text.get_text() for text in figure.texts)
+
+
+def test_the_dashboard_is_a_picture_of_everything(tmp_path: Path) -> None:
+    floor = {"reward": 4.0, "score": 70.0}
+    for rows in (learning(1), learning(40)):
+        rows[-1]["gap"] = 0.0  # which has no logarithm
+        with styled():
+            assert not faults(draw_panels(rows, (*OVERVIEW, *TRAINER), "a title", HELD_OUT, floor))
     dashboard(rows, tmp_path / "a.png", "a title", HELD_OUT, floor)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.width == 1660
-        assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
-        colours = picture.convert("RGB").getcolors(1 << 22)
-    assert colours
-    assert {(0, 114, 178), (213, 94, 0)} <= {colour for _, colour in colours}
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 22) or ()}
+    assert {(255, 255, 255), (0, 114, 178), (213, 94, 0)} <= colours
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
@@ -339,7 +331,7 @@ def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
 
 def test_runs_with_equal_folder_names_get_separate_folders(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "later" / run.name
-    write_lines(other / "metrics.jsonl", learning(3))
+    shutil.copytree(run, other)
     written = plot([run, other], tmp_path / "out", formats=["svg"])
     assert len(set(written.files)) == len(written.files)
     folders = {file.parent for file in written.files}
@@ -362,33 +354,20 @@ def test_bars_are_the_means_of_the_summaries(results: Path) -> None:
     assert [one.get_height() for one in figure.axes[0].patches] == [3.0]
 
 
-def test_changed_and_missing_lines_are_named(
+def test_what_is_left_out_of_the_figures_is_told(
     run: Path, results: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
-    lines = [seal(row) for row in learning(3)]
-    (run / "metrics.jsonl").write_text("\n".join([lines[0][:9] + lines[0][10:], *lines[1:], "{"]))
+    """The viewer's tests say what is damaged."""
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("{")
     folder = tmp_path / "copy"
     shutil.copytree(results, folder)
-    first, second, *_ = (folder / "episodes.jsonl").read_text().splitlines(keepends=True)
-    failed = json.loads(second) | {"graded": False, "rollout": 9}
-    del failed["sha256"]
-    lines = [first.replace('"reward": ', '"reward": 1'), second, json.dumps(failed) + "\n", "{"]
-    (folder / "episodes.jsonl").write_text("".join(lines))
-    note = read_evaluations([FolderContents(folder)]).note
-    assert note.startswith("Left out, not graded: 1 episode. Floor, the reward of an agent that")
+    with (folder / "episodes.jsonl").open("a") as file:
+        file.write("{")
     assert main(["plot", str(run), str(folder), "--out", str(tmp_path), "--format", "svg"]) == 0
     told = capsys.readouterr().err
-    for named in (
-        "metrics.jsonl, line 1 is left out: the checksum does not match the content",
-        "metrics.jsonl, line 4 is left out: ",
-        "episodes.jsonl, line 1: ChecksumError: the checksum does not match the content",
-        "The last line of episodes.jsonl is incomplete",
-        "evaluation.json: noop has a mean reward of",
-    ):
-        assert named in told
-    (folder / "evaluation.json").write_text('{"agents": {"noop": {"summary": 3}}}')
-    with pytest.raises(TaskError, match=r"agents.noop.summary: expected an object, got 3"):
-        FolderContents(folder)
+    assert "metrics.jsonl, line 61 is left out" in told
+    assert "The last line of episodes.jsonl is incomplete" in told
 
 
 def test_figures_that_cannot_be_drawn_are_an_error_in_one_line(run: Path, capsys: Capsys) -> None:
@@ -418,10 +397,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
         ({}, "expected the folder of a run .* is neither"),
         ({"metrics.jsonl": ""}, "has not finished a step"),
         ({"metrics.jsonl": "\udcff\n"}, r"not finished a step yet; .*metrics.jsonl, line 1"),
-        ({"metrics.jsonl": '{"reward": 1}\n'}, "step: expected a whole number from 0 to 9"),
-        ({"metrics.jsonl": "[" * 2000 + "\n"}, "line 1 is left out: "),
-        ({**STEP, "config.toml": "a=" + "[" * 2000}, "config.toml: "),
-        ({**STEP, "after.json": "[" * 2000}, "after.json: expected less deeply nested"),
         ({**STEP, "before.json": '{"reward": "1"}'}, "reward: expected a finite number, got '1'"),
         ({**STEP, "floor.json": '{"by_weakness": 1}'}, "by_weakness: expected an object, got 1"),
         ({"episodes.jsonl": ""}, "expected an evaluation.json with graded episodes"),
@@ -447,30 +422,23 @@ def test_the_command_lists_the_files_it_writes(
     assert out.startswith(f"{run.name}/plots/training.svg\n")
     assert {Path(line).name for line in out.split()} == {f.name for f in (run / "plots").iterdir()}
     assert err == ""
-    (run / "after.json").unlink()
-    (run / "before.json").unlink()
+    for when in ("before", "after"):
+        (run / f"{when}.json").unlink()
     assert main(["plot", str(run), "--out", str(tmp_path / "out"), "--format", "png"]) == 0
     out, err = capsys.readouterr()
-    wanted = [tmp_path / "out" / f"{name}.png" for name in ("training", "trainer")]
-    assert [Path(line) for line in out.split()] == wanted
-    assert all(file.stat().st_size > 10_000 for file in wanted)
+    assert [Path(line).name for line in out.split()] == ["training.png", "trainer.png"]
     assert err.startswith("nothing to draw for: ")
-    assert err.rstrip().endswith("weaknesses")
-    for words, told in (
-        ([str(run), "--format", "png,gif"], "--format: expected some of png, svg; got 'gif'"),
-        ([str(tmp_path / "nowhere")], "there is no folder"),
-    ):
-        assert main(["plot", *words]) == 2
-        assert told in capsys.readouterr().err
+    assert main(["plot", str(run), "--format", "png,gif"]) == 2
+    assert "--format: expected some of png, svg; got 'gif'" in capsys.readouterr().err
 
 
 def test_alarms_are_marked_where_they_begin_with_their_names() -> None:
-    metrics = learning(20)
+    metrics = short(20)
     for step in (7, 8, 9, 15):
         metrics[step - 1]["alarm_joint_fall"] = 1.0
     metrics[14] |= {"alarm_opener": 1.0, "rolled_back_to": 10}
     with styled():
-        marked, plain = (draw_panels(rows, OVERVIEW, "run") for rows in (metrics, learning(20)))
+        marked, plain = (draw_panels(rows, OVERVIEW, "run") for rows in (metrics, short(20)))
         assert marked
         assert plain
         assert not faults(marked)

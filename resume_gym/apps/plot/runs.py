@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from resume_gym.apps.plot.reading import Run
 from resume_gym.apps.plot.style import COLOURS, caption, step_panels
-from resume_gym.apps.plot.training import FLOOR, points, smooth, span
+from resume_gym.apps.plot.training import FLOOR, Panel, points, smooth, span
 from resume_gym.support.user_errors import number_of
 
 if TYPE_CHECKING:
@@ -33,24 +33,17 @@ class RunGroup(NamedTuple):
     runs: Sequence[Run]
 
 
-class _Panel(NamedTuple):
-    title: str
-    metric: str
-    scale: float = 1.0
-    held_out: bool = False
-
-
 Curve = Mapping[int, float]
 """Values of a metric by training step."""
 _PANELS = (
-    _Panel("Reward, held-out tasks", "reward", held_out=True),
-    _Panel("Reward, training tasks", "reward"),
-    _Panel("Reward from tool calls", "tool_syntax"),
-    _Panel("Reward from content", "content"),
-    _Panel("Reward from layout", "layout"),
-    _Panel("Submitted, in %", "submit_rate", 100),
-    _Panel("Edits that failed, in %", "failed_share", 100),
-    _Panel("Entropy, nats a token", "entropy"),
+    Panel("Reward, held-out tasks", ["reward"], held_out=True),
+    Panel("Reward, training tasks", ["reward"]),
+    Panel("Reward from tool calls", ["tool_syntax"]),
+    Panel("Reward from content", ["content"]),
+    Panel("Reward from layout", ["layout"]),
+    Panel("Submitted, in %", ["submit_rate"], scale=100),
+    Panel("Edits that failed, in %", ["failed_share"], scale=100),
+    Panel("Entropy, nats a token", ["entropy"]),
 )
 
 
@@ -91,7 +84,7 @@ def draw_runs(runs: Sequence[Run]) -> "Figure | None":
     floor = floors.pop() if len(floors) == 1 else None
     for axes, panel in zip(panels, drawn, strict=False):
         axes.margins(y=0.1)
-        if floor is not None and panel.metric == "reward":
+        if floor is not None and "reward" in panel.metrics:
             axes.axhline(floor, color="black", linestyle="--", linewidth=0.9)
         for number, group in enumerate(groups):
             curves = [curve for run in group.runs if (curve := _curve(run, panel))]
@@ -107,8 +100,8 @@ def draw_runs(runs: Sequence[Run]) -> "Figure | None":
     return figure
 
 
-def _curve(run: Run, panel: _Panel) -> Curve:
-    pairs = points(run.held_out if panel.held_out else run.metrics, panel.metric)
+def _curve(run: Run, panel: Panel) -> Curve:
+    pairs = points(run.held_out if panel.held_out else run.metrics, panel.metrics[0])
     values = [panel.scale * value for _, value in pairs]
     smoothed = values if panel.held_out else smooth(values)
     return dict(zip((step for step, _ in pairs), smoothed, strict=True))

@@ -41,47 +41,59 @@ _ALARM = "alarm_"  # prefix of the metrics of active alarms
 
 
 class Panel(NamedTuple):
-    """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
+    """Panel with title, metrics, number format, limits of the y axis, scale factor and log scale.
 
-    `curves` maps each metric to the label and colour of its curve; if `curves` is empty, the panel
-    has a curve for each field of the verdicts. If `log` is true, the y axis is logarithmic, and
-    values below `low`, the noise level of the metric, are drawn at `low`.
+    If `metrics` is empty, the panel has a curve for each field of the verdicts. If `log` is true,
+    the y axis is logarithmic, and values below `low`, the noise level of the metric, are drawn at
+    `low`. The metrics of a panel with `held_out` are those of evaluations on held-out tasks.
     """
 
     title: str
-    curves: Mapping[str, tuple[str, str]]
+    metrics: Sequence[str]
     form: str = "{:z.2f}"
     low: float | None = None
     high: float | None = None
     scale: float = 1.0
     log: bool = False
+    held_out: bool = False
 
 
+_LOOKS = {
+    "reward": ("", BLUE),
+    "score": ("", BLUE),
+    "tool_syntax": ("tools", BLUE),
+    "content": ("content", GREEN),
+    "layout": ("layout", ORANGE),
+    "edits": ("applied", GREEN),
+    "failed_edits": ("failed", RED),
+    "submit_rate": ("submitted", BLUE),
+    "skipped_judgements": ("not judged", PURPLE),
+    "failed_share": ("edits failed", RED),
+    "turns": ("turns", GREY),
+    "edit_calls": ("edit calls", GREEN),
+    "other_calls": ("others", SKY),
+    "malformed": ("no call", PURPLE),
+    "lines": ("", ORANGE),
+    "layout_pass": ("", ORANGE),
+    "entropy": ("", PURPLE),
+    "gradient_norm": ("", GREY),
+    "loss": ("", BLUE),
+    "gap": ("", RED),
+    "ratio_std": ("", ORANGE),
+    "seconds_rollout": ("play", BLUE),
+    "seconds_train": ("train", ORANGE),
+    "seconds_publish": ("publish", GREEN),
+}
+"""Label and colour of each metric's curve."""
 OVERVIEW = (
-    Panel("Reward, ± sd of episodes", {"reward": ("", BLUE)}),
-    Panel("Score, 0 to 100", {"score": ("", BLUE)}, "{:.1f}", 0, 100),
-    Panel(
-        "The reward's parts",
-        {
-            "tool_syntax": ("tools", BLUE),
-            "content": ("content", GREEN),
-            "layout": ("layout", ORANGE),
-        },
-    ),
-    Panel("Judge, -1 to +1", {}, ""),
-    Panel(
-        "Edits an episode",
-        {"edits": ("applied", GREEN), "failed_edits": ("failed", RED)},
-        "{:.1f}",
-        0,
-    ),
+    Panel("Reward, ± sd of episodes", ["reward"]),
+    Panel("Score, 0 to 100", ["score"], "{:.1f}", 0, 100),
+    Panel("The reward's parts", ["tool_syntax", "content", "layout"]),
+    Panel("Judge, -1 to +1", [], ""),
+    Panel("Edits an episode", ["edits", "failed_edits"], "{:.1f}", 0),
     Panel(
         "Shares, in %",
-        {
-            "submit_rate": ("submitted", BLUE),
-            "skipped_judgements": ("not judged", PURPLE),
-            "failed_share": ("edits failed", RED),
-        },
+        ["submit_rate", "skipped_judgements", "failed_share"],
         "{:.0f}",
         0,
         100,
@@ -89,34 +101,22 @@ OVERVIEW = (
     ),
     Panel(
         "Turns and calls an episode",
-        {
-            "turns": ("turns", GREY),
-            "edit_calls": ("edit calls", GREEN),
-            "other_calls": ("others", SKY),
-            "malformed": ("no call", PURPLE),
-        },
+        ["turns", "edit_calls", "other_calls", "malformed"],
         "{:.1f}",
         0,
     ),
-    Panel("Lines of the final document", {"lines": ("", ORANGE)}, "{:.1f}"),
-    Panel("Fits the page, in %", {"layout_pass": ("", ORANGE)}, "{:.0f}", 0, 100, scale=100),
+    Panel("Lines of the final document", ["lines"], "{:.1f}"),
+    Panel("Fits the page, in %", ["layout_pass"], "{:.0f}", 0, 100, scale=100),
 )
 """Panels on the behaviour and the reward of the agent."""
 TRAINER = (
-    Panel("Entropy, nats a token", {"entropy": ("", PURPLE)}, "{:.3f}", 0),
-    Panel("Gradient norm", {"gradient_norm": ("", GREY)}, "{:.2f}", 0),
-    Panel("Loss", {"loss": ("", BLUE)}, "{:z.3f}"),
-    Panel("Sampler-trainer gap", {"gap": ("", RED)}, "{:.0e}", 1e-6, 1, log=True),
-    Panel("Ratio to the sampler, sd", {"ratio_std": ("", ORANGE)}, "{:.0e}", 1e-6, 1, log=True),
+    Panel("Entropy, nats a token", ["entropy"], "{:.3f}", 0),
+    Panel("Gradient norm", ["gradient_norm"], "{:.2f}", 0),
+    Panel("Loss", ["loss"], "{:z.3f}"),
+    Panel("Sampler-trainer gap", ["gap"], "{:.0e}", 1e-6, 1, log=True),
+    Panel("Ratio to the sampler, sd", ["ratio_std"], "{:.0e}", 1e-6, 1, log=True),
     Panel(
-        "Seconds of a step",
-        {
-            "seconds_rollout": ("play", BLUE),
-            "seconds_train": ("train", ORANGE),
-            "seconds_publish": ("publish", GREEN),
-        },
-        "{:.1f}",
-        0,
+        "Seconds of a step", ["seconds_rollout", "seconds_train", "seconds_publish"], "{:.1f}", 0
     ),
 )
 """Panels on training health.
@@ -224,8 +224,8 @@ def _derived(row: Metrics) -> dict[str, float]:
 
 def _curves(panel: Panel, rows: Sequence[Metrics]) -> dict[str, tuple[str, str]]:
     """Return label and colour of a panel's curves, by metric; leave out metrics without values."""
-    curves = panel.curves
-    if not curves:  # the panel has a curve for each field of the verdicts
+    curves = {metric: _LOOKS[metric] for metric in panel.metrics}
+    if not curves:
         names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
         colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
         labels = (name.removeprefix("verdict_").replace("_", " ") for name in names)

@@ -96,24 +96,21 @@ def _run(words: Sequence[str]) -> int:
     try:
         options = make_parser(words).parse_args(words)
         status: int | None = options.run(options)
-    except (TaskError, ModuleNotFoundError) as problem:
-        return complain(problem, 2)
     except BrokenPipeError:
         raise
-    except _WRONG_PATH as problem:
+    except (TaskError, ModuleNotFoundError, *_WRONG_PATH) as problem:
         return complain(_message(problem), 2)
-    except (JudgeError, ModelError) as problem:
-        return complain(problem, 1)
-    except OSError as problem:
+    except (JudgeError, ModelError, OSError) as problem:
         return complain(_message(problem), 1)
     except KeyboardInterrupt as interrupt:
         return complain(str(interrupt) or "interrupted", 130)
     return status or 0
 
 
-def _message(problem: OSError) -> str:
-    file, reason = problem.filename, problem.strerror
-    return f"{file}: {reason}" if file and reason else str(problem)
+def _message(problem: Exception) -> str:
+    if isinstance(problem, OSError) and problem.filename and problem.strerror:
+        return f"{problem.filename}: {problem.strerror}"
+    return str(problem)
 
 
 class _Versions(argparse.Action):

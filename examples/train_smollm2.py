@@ -10,6 +10,7 @@ most of its first turns to be malformed.
 """
 
 from learners.aipo import main
+from learners.command_line import parse
 from resume_gym.support.command_line import parse_nothing
 
 SETTINGS = {
@@ -27,4 +28,4 @@ SETTINGS = {
 
 if __name__ == "__main__":
     parse_nothing(__doc__)
-    main([f"--{name}={value}" for name, value in SETTINGS.items()])
+    main(parse([f"--{name}={value}" for name, value in SETTINGS.items()]))

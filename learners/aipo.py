@@ -17,7 +17,7 @@ are in `launch.py`, losses in `losses.py`, sampling in `rollouts/`, and backends
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from resume_gym.support.import_path import leave_current_folder
 from resume_gym.support.user_errors import missing_of
@@ -28,12 +28,13 @@ if __name__ == "__main__":
         # report missing packages here: the imports below would fail with a traceback
         print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
-    from learners.config import load
+    from learners.command_line import parse
 
-    load(sys.argv[1:])  # reports mistakes before the imports below, which take seconds
+    given = parse(sys.argv[1:])  # reports mistakes before the imports below, which take seconds
 
 from learners import launch
 from learners.advantages import by_turn, mean_centred, standardised
+from learners.command_line import Arguments
 from learners.config import Config
 from learners.engines import EngineError
 from learners.errors import RunStopped
@@ -161,10 +162,10 @@ def due(every: int, step: int) -> bool:
     return every > 0 and step % every == 0
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train with command-line arguments, by default those of this process."""
+def main(arguments: Arguments) -> None:
+    """Train with the settings of a command line."""
     launch.main(train, __file__, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    main(given)

@@ -1,56 +1,27 @@
-"""Configuration of a training run: defaults, overridden by `--config FILE.toml`, then by flags.
+"""Configuration of a training run: a flat, validated dataclass, which TOML files can represent.
 
-`Config` is a flat, validated dataclass, and `load` parses a command line that has a flag for each
-field. If the configuration is invalid, the program exits with status 2.
+`command_line.py` parses a command line that has a flag for each field.
 """
 
-import argparse
-import inspect
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import gymnasium
-import tomli_w
 from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 import resume_gym  # noqa: F401  registers the environments
 from learners import goals
 from learners.errors import ConfigError
-from resume_gym.judges import named_modules, named_servers
 from resume_gym.llm.settings import check_url
 from resume_gym.support import trust
-from resume_gym.support.command_line import Parser, complain
 from resume_gym.support.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
-_MACHINES = {
-    "four_gpus_24gb": "4 x NVIDIA RTX 4090",
-    "one_gpu": "1 x NVIDIA H100",
-    "one_gpu_24gb": "1 x NVIDIA RTX 4090",
-    "qwen3_14b_4xh200": "4 x NVIDIA H200",
-    "qwen3_14b_vllm_judge": "4 x NVIDIA H200",
-    "two_nodes": "2 x 8 x NVIDIA H200",
-}
-"""Machines that `--dry-run` assumes for presets that need GPUs."""
-# name of the program in its help and usage errors, regardless of how the program was started
-_COMMAND = "resume-gym train"
-_ABOUT = """\
-Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
-is trained; a CPU is enough. Results are written to runs/NAME; the same command resumes an \
-interrupted run."""
-_EXAMPLES = (
-    "train --steps 5",
-    "train --config smollm2 --name mine",
-    "train --config qwen3_14b_4xh200 --dry-run",
-)
-
 # pydantic converts only fields with this mark: a TOML list to a tuple, or a string to a path
 _CONVERTED = Field(strict=False)
 
@@ -253,7 +224,6 @@ class Config:
                 raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`{on_cpu}")
 
 
-_IMPORTS = "names a module to import"
 _VLLM, _FSDP2 = ("engine", ("vllm",)), ("backend", ("fsdp2",))
 _SHARDED = ("backend", ("fsdp2", "deepspeed"))
 # setting A: (another setting B, values of B with which A has an effect)
@@ -306,159 +276,6 @@ def check_env(env: str) -> None:
         raise ConfigError(f"env: no environment is called {name!r}{near}")
 
 
-class _Parser(Parser):
-    """Parser that suggests `--config` for an unknown argument that looks like a preset or file."""
-
-    def hint(self, unknown: str) -> str:
-        names = get_close_matches(unknown, _presets(), n=1) or [unknown]
-        if names[0] in _presets() or unknown.endswith(".toml"):
-            return f"; did you mean '--config {names[0]}'?"
-        return super().hint(unknown)
-
-
-def load(argv: Sequence[str]) -> Config:
-    """Parse the command line of a training run; exit with status 2 if a setting is invalid."""
-    return parse(argv, Config(), _COMMAND, _ABOUT, _EXAMPLES)[0]
-
-
-def parse(
-    argv: Sequence[str],
-    default: Config,
-    prog: str,
-    about: str,
-    examples: Sequence[str],
-    more: type | None = None,
-) -> tuple[Config, dict[str, Any]]:
-    """Parse the command line of a program with an option for each field of `Config` and of `more`.
-
-    Args:
-        argv: command-line arguments.
-        default: settings that apply if `--config` is not given.
-        prog: name of the program.
-        about: description of the program in the help.
-        examples: example commands for the help, without `resume-gym`.
-        more: a dataclass whose fields are additional options.
-
-    Returns:
-        The configuration; and the unvalidated values of the fields of `more` that `argv` sets.
-    """
-    # accept underscores in flags, as in the names of a TOML file
-    argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
-    try:
-        config = _first(argv).config
-        file = _find(config) if config else None
-        base = read_toml(file) if file else default
-        flagged = "" if more else "a budget is used up, or an alarm has stopped the run"
-        parser = _Parser(prog, examples, flagged=flagged, description=about, allow_abbrev=False)
-        parser.usage = f"{prog} [--config FILE.toml] [OPTIONS]"
-        presets = ", ".join(sorted(_presets()))
-        parser.add_argument(
-            "--config", metavar="FILE.toml", help=f"settings: a TOML file, or a preset: {presets}"
-        )
-        if not more:  # the dry run estimates reinforcement learning only
-            parser.add_argument(
-                "--dry-run",
-                nargs="?",
-                metavar="MACHINE",
-                help="estimate the run's memory and time, and exit; MACHINE: GPUs such as "
-                "'4 x NVIDIA H200', or here for this machine (default: the preset's GPUs, or here)",
-            )
-        parser.add_argument(trust.FLAG, action="store_true", help=trust.HELP)
-        if more:
-            _add_flags(parser, more)
-        _add_flags(parser, Config, base)
-        given = vars(parser.parse_args(argv))
-        config = replace(base, **{name: given[name] for name in given if name in _TYPES})
-        if file and not given["trust_remote_code"]:
-            _check_trust(file, base, config, argv)
-        if _first(argv).dry_run is None:
-            check_env(config.env)
-    except ConfigError as error:
-        stop(error)
-    names = [field.name for field in fields(more)] if more else []
-    return config, {name: given[name] for name in names if name in given}
-
-
-def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
-    """Add a flag for each field of a dataclass; parsing returns only the flags that were given.
-
-    Args:
-        parser: parser to which the flags are added.
-        kind: the dataclass, whose docstring describes the fields.
-        base: an instance of the dataclass with the default values; None for the class's defaults.
-    """
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", re.MULTILINE)
-    told = {name: " ".join(text.removesuffix(".").split()) for name, text in entries}
-    group = parser.add_argument_group(kind.__name__.lower())
-    for name, hint in get_type_hints(kind).items():
-        default: Any = getattr(base or kind, name, None)
-        several, (inner, *_) = get_origin(hint) is tuple, get_args(hint) or (hint,)
-        one = inner if several else hint
-        options: dict[str, Any] = {"type": one, "metavar": getattr(one, "__name__", "").upper()}
-        if one is bool:
-            options = {"action": argparse.BooleanOptionalAction}
-        elif get_origin(one) is Literal:
-            options = {"choices": get_args(one)}
-        shown = (
-            " ".join(default or ()) if several else f"{default}".lower() if one is bool else default
-        )
-        text = told[name] + f" (default: {shown or repr(shown)})" * (default is not None)
-        group.add_argument(
-            f"--{name.replace('_', '-')}",
-            default=argparse.SUPPRESS,
-            required=default is None,
-            help=text.replace("%", "%%"),
-            **options,
-            **({"nargs": "*"} if several else {}),
-        )
-
-
-def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError unless `flags` repeat all modules, keys and remote servers in `file`.
-
-    A `file` that is a preset, or belongs to a run started on this machine, is not checked.
-    """
-    if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
-        return
-    given = {part for flag in flags for part in (flag, flag.partition("=")[2])}
-    judges = [
-        (name, "" if spec in given else spec)
-        for name, spec in (("judge", config.judge), ("second_judge", config.second_judge))
-    ]
-    for name, does, values in (
-        ("env", _IMPORTS, [config.env] if ":" in config.env else []),
-        *((name, _IMPORTS, named_modules(spec)) for name, spec in judges),
-        *((name, "names a server or its key", named_servers(spec)) for name, spec in judges),
-        ("engine_urls", "names a server", [u for u in config.engine_urls if not trust.is_local(u)]),
-    ):
-        for value in values:
-            if value not in given:
-                raise ConfigError(f"{name}: {trust.refusal(file, does, value)}")
-
-
-def dry_run(argv: Sequence[str]) -> str | None:
-    """Return the value of `--dry-run`: a machine's name, "here", or None if the flag is not given.
-
-    "here" is this machine. For a flag without a value, the result is the machine with the GPUs that
-    the preset in `--config` needs, or "here" if no preset is given or the preset needs no GPU.
-    """
-    given = _first(argv)
-    return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run
-
-
-def _first(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse only `--dry-run` and `--config`, which sets the defaults of all other flags."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", nargs="?")
-    parser.add_argument("--dry-run", "--dry_run", nargs="?", const="")
-    return parser.parse_known_args(argv)[0]
-
-
-def stop(error: Exception) -> NoReturn:
-    """Print a one-line error message and exit with status 2."""
-    raise SystemExit(complain(error, 2))
-
-
 def read_toml(path: Path) -> Config:
     """Read a configuration file; settings that are not in the file have their defaults.
 
@@ -489,6 +306,8 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 def to_toml(config: Config) -> str:
     """Format a configuration as TOML that `read_toml` can read."""
+    import tomli_w
+
     return tomli_w.dumps(to_dict(config))
 
 
@@ -496,19 +315,3 @@ def differences(before: Config, after: Config) -> Mapping[str, tuple[Any, Any]]:
     """Return the settings that differ between two configurations, with both values."""
     new = vars(after)
     return {name: (value, new[name]) for name, value in vars(before).items() if value != new[name]}
-
-
-def _presets() -> dict[str, Path]:
-    return {path.stem: path for path in PRESETS.glob("*.toml")}
-
-
-def _find(source: str) -> Path:
-    """Return the path of the file that `--config` names, by a preset's name or by a path."""
-    presets = _presets()
-    if source in presets:
-        return presets[source]
-    if not Path(source).is_file():
-        expected = f"a TOML file or a preset ({', '.join(sorted(presets))})"
-        near = did_you_mean(source, presets)
-        raise ConfigError(f"--config: expected {expected}, got {source!r}{near}")
-    return Path(source)

@@ -41,7 +41,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 
 from learners.build import make_orchestrator, make_trainer, make_workload
-from learners.config import Config, message_of, parse, stop, to_toml
+from learners.command_line import parse, stop
+from learners.config import Config, message_of, to_toml
 from learners.demonstrations import (
     EXPERT,
     HASTY,
@@ -368,9 +369,9 @@ def run(dose: Dose, config: Config) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train by imitation with command-line arguments, by default those of this process."""
     try:
-        argv = sys.argv[1:] if arguments is None else arguments
-        config, given = parse(argv, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)
-        run(TypeAdapter(Dose).validate_python(given), config)
+        words = sys.argv[1:] if arguments is None else arguments
+        parsed = parse(words, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)
+        run(TypeAdapter(Dose).validate_python(parsed.given), parsed.config)
     except ValidationError as error:
         stop(ConfigError(message_of(error)))
     except (ConfigError, TaskError, FileNotFoundError) as error:

@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
@@ -21,7 +20,8 @@ from learners.build import (
     make_workload,
     server_settings,
 )
-from learners.config import Config, dry_run, load, stop, to_dict
+from learners.command_line import Arguments, stop
+from learners.config import Config, to_dict
 from learners.engines import EngineError
 from learners.engines.server import Server, serving, transfer
 from learners.engines.transformers import TransformersEngine
@@ -58,22 +58,21 @@ Train = Callable[[Config, Trainer, RolloutSource, RunReport], int]
 """A training loop that every rank runs; returns the exit status of the process."""
 
 
-def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> None:
-    """Train with the settings of the command line, in as many processes as the settings request.
+def main(train: Train, script: str, arguments: Arguments) -> None:
+    """Train with the settings of a command line, in as many processes as the settings request.
 
     Args:
         train: function that runs the training loop.
         script: path of the program that calls this function; additional processes run it, too.
-        arguments: command-line arguments; those of this process by default.
+        arguments: the command line, which additional processes get, too.
 
     Raises:
         SystemExit: the exit status is not 0, or other processes did the training.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    config = load(arguments)
+    config = arguments.config
     try:
-        if (machine := dry_run(arguments)) is not None:
-            show(RunPlan(config, Machine.named(machine)), Terminal())
+        if arguments.machine is not None:
+            show(RunPlan(config, Machine.named(arguments.machine)), Terminal())
             return
         config.check_packages()
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
@@ -83,7 +82,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
         stop(error)
     run = config.runs / config.name
     if config.backend != "local" and not ranks.launched():
-        status = ranks.launch(config.trainer_procs, [script, *arguments])
+        status = ranks.launch(config.trainer_procs, [script, *arguments.words])
         if status == ranks.INTERRUPTED:
             interrupted(RunFolder(run), config.steps)
         raise SystemExit(status)

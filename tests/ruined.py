@@ -7,6 +7,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from learners import aipo
+from learners.command_line import parse
 from learners.training.trainer import Trainer
 
 RUINED = 5
@@ -28,4 +29,4 @@ def step(self: Trainer, step: int, *samples: Any) -> Any:
 
 if __name__ == "__main__":
     Trainer.step = step  # type: ignore[method-assign]
-    aipo.main(sys.argv[1:])
+    aipo.main(parse(sys.argv[1:]))

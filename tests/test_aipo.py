@@ -23,6 +23,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import AutoModelForCausalLM
 
 from learners import aipo
+from learners.command_line import parse
 from learners.planning.machine import Machine
 from learners.rollouts.batch import Batch
 from learners.rollouts.orchestrator import Orchestrator
@@ -69,7 +70,7 @@ def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
 
 def main(runs: Path, /, **changes: object) -> None:
     """Run the command in this process."""
-    aipo.main(command(runs, **changes)[2:])
+    aipo.main(parse(command(runs, **changes)[2:]))
 
 
 def weights(runs: Path) -> dict[str, torch.Tensor]:

@@ -30,6 +30,7 @@ ORDER = [line.split()[0] for line in _LAYOUT.split("```")[1].splitlines()[1:]]
 BUILDERS = {
     "learners.aipo",
     "learners.build",
+    "learners.command_line",
     "learners.imitation",
     "learners.launch",
     "learners.planning.plan",

@@ -5,19 +5,15 @@ from typing import Any
 
 import pytest
 
-from learners.config import (
-    PRESETS,
-    Config,
-    ConfigError,
-    differences,
-    dry_run,
-    load,
-    read_toml,
-    to_toml,
-)
+from learners.command_line import parse
+from learners.config import PRESETS, Config, ConfigError, differences, read_toml, to_toml
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan
 from resume_gym.judges import make_judge
+
+
+def load(argv: list[str]) -> Config:
+    return parse(argv).config
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -88,16 +84,16 @@ def test_the_preset_of_the_source_has_its_settings() -> None:
     ],
 )
 def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
-    assert dry_run(argv.split()) == machine
-    assert load(argv.split()) == Config(seed=9)
+    words = argv.split()
+    assert parse(words)[:3] == (words, Config(seed=9), machine)
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
 def test_a_dry_run_of_a_preset_plans_for_its_hardware(preset: str) -> None:
-    machine = dry_run(["--config", preset, "--dry-run"])
-    plan = RunPlan(load(["--config", preset]), Machine.named(machine or ""))
+    arguments = parse(["--config", preset, "--dry-run"])
+    plan = RunPlan(arguments.config, Machine.named(arguments.machine or ""))
     assert bool(plan.machine.gpus) == (plan.config.precision == "bfloat16")
-    assert dry_run(["--config", preset, "--dry-run", "here"]) == "here"
+    assert parse(["--config", preset, "--dry-run", "here"]).machine == "here"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import RepositoryNotFoundError
 
 from learners import aipo
+from learners.command_line import parse
 from learners.rollouts.model_player import FoundModel
 from learners.rollouts.tokens import ChatTokens
 from learners.run import model_card
@@ -50,7 +51,7 @@ def test_a_model_that_is_not_here_is_one_line_with_the_command_that_gets_it(
     assert not models.is_here("Org/other")
     if command == "train":
         with pytest.raises(SystemExit, match="2"):
-            aipo.main(["--model", "Org/other", "--runs", str(tmp_path / "runs")])
+            aipo.main(parse(["--model", "Org/other", "--runs", str(tmp_path / "runs")]))
     else:
         assert main(["eval", "--agent", "Org/other"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -70,7 +71,7 @@ def test_a_job_downloads_its_model_once_before_it_starts(
     monkeypatch.setattr(models, "snapshot_download", download)
     monkeypatch.setattr("learners.launch.ranks.launch", lambda count, command: asked.append(count))
     with pytest.raises(SystemExit):
-        aipo.main(["--model", NAME, "--backend", "fsdp2", "--trainer-procs", "2"])
+        aipo.main(parse(["--model", NAME, "--backend", "fsdp2", "--trainer-procs", "2"]))
     assert asked == [(NAME, False), (NAME, True), 2]
 
 

@@ -1,5 +1,4 @@
 import json
-import sys
 from dataclasses import replace
 from functools import cache
 from io import StringIO
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from learners import aipo
 from learners.build import server_settings
+from learners.command_line import parse
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
 from learners.planning.machine import Machine
@@ -251,7 +251,7 @@ def test_a_run_names_the_gpus_that_it_lacks(
         settings["trainer-procs"] = "3"
     flags = [f"--{name}={value}" for name, value in {**settings, "engine": "vllm"}.items()]
     with pytest.raises(SystemExit, match="2"):
-        aipo.main(flags)
+        aipo.main(parse(flags))
     told = "resume-gym: GPUs: expected at least 3 (0 for engines, 3 for trainers), got 2\n"
     assert capsys.readouterr().err == told
 
@@ -360,13 +360,11 @@ def test_a_plan_is_printed() -> None:
 
 
 def test_the_command_prints_the_plan_and_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["aipo.py", "--runs", str(tmp_path), "--dry-run"])
-    aipo.main()
+    aipo.main(parse(["--runs", str(tmp_path), "--dry-run"]))
     assert "Nothing is started." in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(sys, "argv", ["aipo.py", "--dry-run", "4 x abacus"])
     with pytest.raises(SystemExit, match="2"):
-        aipo.main()
+        aipo.main(parse(["--dry-run", "4 x abacus"]))
     assert "--dry-run: expected GPUs" in capsys.readouterr().err

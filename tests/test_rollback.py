@@ -12,6 +12,7 @@ from jobs import computed, rows
 from ruined import RUINED
 
 from learners import aipo
+from learners.command_line import parse
 from learners.errors import STOPPED
 from learners.training.trainer import Trainer
 from resume_gym.apps.plot.training import begun
@@ -27,7 +28,7 @@ class Killed(BaseException):
 
 
 def main(runs: Path, **changes: object) -> None:
-    aipo.main(jobs.command(runs, **{**SETTINGS, **changes})[2:])
+    aipo.main(parse(jobs.command(runs, **{**SETTINGS, **changes})[2:]))
 
 
 @pytest.fixture(autouse=True)

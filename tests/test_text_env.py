@@ -15,7 +15,8 @@ from tiny import tiny_tokenizer
 
 from learners import aipo
 from learners.build import make_orchestrator, make_workload
-from learners.config import Config, ConfigError, load
+from learners.command_line import parse
+from learners.config import Config, ConfigError
 from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.text_env import Start, TextSession, opening
@@ -197,11 +198,11 @@ def test_unsupported_environments_are_named(changes: dict[str, str], told: str) 
 def test_the_main_job_trains_on_it(env: str, fields: type, tmp_path: Path) -> None:
     argv = ["--env", env, "--runs", str(tmp_path), "--name", "other", "--steps", "1", "--threads=1"]
     sizes = ["--groups", "2", "--group-size", "2", "--eval-tasks", "1", "--eval-rollouts", "2"]
-    aipo.main([*argv, *sizes, "--max-tokens", "12"])
+    aipo.main(parse([*argv, *sizes, "--max-tokens", "12"]))
     after = json.loads((tmp_path / "other" / "after.json").read_text())
     fields(**after)
     # the run was started here, so its configuration is trusted
-    assert load(["--config", str(tmp_path / "other" / "config.toml")]).env == env
+    assert parse(["--config", str(tmp_path / "other" / "config.toml")]).config.env == env
     (metrics,) = map(json.loads, (tmp_path / "other" / "metrics.jsonl").read_text().splitlines())
     assert ("verdict_coverage" in metrics) == (fields is Summary)
     assert ("submit_rate" in metrics) == (fields is Summary)

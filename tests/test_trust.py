@@ -14,7 +14,8 @@ import gymnasium
 import pytest
 
 from learners import launch
-from learners.config import Config, ConfigError, load, read_toml, to_dict, to_toml
+from learners.command_line import parse
+from learners.config import Config, ConfigError, read_toml, to_dict, to_toml
 from learners.rollouts.model_player import FoundModel
 from learners.run.folder import RunFolder
 from learners.training import models
@@ -51,7 +52,7 @@ def write(runs: Path = Path(), **values: Any) -> None:
 
 def told(argv: list[str], capsys: Capsys) -> str:
     with pytest.raises(SystemExit) as stop:
-        load(argv)
+        parse(argv)
     assert stop.value.code == 2
     return capsys.readouterr().err
 
@@ -62,13 +63,13 @@ def test_a_module_that_only_a_file_names_is_not_imported(here: Path, capsys: Cap
     assert told(argv, capsys) == f"resume-gym: {said}; if you trust it, add --trust-remote-code\n"
     assert said in told([*argv, "--dry-run"], capsys)
     assert not (here / "imported.txt").exists()
-    assert load([*argv, "--trust-remote-code"]).env == ENV
+    assert parse([*argv, "--trust-remote-code"]).config.env == ENV
     assert (here / "imported.txt").exists()
 
 
 @pytest.mark.parametrize("flags", [["--env", ENV], [f"--env={ENV}"]])
 def test_a_module_that_the_command_line_names_is_imported(flags: list[str], here: Path) -> None:
-    assert load(["--config", "run/config.toml", *flags]).env == ENV
+    assert parse(["--config", "run/config.toml", *flags]).config.env == ENV
     assert (here / "imported.txt").exists()
 
 
@@ -87,8 +88,8 @@ def test_a_judge_that_only_a_file_names_is_refused(judge: Any, capsys: Capsys) -
     write(judge=spec)
     argv = ["--config", "run/config.toml"]
     assert "judge: run/config.toml names a module to import, 'planted:judge'" in told(argv, capsys)
-    assert load([*argv, "--trust-remote-code"]).judge == spec
-    assert load([*argv, "--judge", spec]).judge == spec
+    assert parse([*argv, "--trust-remote-code"]).config.judge == spec
+    assert parse([*argv, "--judge", spec]).config.judge == spec
 
 
 @pytest.mark.parametrize(
@@ -124,8 +125,8 @@ def test_keys_and_servers_that_only_a_file_names_are_refused(
         f"resume-gym: judge: run/config.toml names a server or its key, '{said}'"
     )
     assert refused.endswith("; if you trust it, add --trust-remote-code\n")
-    assert load([*argv, "--trust-remote-code"]).judge == json.dumps(judge)
-    assert load([*argv, "--judge", json.dumps(judge)]).judge == json.dumps(judge)
+    assert parse([*argv, "--trust-remote-code"]).config.judge == json.dumps(judge)
+    assert parse([*argv, "--judge", json.dumps(judge)]).config.judge == json.dumps(judge)
 
 
 def test_engine_servers_of_others_that_only_a_file_names_are_refused(capsys: Capsys) -> None:
@@ -133,10 +134,12 @@ def test_engine_servers_of_others_that_only_a_file_names_are_refused(capsys: Cap
     write(engine="vllm", engine_urls=("http://127.0.0.1:8000", "http://evil:8000"))
     said = "engine_urls: run/config.toml names a server, 'http://evil:8000'; if you trust it"
     assert said in told(argv, capsys)
-    assert load([*argv, "--trust-remote-code"]).engine_urls[1] == "http://evil:8000"
-    assert load([*argv, "--engine-urls", "http://evil:8000"]).engine_urls == ("http://evil:8000",)
+    assert parse([*argv, "--trust-remote-code"]).config.engine_urls[1] == "http://evil:8000"
+    assert parse([*argv, "--engine-urls", "http://evil:8000"]).config.engine_urls == (
+        "http://evil:8000",
+    )
     write(engine="vllm", engine_urls=("http://localhost:8000", "http://[::1]:8000/"))
-    load(argv)
+    parse(argv)
 
 
 def test_only_a_module_and_a_name_are_a_custom_judge(here: Path) -> None:
@@ -161,7 +164,7 @@ def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
     here: Path, capsys: Capsys
 ) -> None:
     trust.remember(here / "run", to_dict(read_toml(here / "run" / "config.toml")))
-    assert load(["--config", "run/config.toml"]).env == ENV
+    assert parse(["--config", "run/config.toml"]).config.env == ENV
     shutil.copytree("run", "copy")
     assert "--trust-remote-code" in told(["--config", "copy/config.toml"], capsys)
     shutil.move("run", "away")
@@ -240,7 +243,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     else:
         Path("runs").touch()
     with pytest.raises(SystemExit) as stop:
-        launch.main(Mock(), "aipo.py", [])
+        launch.main(Mock(), "aipo.py", parse([]))
     told = "runs/a/x: No space left on device" if failure else "runs/nano/trajectories: Not a dir"
     assert stop.value.code == 1
     said = capsys.readouterr().err
@@ -250,8 +253,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(
 
 def test_a_key_in_a_judges_address_is_written_nowhere(capsys: Capsys) -> None:
     judge = {"name": "openai", "model": "m", "base_url": "http://me:secret@host/v1"}
+    spec = {"name": "votes", "judge": judge}
     with pytest.raises(SystemExit) as stop:
-        launch.main(Mock(), "aipo.py", ["--judge", json.dumps({"name": "votes", "judge": judge})])
+        launch.main(Mock(), "aipo.py", parse(["--judge", json.dumps(spec)]))
     assert stop.value.code == 2
     assert "base_url: expected no key in the address" in capsys.readouterr().err
     assert not list(Path("runs").rglob("*.*"))

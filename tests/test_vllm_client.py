@@ -25,6 +25,7 @@ from fake_vllm import FakeVLLM
 
 from learners import aipo
 from learners.build import make_distant_orchestrator
+from learners.command_line import parse
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
 from learners.engines.server import Server, ServerSettings, command, environment
@@ -474,7 +475,7 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
     flags = {"engine": "vllm", "engine-urls": server.url, "runs": tmp_path, "threads": 1}
     argv = [str(part) for name, value in flags.items() for part in (f"--{name}", value)]
     with pytest.raises(SystemExit, match="1"):
-        aipo.main(argv)
+        aipo.main(parse(argv))
     told = capsys.readouterr().err
     assert "weights of step 0: sampler and trainer differ by" in told
     assert server.version == "0"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import RESUME
-from test_documents import TEXT, pdf, put, word_file
+from document_files import TEXT, pdf, put, word_file
 
 from resume_gym import TaskError, load_tasks
 from resume_gym.cli.data_import import Incomplete, add_command
@@ -116,7 +116,9 @@ def test_a_text_is_taken_once(files: Path) -> None:
     same = put(files, "again.txt", TEXT.replace("\n", "\r\n"))
     report = import_resumes([files / "jane.txt", same], some(files, *JOBS))
     assert len(report.made) == 1
-    assert report.notes == [(same, f"left out: it has the same text as {files / 'jane.txt'}")]
+    note, *others = report.notes
+    assert note == (same, f"left out: it has the same text as {files / 'jane.txt'}")
+    assert all(text.endswith("check the Markdown") for _, text in others)
 
 
 def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:

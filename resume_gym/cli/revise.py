@@ -30,6 +30,7 @@ from resume_gym.cli.arguments import (
 from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.header import CANDIDATE, Anonymous, anonymise, put_back
+from resume_gym.corpus.outline import CHECK
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Task
@@ -207,7 +208,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
     notes = [f"{source.path}: {note}" for source in (resume, job) for note in source.notes]
     if not any(line.kind == "bullet" for line in parse(resume.text)):
         notes.append(f"{resume.path}: {NO_BULLETS}")
-    return notes
+    return sorted(notes, key=lambda note: note.endswith(CHECK))  # the last notes say what to do
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:

@@ -18,7 +18,8 @@ from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import ReadFile, read_document
 from resume_gym.corpus.duplicates import bare_resume, heading, near_duplicates
 from resume_gym.corpus.header import anonymise
-from resume_gym.corpus.outline import TITLES
+from resume_gym.corpus.outline import CHECK
+from resume_gym.corpus.recognition import TITLES
 from resume_gym.episode.tasks import Evidence, Task
 from resume_gym.text.lines import parse
 
@@ -152,6 +153,7 @@ def import_resumes(
                 report.notes.append((path, NO_BULLETS))
             if diagnosis.shares and not diagnosis.clear and not options.weakness:
                 report.notes.append((path, "no weakness was found; wrong_emphasis is assumed"))
+    report.notes.sort(key=lambda note: note[1] == CHECK)  # the last notes say what to do
     return report
 
 

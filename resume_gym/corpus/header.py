@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.outline import TITLES, is_section, looks_like_heading
+from resume_gym.corpus.recognition import TITLES, is_section, looks_like_heading
 from resume_gym.support.user_errors import number_of
 from resume_gym.text.lines import LEXICON, Line, parse
 

@@ -3,11 +3,19 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from html import unescape
 from html.entities import html5
 from itertools import pairwise
 
-from resume_gym.corpus.outline import RAISED, clean, is_dated, link, split_bullet
+from resume_gym.corpus.recognition import (
+    RAISED,
+    bullet_symbols,
+    clean,
+    is_dated,
+    link,
+    split_bullet,
+)
 
 Block = tuple[list[str], int]
 """Lines of Markdown, and the number of lines of the source file that these lines replace."""
@@ -38,6 +46,14 @@ _HREF = re.compile(r"href\s{0,9}=\s{0,9}[\"']?([^\"'\s]{1,2000})", re.IGNORECASE
 _CHARACTER = re.compile(r"&(#?\w{1,31};)")
 _AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[^\s<>@:]{1,64}@)[^\s<>]{1,2000})>")
 _PREFIX = re.compile(r"\s{0,20}(?:(?:[-*+>]|\d{1,2}[.)]|#{1,6})\s{1,20})?")
+EMBEDDED = re.compile(r"data:[\w.+/-]{1,80};base64,[\w+/=%-]*")
+"""Matches the address of an embedded file, whose data is no text."""
+_PICTURE = re.compile(r"!\[[^\]]{0,200}\]\(<?data:[^()]{0,200}\)")
+_REFERENCE = re.compile(r"!?\[([^\]]{0,200})\]\[([^\]]{0,200})\]")
+_DATA = re.compile(r"\s{0,3}\[([^\]]{1,200})\]:\s{0,9}<?data:")
+_ATTRIBUTES = re.compile(r"(?<=\S)\s*\{[#.:][^{}]{1,200}\}\s*$")  # of a heading: "{#experience}"
+# Escapes at the start of a line, and those of "*", "`", "[" and "<", change the meaning.
+_ESCAPE = re.compile(r"(?<=[^\s\\])(\s*)\\([!\"#$%&'()+,./:;=>?@\]^{|}~-]|(?<=\w\\)_(?=\w))")
 _KEY = re.compile(r"([\w-]{1,40}):(?:\s|$)")
 _VALUE = re.compile(r"\s|- |#(?!#)|[\[\]{}\"']")  # a line of front matter that continues a value
 
@@ -168,12 +184,14 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
 
     lines = text.split("\n")
     front, keys = front_matter(lines)
-    body = lines[front:]
     notes: Counter[str] = Counter()
+    body = _without_data(lines[front:], notes)
+    symbols = bullet_symbols(line.lstrip() for line in body)
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
     tokens = parser.parse("\n".join(body))
     blocks: list[Block] = [([], front)] if front else []
     done = tables = 0
+
     for token in tokens:
         if not token.map or token.map[0] < done:
             continue
@@ -182,7 +200,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
             stop -= 1
         if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
             line = "#" * int(token.tag[1]) + " " + body[start].strip()
-            made = [(_line(line, notes)[0], 2)]
+            made = [(_line(line, symbols, notes)[0], 2)]
         elif token.type == "html_block" and not token.level:
             if not any(body[stop:]) and not body[stop - 1].rstrip().endswith(">"):
                 continue  # most likely an unclosed comment, which would include all lines below it
@@ -195,9 +213,9 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
             made = [([line], 1) for line in body[start:stop]]
         else:
             continue
-        blocks += [*(_line(line, notes) for line in body[done:start]), *made]
+        blocks += [*(_line(line, symbols, notes) for line in body[done:start]), *made]
         done = stop
-    blocks += [_line(line, notes) for line in body[done:]]
+    blocks += [_line(line, symbols, notes) for line in body[done:]]
     known = [f"front matter left out: {', '.join(keys)}"] if front else []
     known += [f"tables converted to lines of text: {tables}"] if tables else []
     return blocks, known + told(notes)
@@ -227,9 +245,28 @@ def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
     return (stop + 1, keys) if stop and pattern.match(first) and not content else (0, [])
 
 
-def _line(line: str, notes: Counter[str]) -> Block:
+def _without_data(lines: Sequence[str], notes: Counter[str]) -> list[str]:
+    """Return the lines without embedded pictures, which are counted in `notes`."""
+    defined = {match[1].lower() for line in lines if (match := _DATA.match(line))}
+    notes["pictures"] += len(defined)
+
+    def refer(match: re.Match[str]) -> str:
+        return "" if (match[2] or match[1]).lower() in defined else match[0]
+
+    kept = []
+    for line in lines:
+        text, count = _PICTURE.subn("", line)
+        notes["pictures"] += count
+        kept.append("" if _DATA.match(line) else _REFERENCE.sub(refer, text))
+    return kept
+
+
+def _line(line: str, symbols: AbstractSet[str], notes: Counter[str]) -> Block:
     """Return the block of one line, with its HTML and its list marker converted to Markdown."""
     line = line.removesuffix("\\")  # a backslash at the end of a line is a line break
+    if line[:1] == "#":
+        line, count = _ATTRIBUTES.subn("", line)
+        notes["heading ids"] += count
     if has_html(line):
         prefix = _PREFIX.match(line)
         mark = prefix[0] if prefix else ""
@@ -241,12 +278,21 @@ def _line(line: str, notes: Counter[str]) -> Block:
         rows = [text for _, text in read_html("`".join(pieces), notes)]
         if mark.strip():
             rows = [" ".join(rows)]
-        return [mark + text for text in rows], 1
+        return [mark + _unescaped_marks(text) for text in rows], 1
     body = line.lstrip()
-    marker, text = split_bullet(body)
+    marker, text = split_bullet(body, symbols)
     if marker == "-" and body[0] not in "-*+•‣◦–—":  # the module `text.lines` knows these
-        return [f"{line[: len(line) - len(body)]}- {text}"], 1
-    return [line], 1
+        line = f"{line[: len(line) - len(body)]}- {text}"
+    return [_unescaped_marks(line)], 1
+
+
+def _unescaped_marks(line: str) -> str:
+    """Remove the backslashes before punctuation that needs none, except in code spans."""
+    prefix = _PREFIX.match(line)
+    start = prefix.end() if prefix else 0
+    pieces = line[start:].split("`")
+    pieces[::2] = [_ESCAPE.sub(r"\1\2", piece) for piece in pieces[::2]]
+    return line[:start] + "`".join(pieces)
 
 
 def _cells(line: str, notes: Counter[str]) -> list[str]:
@@ -255,7 +301,7 @@ def _cells(line: str, notes: Counter[str]) -> list[str]:
     if len(pieces) > 1 and not pieces[-1].strip():
         pieces.pop()
     texts = (" ".join(text for _, text in read_html(piece, notes)) for piece in pieces)
-    return [text.replace("\\|", "|") for text in texts]
+    return [_unescaped_marks(text).replace("\\|", "|") for text in texts]
 
 
 def _row(cells: Sequence[str]) -> tuple[str, str]:

@@ -2,46 +2,28 @@
 
 A PDF file gives positions of words but no paragraphs. Two columns are read one after the other if
 each has at least six lines beside the gutter between them. A column of dates is instead read line
-by line with the column beside it. Text in images is not read. If a page has rotated text or more
-than two columns, a note warns that the order may be wrong.
+by line with the column beside it. Links become Markdown. Notes count what is left out: pictures,
+invisible text, and headers, footers and page numbers that repeat.
 """
 
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.outline import (
-    PAGE_NUMBER,
-    Hint,
-    OutlineRow,
-    clean,
-    looks_like_heading,
-    split_bullet,
-)
+from resume_gym.corpus.markup import told
+from resume_gym.corpus.outline import Hint, OutlineRow
+from resume_gym.corpus.pdf_runs import LOST, Run, by_line, page_runs
 from resume_gym.corpus.plain_text import PageLine, join_lines
+from resume_gym.corpus.recognition import looks_like_heading
 from resume_gym.support.user_errors import missing
 
 _MOST_PAGES = 50
 _COLUMN_ROWS = 6  # minimum number of lines on each side of the gutter between two columns
-_LOST = re.compile(r"\(cid:\d+\)|\ufffd")
-_BOLD = re.compile("bold|black|heavy|semib|demi", re.IGNORECASE)
+_UNREAD = ("Widget", "FreeText")  # annotations: form fields and text comments
 _DATE = re.compile(r"(?:19|20)\d\d|present|now", re.IGNORECASE)
-
-
-class _Run(NamedTuple):
-    """A word, or adjacent words on one line; coordinates in points from the top left."""
-
-    text: str
-    x0: float
-    x1: float
-    top: float
-    bottom: float
-    size: float
-    bold: bool
 
 
 def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
@@ -55,17 +37,21 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
         import pdfplumber
         from pdfminer.pdfdocument import PDFPasswordIncorrect
         from pdfplumber.utils.exceptions import PdfminerException
+
+        from resume_gym.corpus.pdf_page import visible_page
     except ImportError:
         raise missing("reading PDF files needs", "pdfplumber", "data") from None
+    counts: Counter[str] = Counter()
     try:
         with pdfplumber.open(io.BytesIO(data), raise_unicode_errors=False) as file:
             if len(file.pages) > _MOST_PAGES:
                 raise DocumentError(f"expected at most {_MOST_PAGES} pages, got {len(file.pages)}")
-            pages = [list(_runs(page)) for page in file.pages]
-            # a character's matrix is (a, b, c, d, x, y); b is not zero if the character is rotated
-            chars = (char for page in file.pages for char in page.chars)
-            turned = any(abs(char["matrix"][1]) > 0.01 for char in chars)
-            kinds = [note["data"].get("Subtype") for page in file.pages for note in page.annots]
+            pages = []
+            for page in file.pages:
+                shown = visible_page(page, file.rsrcmgr, counts)
+                pages.append(list(page_runs(shown, page.hyperlinks)))
+                kinds = [str(note["data"].get("Subtype")).strip("/'") for note in page.annots]
+                counts["form fields and text comments"] += sum(kind in _UNREAD for kind in kinds)
     except PdfminerException as problem:
         if any(isinstance(one, PDFPasswordIncorrect) for one in problem.args):
             raise DocumentError("it is protected by a password; save it without one") from None
@@ -74,149 +60,53 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
         raise DocumentError("there is no text in it; run OCR first")
     empty = [str(number) for number, runs in enumerate(pages, start=1) if not runs]
     notes = [f"no text on page {', '.join(empty)}; run OCR first"] if empty else []
-    columns = [column for runs in _without_margins(pages) for column in _columns(runs)]
-    if turned or any(map(_is_wide, pages)) or any(map(_gutter, columns)):
-        notes.append("it has rotated text or more than two columns: check the order of its text")
-    if fields := sum(str(kind).strip("/'") in ("Widget", "FreeText") for kind in kinds):
-        notes.append(f"form fields and text comments left out: {fields}")
+    bodies = _without_margins(pages, counts)
+    columns = [column for runs in bodies for column in _columns(runs)]
+    if split := len(columns) - len(bodies):
+        notes.append(f"columns that are read one after the other: {split}")
     rows = join_lines(_lines(columns))
-    if lost := sum(len(_LOST.findall(row.text)) for row in rows):
+    if lost := sum(len(LOST.findall(row.text)) for row in rows):
         notes.append(f"characters that the file's fonts do not map to text: {lost}")
-    return rows, notes
+    return rows, notes + told(counts)
 
 
-def _is_wide(runs: Sequence[_Run]) -> bool:
-    """Return whether at least three lines without dates have three or more runs (columns)."""
-    wide = [line for line in _by_line(runs) if len(line) > 2]
-    return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
+def _without_margins(pages: Sequence[list[Run]], counts: Counter[str]) -> list[list[Run]]:
+    """Drop page numbers, and headers and footers except for their first occurrence.
 
-
-def _runs(page: Any) -> Iterator[_Run]:
-    """Yield the runs of a page line by line; words with small gaps between them form one run."""
-    distinct = page.filter(_Distinct())
-    found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
-    words = [
-        _Run(
-            clean(_spelled(word["chars"])).replace("\x00", "\ufffd"),
-            word["x0"],
-            word["x1"],
-            word["top"],
-            word["bottom"],
-            round(word["chars"][0]["size"], 1),
-            bool(_BOLD.search(word["chars"][0]["fontname"])),
-        )
-        for word in found
-    ]
-    for line in _by_line([*words, *_drawn_bullets(page, words)]):
-        group = line[:1]
-        for word in line[1:]:
-            # A bullet marker may be far from its text.
-            marker = len(group) == 1 and _is_marker(group[0].text)
-            if word.x0 - group[-1].x1 > word.size and not marker:
-                yield _merge(group)
-                group = []
-            group.append(word)
-        yield _merge(group)
-
-
-def _spelled(chars: Sequence[Any]) -> str:
-    """Return the text of a word, with "^" before small raised digits, such as exponents."""
-    text: str = chars[0]["text"]
-    for left, char in pairwise(chars):
-        small = char["text"].isdecimal() and char["size"] < 0.8 * left["size"]
-        up = small and char["bottom"] < left["bottom"] - 0.1 * left["size"]
-        text += "^" * up + char["text"]
-    return text
-
-
-class _Distinct:
-    """Filter that drops a character if the same character was printed at most one point away.
-
-    pdfplumber's own filter, `dedupe_chars`, takes quadratic time.
+    Such a line is at the same height on most pages, and a gap separates it from the other text; a
+    page number must count the pages.
     """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, int, int], tuple[float, float]] = {}
-
-    def __call__(self, one: Any) -> bool:
-        if one["object_type"] != "char":
-            return True
-        text, x, y = one["text"], one["x0"], one["top"]
-        column, row = round(x), round(y)
-        for key in ((text, column + i, row + j) for i in (-1, 0, 1) for j in (-1, 0, 1)):
-            left, top = self._seen.get(key, (x + 9, y))
-            if abs(left - x) <= 1 and abs(top - y) <= 1:
-                return False
-        self._seen[text, column, row] = x, y
-        return True
-
-
-def _is_marker(word: str) -> bool:
-    return bool(_LOST.fullmatch(word) or split_bullet(f"{word} x")[0])
+    edges: list[dict[tuple[str, int], list[Run]]] = []
+    for number, runs in enumerate(pages, start=1):
+        edges.append({})
+        for line in _edge_lines(runs):
+            text = " ".join(run.text for run in line)
+            text = re.sub(rf"(?<!\d){number}(?!\d)", "#", text, count=1)
+            edges[-1][text, round(line[0].top / 2)] = line
+    places = Counter(place for lines in edges for place in lines)
+    seen: set[tuple[str, int]] = set()
+    kept: list[list[Run]] = []
+    for runs, lines in zip(pages, edges, strict=True):
+        repeated = {one for one in lines if 1 < places[one] > len(pages) / 2}
+        spare = {one for one in repeated if one in seen or "#" in one[0]}
+        counts["lines of repeated page headers and footers"] += len(spare)
+        kept.append([run for run in runs if not any(run in lines[one] for one in spare)])
+        seen |= repeated
+    return kept
 
 
-def _drawn_bullets(page: Any, words: Sequence[_Run]) -> Iterator[_Run]:
-    """Yield the bullets that are drawn as shapes, as in PDF files printed by browsers."""
-    shapes: dict[_Run, list[Any]] = {}
-    for shape in (*page.curves, *page.rects):
-        middle = (shape["top"] + shape["bottom"]) / 2
-        beside = [
-            word
-            for word in words
-            if word.top < middle < word.bottom
-            and 0 < word.x0 - shape["x1"] < 2 * word.size
-            and 0.15 < shape["height"] / word.size < 0.5
-            and 0.15 < shape["width"] / word.size < 0.5
-        ]
-        if beside:
-            shapes.setdefault(min(beside, key=lambda word: word.x0), []).append(shape)
-    for word, (shape, *others) in shapes.items():
-        if not others:  # several shapes beside a word are an icon or a rating
-            yield word._replace(text="•", x0=shape["x0"], x1=shape["x1"])
+def _edge_lines(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Yield up to three lines at either end of a page that a gap separates from the other text."""
+    lines = by_line(runs)
+    for ordered in (lines, lines[::-1]):
+        for count, (one, other) in enumerate(pairwise(ordered[:4]), start=1):
+            upper, lower = sorted((one[0], other[0]), key=lambda run: run.top)
+            if lower.top - upper.bottom > 1.5 * upper.size:
+                yield from ordered[:count]
+                break
 
 
-def _by_line(runs: Iterable[_Run]) -> list[list[_Run]]:
-    """Group runs into lines by bottom edge, which varies less with font size than the top."""
-    lines: list[list[_Run]] = []
-    for run in sorted(runs, key=lambda run: (run.bottom, run.x0)):
-        if lines and run.bottom - lines[-1][0].bottom <= 0.3 * run.size:
-            lines[-1].append(run)
-        else:
-            lines.append([run])
-    return [sorted(line, key=lambda run: run.x0) for line in lines]
-
-
-def _merge(words: Sequence[_Run]) -> _Run:
-    letters: Counter[tuple[float, bool]] = Counter()
-    for word in words:
-        letters[word.size, word.bold] += len(word.text)
-    top, bottom = min(word.top for word in words), max(word.bottom for word in words)
-    # A glyph that decodes to no character is usually a bullet if it begins a line.
-    texts = [
-        "•" if not n and _LOST.fullmatch(word.text) else word.text for n, word in enumerate(words)
-    ]
-    return _Run(
-        " ".join(texts), words[0].x0, words[-1].x1, top, bottom, *letters.most_common(1)[0][0]
-    )
-
-
-def _without_margins(pages: Sequence[list[_Run]]) -> Iterator[list[_Run]]:
-    """Drop page numbers, and headers or footers that repeat those of an earlier page."""
-    seen: set[str] = set()
-    for runs in pages:
-        edges = {run.top for run in (*runs[:3], *runs[-3:])} if len(pages) > 1 else set()
-        # a number alone on its line is a page number; beside a title, it may be a year
-        beside = Counter(run.top for run in runs)
-        yield [
-            run
-            for run in runs
-            if run.top not in edges
-            or not ((beside[run.top] == 1 and PAGE_NUMBER.fullmatch(run.text)) or run.text in seen)
-        ]
-        seen.update(run.text for run in runs if run.top in edges)
-
-
-def _columns(runs: Sequence[_Run]) -> list[list[_Run]]:
+def _columns(runs: Sequence[Run]) -> list[list[Run]]:
     """Split the runs of a page into parts of one column each, in reading order."""
     gutter = _gutter(runs)
     if not gutter:
@@ -232,7 +122,7 @@ def _columns(runs: Sequence[_Run]) -> list[list[_Run]]:
     return [above, *columns, below]
 
 
-def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
+def _gutter(runs: Sequence[Run]) -> tuple[float, float, float] | None:
     """Return x, top and bottom of the gutter between two columns; None for a single column."""
     starts = Counter(round(run.x0) for run in runs)
     leftmost = min((run.x0 for run in runs), default=0.0)
@@ -252,9 +142,9 @@ def _gutter(runs: Sequence[_Run]) -> tuple[float, float, float] | None:
     return best
 
 
-def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
+def _stretches(runs: Sequence[Run], x: float) -> Iterator[list[Run]]:
     """Sort runs from top to bottom; split them at runs that cross the vertical line at `x`."""
-    part: list[_Run] = []
+    part: list[Run] = []
     for run in sorted(runs, key=lambda run: run.bottom):
         if run.x0 < x < run.x1:
             yield part
@@ -264,58 +154,48 @@ def _stretches(runs: Sequence[_Run], x: float) -> Iterator[list[_Run]]:
     yield part
 
 
-def _dated(runs: Sequence[_Run]) -> bool:
+def _dated(runs: Sequence[Run]) -> bool:
     """Return whether most runs have a date, so that they belong to the column beside them."""
     return 2 * sum(bool(_DATE.search(run.text)) for run in runs) > len(runs)
 
 
-def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
+def _lines(columns: Sequence[Sequence[Run]]) -> list[PageLine]:
     """Return the lines of all columns; infer the gap above and the role (hint) of each line."""
-    lines = [(line, column) for column in columns for line in _by_line(column)]
+    lines = [(line, column) for column in columns for line in by_line(column)]
     runs = [run for line, _ in lines for run in line]
     letters: Counter[float] = Counter()
     for run in runs:
         letters[run.size] += len(run.text)
     body = letters.most_common(1)[0][0]
     largest = max(run.size for line, _ in lines[:8] for run in line)
-    # A line of other wording is a heading only if it is as large as lines worded like headings.
-    known = Counter(
-        line[0].size
-        for line, _ in lines
-        if len(line) == 1 and looks_like_heading(line[0].text) and line[0].size >= body
-    )
-    least = max(known.most_common(1)[0][0] if known else 0.0, 1.15 * body)
     steps = sorted(b[0].top - a[0].top for (a, _), (b, _) in pairwise(lines))
     steps = [step for step in steps if step > 0]
     # The lower quartile of the steps is the usual line spacing; gaps are over 1.35 times as large.
     space = steps[len(steps) // 4] if steps else 12.0
+    # Lines with dates at the right margin are wider than wrapped text.
+    ends = {id(column): [line[0].x1 for line, its in lines if its is column] for column in columns}
     found: list[PageLine] = []
     top = 0.0
     for line, column in lines:
         first = line[0]
-        named = first.size == largest > 1.15 * body
+        large = first.size > 1.15 * body
+        bold = (first.bold or large) and len(first.text.split()) < 12
+        hint: Hint = "entry" if bold and not first.text.endswith(":") else ""
+        if large and first.size == largest:
+            hint = "name"
+        elif len(line) == 1 and looks_like_heading(first.text):
+            hint = "heading"
         found.append(
             PageLine(
                 "\t".join(run.text for run in line),
                 first.x0,
                 line[-1].x1,
-                edge=max(run.x1 for run in column),
+                edge=max(ends[id(column)]),
                 letter=(first.x1 - first.x0) / len(first.text),
                 gap=not found or not 0 <= first.top - top <= 1.35 * space,
-                hint="name" if named else _hint(line, least),
+                hint=hint,
                 style=(first.size, first.bold),
             )
         )
         top = first.top
     return found
-
-
-def _hint(line: Sequence[_Run], least: float) -> Hint:
-    """Infer the role of a line; `least` is the font size at which any short line is a heading."""
-    first = line[0]
-    words = len(first.text.split())
-    if len(line) == 1 and looks_like_heading(first.text):
-        return "heading"
-    if first.size >= least and len(line) == 1 and words <= 4 and "," not in first.text:
-        return "heading"
-    return "entry" if (first.bold or first.size >= least) and words < 12 else ""

@@ -1,14 +1,14 @@
 """Convert the content of a file to Markdown; `sandbox` calls `convert` in a child process."""
 
 import codecs
-import re
 from typing import Any
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.markup import Block, front_matter, read_markdown
-from resume_gym.corpus.outline import clean, write_markdown
+from resume_gym.corpus.markup import EMBEDDED, Block, front_matter, read_markdown
+from resume_gym.corpus.outline import CHECK, write_markdown
 from resume_gym.corpus.pdf import pdf_rows
-from resume_gym.corpus.plain_text import text_rows
+from resume_gym.corpus.plain_text import is_markdown, text_rows
+from resume_gym.corpus.recognition import clean
 from resume_gym.corpus.word import word_rows
 from resume_gym.episode.document import unix_lines
 from resume_gym.episode.tools import text_fault
@@ -18,7 +18,6 @@ MOST_CHARACTERS = 200_000
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Byte order marks of UTF-16; a file in UTF-16 must begin with one of them."""
 
-_HEADING = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _FOREIGN = "not in English: not fit for the rubric judge; a resume is diagnosed by its length alone"
 
 
@@ -43,9 +42,9 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         markdown = write_markdown(rows)
     else:
         text = decode(data)
+        text = EMBEDDED.sub("data:", text) if kind == "Markdown" else text
         _check_length(text)
-        # A .txt file with Markdown headings is read as Markdown.
-        if kind == "Markdown" or (outline and _HEADING.search(text)):
+        if kind == "Markdown" or (outline and is_markdown(text)):
             blocks, notes = read_markdown(clean(text))
         elif outline:
             lines = clean(text).split("\n")
@@ -64,6 +63,8 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         raise DocumentError(f"it contains {fault}")
     if not is_english(markdown):
         notes.append(_FOREIGN)
+    if not blocks:
+        notes.append(CHECK)
     return {
         "text": markdown,
         "notes": notes,

@@ -1,24 +1,28 @@
 """Convert Word files (.docx), including tables, links and page headers, to `OutlineRow`s.
 
-mammoth converts the body to HTML. Bold type is dropped, but a short paragraph that is entirely bold
-becomes a heading or a job header. Page headers come first and page footers last.
+mammoth converts the body to HTML. What Word does not show is removed before, and counted: hidden
+text, tracked deletions and prompts of empty template fields; struck-through text, too. Bold type is
+dropped, but a short paragraph that is entirely bold becomes a heading or a job header. Page headers
+come first and page footers last.
 """
 
 import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.outline import (
+from resume_gym.corpus.markup import told
+from resume_gym.corpus.outline import Hint, OutlineRow
+from resume_gym.corpus.recognition import (
     PAGE_NUMBER,
     RAISED,
-    Hint,
-    OutlineRow,
     clean,
     is_dated,
     link,
@@ -29,8 +33,9 @@ from resume_gym.support.user_errors import missing
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MOST_XML = 5_000_000
-_UNREAD = re.compile(rb"(?<=:)(?:cr|ptab)(?=[\s/>])")
-"""Names of two XML elements that mammoth ignores: `cr` is a line break, `ptab` is a tab."""
+_BODY = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
+_KNOWN = {f"{_W}cr": f"{_W}br", f"{_W}ptab": f"{_W}tab"}
+"""XML elements that mammoth ignores, and their equivalents that it reads."""
 _STYLES = """\
 br[type='page'] => br
 br[type='column'] => br
@@ -54,14 +59,17 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     except ImportError:
         raise missing("reading Word files needs", "mammoth", "data") from None
     no_image = mammoth.images.img_element(lambda image: {})
+    counts: Counter[str] = Counter()
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            parts = _check_parts(archive)
-            above, below = _margin(archive, "header"), _margin(archive, "footer")
-            text = "".join(_body_text(archive))
-            readable = _readable(archive, parts)
+            xml = {part: archive.read(part) for part in _check_parts(archive)}
+        trees = {part: ElementTree.fromstring(text) for part, text in xml.items()}
+        styles = trees.get("word/styles.xml", Element("styles"))
+        hidden = {one.get(f"{_W}styleId", "") for one in styles if _is_on(one, "vanish")}
+        for tree in trees.values():
+            _remove_unseen(tree, hidden, counts)
         html = mammoth.convert_to_html(
-            readable,
+            _archive(trees),
             style_map=_STYLES,
             convert_image=no_image,
             ignore_empty_paragraphs=False,
@@ -69,13 +77,20 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     except (zipfile.BadZipFile, KeyError, SyntaxError, OSError) as problem:
         raise DocumentError(f"it is damaged ({type(problem).__name__})") from None
     body = ElementTree.fromstring(f"<body>{html}</body>")
+    above, below = _margin(trees, "header", counts), _margin(trees, "footer", counts)
     notes = ["footer moved to the end"] if below else []
+    runs = (run for part in _BODY if part in trees for run in trees[part].iter(f"{_W}r"))
+    colours = ((run, run.find(f"{_W}rPr/{_W}color")) for run in runs)
+    white = (run for run, one in colours if one is not None and one.get(f"{_W}val") == "FFFFFF")
+    if size := sum(len(_text_of(run)) for run in white):
+        notes.append(f"white characters, which may be invisible, kept: {size}")
+    text = "".join(_text_of(trees[part]) for part in _BODY if part in trees)
     lost = Counter(text) - Counter("".join(body.itertext()))
-    if left := sum(count for char, count in lost.items() if not char.isspace()):
-        notes.append(f"characters left out, for example in formulas or fields: {left}")
-    if pictures := len([*body.iter("img")]):
-        notes.append(f"pictures left out: {pictures}")
-    return [*above, *_rows(body), *below], notes
+    left = sum(count for char, count in lost.items() if not char.isspace())
+    counts["characters, for example in formulas or fields,"] = left
+    counts["pictures"] = len([*body.iter("img")])
+    counts["comments"] = len(trees.get("word/comments.xml", ()))
+    return [*above, *_rows(body), *below], notes + told(counts)
 
 
 def _check_parts(archive: zipfile.ZipFile) -> set[str]:
@@ -105,52 +120,77 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
     return names
 
 
-def _readable(archive: zipfile.ZipFile, names: Iterable[str]) -> io.BytesIO:
-    """Copy parts to a new archive, with the elements `cr` and `ptab` renamed to `br` and `tab`."""
-    copied = io.BytesIO()
-    with zipfile.ZipFile(copied, "w") as copy:
-        for name in names:
-            xml = archive.read(name)
-            known = _UNREAD.sub(lambda hit: b"br" if hit[0] == b"cr" else b"tab", xml)
-            copy.writestr(name, known)
-    return copied
+def _remove_unseen(parent: Element, hidden: AbstractSet[str], counts: Counter[str]) -> None:
+    """Remove what Word does not show, and struck-through text; count it in `counts`.
+
+    Args:
+        parent: the element whose content is examined.
+        hidden: IDs of the styles of hidden text.
+        counts: numbers of characters and fields.
+    """
+    tags = [child.tag.rpartition("}")[2] for child in parent]
+    for child, tag in zip([*parent], tags, strict=True):
+        child.tag = _KNOWN.get(child.tag, child.tag)
+        if tag in ("del", "moveFrom"):
+            counts["deleted characters"] += len(_text_of(child))
+        elif tag == "sdt" and child.find(f"{_W}sdtPr/{_W}showingPlcHdr") is not None:
+            counts["empty template fields"] += 1
+        elif _is_on(child, "vanish") or _style(child) in hidden:
+            counts["hidden characters"] += len(_text_of(child))
+        elif _is_on(child, "strike") or _is_on(child, "dstrike"):
+            counts["struck-through characters"] += len(_text_of(child))
+        elif not (tag == "Choice" and "Fallback" in tags):  # mammoth reads the second
+            _remove_unseen(child, hidden, counts)
+            continue
+        parent.remove(child)
 
 
-def _margin(archive: zipfile.ZipFile, place: str) -> list[OutlineRow]:
+def _is_on(element: Element, name: str) -> bool:
+    """Return whether a run or a style has a property."""
+    found = element.find(f"{_W}rPr/{_W}{name}")
+    return found is not None and found.get(f"{_W}val") not in ("0", "false", "off")
+
+
+def _style(element: Element) -> str | None:
+    paths = (f"{_W}rPr/{_W}rStyle", f"{_W}pPr/{_W}pStyle")
+    found = (element.find(path) for path in paths)
+    return next((one.get(f"{_W}val") for one in found if one is not None), None)
+
+
+def _text_of(element: Element) -> str:
+    tags = ("}t", "}delText")
+    return "".join(one.text or "" for one in element.iter() if one.tag.endswith(tags))
+
+
+def _archive(trees: Mapping[str, Element]) -> io.BytesIO:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for part, tree in trees.items():
+            archive.writestr(part, ElementTree.tostring(tree))
+    return data
+
+
+def _margin(trees: Mapping[str, Element], place: str, counts: Counter[str]) -> list[OutlineRow]:
     """Return the distinct paragraphs of the headers or footers, without page numbers."""
-    names = sorted(name for name in archive.namelist() if re.match(rf"word/{place}\d*\.xml", name))
-    paragraphs = [
-        p for name in names for p in ElementTree.fromstring(archive.read(name)).iter(f"{_W}p")
-    ]
+    names = sorted(name for name in trees if re.match(rf"word/{place}\d*\.xml", name))
+    paragraphs = (p for name in names for p in trees[name].iter(f"{_W}p"))
     texts = dict.fromkeys(clean("".join(_margin_text(p))).strip() for p in paragraphs)
-    return [OutlineRow(text) for text in texts if text and not PAGE_NUMBER.fullmatch(text)]
+    kept = [text for text in texts if text and not PAGE_NUMBER.fullmatch(text)]
+    counts["page numbers"] += sum(map(bool, texts)) - len(kept)
+    return [OutlineRow(text) for text in kept]
 
 
-def _margin_text(element: ElementTree.Element) -> Iterator[str]:
+def _margin_text(element: Element) -> Iterator[str]:
     for child in element:
         if child.tag == f"{_W}t":
             yield child.text or ""
-        elif child.tag in (f"{_W}tab", f"{_W}br", f"{_W}cr", f"{_W}ptab"):
+        elif child.tag in (f"{_W}tab", f"{_W}br"):
             yield "\t"
         elif child.tag != f"{_W}p":  # paragraphs in text boxes are rows of their own
             yield from _margin_text(child)
 
 
-def _body_text(archive: zipfile.ZipFile) -> Iterator[str]:
-    """Yield all visible texts of the body, footnotes and endnotes, in no particular order."""
-    parts = [f"word/{part}.xml" for part in ("document", "footnotes", "endnotes")]
-    names = {*archive.namelist()}
-    stack = [ElementTree.fromstring(archive.read(part)) for part in parts if part in names]
-    while stack:
-        element = stack.pop()
-        tags = [child.tag.rpartition("}")[2] for child in element]
-        hidden = ("moveFrom", "Choice" if "Fallback" in tags else "")
-        if element.tag.endswith("}t"):
-            yield element.text or ""
-        stack += [child for child, tag in zip(element, tags, strict=True) if tag not in hidden]
-
-
-def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
+def _rows(parent: Element, level: int = 0, *, in_table: bool = False) -> Iterator[OutlineRow]:
     """Yield the rows of the paragraphs, lists and tables of an HTML element, in order."""
     gap = False
     for element in parent:
@@ -167,30 +207,36 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
             lines = [line.strip() for line in _text(element).split("\n") if line.strip()]
             for line in lines:
                 marker, text = split_bullet(line)
-                hint: Hint = "bullet" if marker else _hint(element, text)
+                hint: Hint = "bullet" if marker else _hint(element, text, in_table)
                 yield OutlineRow(text, hint, gap=gap, marker=marker or "-")
                 gap = False
             gap = not lines
 
 
-def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
-    """Yield one `OutlineRow` per table row of one-line cells; read other rows cell by cell."""
+def _table(table: Element) -> Iterator[OutlineRow]:
+    """Yield one row per table row of one-line cells; read other rows cell by cell."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
-        cells = [cell for cell in map(list, map(_rows, line)) if cell]
-        if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):
-            # A cell with dates belongs to the job header in the cell beside it.
-            head, *rest = cells[1]
-            text = f"{head.text}\t{cells[0][0].text}"
-            cells = [[head._replace(text=text, hint="entry" if rest else ""), *rest], *cells[2:]]
-        if len(cells) > 1 and all(len(cell) == 1 and cell[0].hint != "bullet" for cell in cells):
-            yield OutlineRow("\t".join(cell[0].text for cell in cells), gap=True)
-            continue
-        for cell in cells:
-            yield cell[0]._replace(gap=True)
-            yield from cell[1:]
+        cells = [rows for cell in line if (rows := [*_rows(cell, in_table=len(line) > 1)])]
+        sizes = {len(cell) for cell in cells}
+        dates = any(len(cell) == 1 and is_dated(cell[0].text) for cell in cells)
+        plain = all(not row.hint for cell in cells for row in cell)
+        labels = all(len(row.text.split()) <= 4 for cell in cells[:1] for row in cell)
+        if len(cells) == 2 and len(sizes) == 2 and dates:
+            # Dates belong to the job header in the cell beside them.
+            (left, *rest), (right, *others) = cells
+            yield OutlineRow(f"{left.text}\t{right.text}", "entry", gap=True)
+            yield from (row._replace(gap=True) for row in (*rest, *others))
+        elif len(cells) > 1 and (sizes == {1} or (len(sizes) == 1 and labels and plain)):
+            # As many values as labels: each value belongs to the label beside it.
+            for texts in zip(*([row.text for row in cell] for cell in cells), strict=True):
+                yield OutlineRow("\t".join(texts), gap=True)
+        else:
+            for cell in cells:
+                yield cell[0]._replace(gap=True)
+                yield from cell[1:]
 
 
-def _text(element: ElementTree.Element) -> str:
+def _text(element: Element) -> str:
     """Return the text of a paragraph or list item, without the lists in it."""
     pieces = [element.text or ""]
     for child in element:
@@ -208,12 +254,14 @@ def _text(element: ElementTree.Element) -> str:
     return clean("".join(pieces))
 
 
-def _hint(element: ElementTree.Element, text: str) -> Hint:
+def _hint(element: Element, text: str, in_table: bool) -> Hint:
     if element.get("class") == "name":
         return "name"
-    if element.tag == "h1" or looks_like_heading(text):
+    words = " ".join("".join(element.itertext()).split())
+    bold = " ".join("".join(t for one in element.iter("strong") for t in one.itertext()).split())
+    # "Languages:", or "Languages" in a table, is the label of a value.
+    label = text.endswith(":") or (in_table and bold != words)
+    if element.tag == "h1" or (looks_like_heading(text) and (text.isupper() or not label)):
         return "heading"
-    bold = "".join(part for strong in element.iter("strong") for part in strong.itertext())
-    short = len(text.split()) <= 12 and not text.endswith(".")
-    all_bold = bold.split() == "".join(element.itertext()).split()
-    return "entry" if element.tag != "p" or (all_bold and short) else ""
+    short = len(text.split()) <= 12 and not text.endswith((".", ":"))
+    return "entry" if element.tag != "p" or (bold == words and short) else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import FORMATS, ReadFile, read_document
-from resume_gym.corpus.outline import LINE_ENDS
+from resume_gym.corpus.recognition import LINE_ENDS
 from resume_gym.support.atomic_write import check_new_file
 from resume_gym.support.user_errors import TaskError
 

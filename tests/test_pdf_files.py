@@ -1,0 +1,275 @@
+"""PDF files, made by reportlab and by a browser; what a reader does not see is left out."""
+
+import io
+from typing import Any
+
+import pytest
+from components import chromium
+from document_files import column, pdf, read
+from PIL import Image
+from playwright.sync_api import sync_playwright
+from reportlab.lib.styles import ParagraphStyle
+from reportlab.pdfgen import canvas
+from reportlab.platypus import Paragraph, SimpleDocTemplate
+
+Page = list[tuple[float, float, str, str, float]]
+
+
+ONE_COLUMN = [
+    *column(72, 720, ["# Maria Lindqvist", "Gothenburg | maria@example.com | +46 31 700 50 00"]),
+    *column(72, 670, ["! EXPERIENCE", "! Senior SRE, Nordic Freight"]),
+    (470, 658, "2020 - Present", "Helvetica", 10),
+    *column(
+        72,
+        646,
+        [
+            "• Reduced paging by 62% over two quarters by deleting alerts that nobody acted on and",
+            "   rewriting the others around user-facing symp-",
+            "   toms",
+            "• Helped with on-call",
+            "",
+            "! SRE, Harbour Bank",
+        ],
+    ),
+    (470, 588, "2016 - 2020", "Helvetica", 10),
+    *column(72, 576, ["• Worked on Terraform modules for 14 teams"]),
+]
+
+
+def test_pdf_in_one_column() -> None:
+    second = column(72, 720, ["! SKILLS", "Languages: Go, Python", "Platforms: AWS"])
+    number = [(300, 40, f"Page {n} of 2", "Helvetica", 8.0) for n in (1, 2)]
+    text, notes = read("PDF", pdf([*ONE_COLUMN, number[0]], [*second, number[1]]))
+    assert text == (
+        "# Maria Lindqvist\n\nGothenburg | maria@example.com | +46 31 700 50 00\n\n"
+        "## Experience\n\n### Senior SRE, Nordic Freight\n\n2020 - Present\n\n"
+        "- Reduced paging by 62% over two quarters by deleting alerts that nobody acted on and "
+        "rewriting the others around user-facing symptoms\n- Helped with on-call\n\n"
+        "### SRE, Harbour Bank\n\n2016 - 2020\n\n- Worked on Terraform modules for 14 teams\n\n"
+        "## Skills\n\n- Languages: Go, Python\n- Platforms: AWS\n"
+    )
+    assert notes == ["lines of repeated page headers and footers left out: 2"]
+
+
+def test_only_what_repeats_at_one_height_is_a_header_or_footer() -> None:
+    def page(number: int, top: float, *rows: str) -> Page:
+        head = (300.0, 770.0, "Ida Falk, CV", "Helvetica", 8.0)
+        return [head, *column(72, top, [*rows]), (300, 30, f"{number}", "Helvetica", 8.0)]
+
+    text, notes = read(
+        "PDF",
+        pdf(
+            page(1, 720, "! EXPERIENCE", "", "Miller", "Olm Mills, 2019 - 2021", "- Ran it"),
+            page(2, 708, "Miller", "Inn, 2016 - 2018", "- Led it", "", "Poster"),
+            page(3, 696, "Talk", "", "! EDUCATION", "BSc, Lund", "", "2016"),
+        ),
+    )
+    assert text.count("Miller") == 2
+    assert text.count("Ida Falk, CV") == 1
+    assert text.endswith("Poster\n\nTalk\n\n## Education\n\nBSc, Lund\n\n2016\n")
+    assert notes == ["lines of repeated page headers and footers left out: 5"]
+
+
+def drawn(paint: Any) -> bytes:
+    """A PDF of one page with a name, drawn by a function of the canvas."""
+    file = io.BytesIO()
+    paper = canvas.Canvas(file, pagesize=(612, 792))
+    paper.setFont("Helvetica", 20)
+    paper.drawString(72, 720, "Ida Falk")
+    paper.setFont("Helvetica", 10)
+    paint(paper)
+    paper.save()
+    return file.getvalue()
+
+
+def test_links_of_words_and_icons_are_kept() -> None:
+    def paint(paper: Any) -> None:
+        paper.drawString(72, 700, "Lund | Code | Mail | x.example/me")
+        for x, address in (
+            (97, "https://x.example/code"),
+            (128, "mailto:ida@x.example"),
+            (152, "https://x.example/me"),
+            (400, "https://x.example/icon"),
+        ):
+            paper.linkURL(address, (x, 698, x + 22, 710))
+
+    assert read("PDF", drawn(paint))[0] == (
+        "# Ida Falk\n\nLund | [Code](https://x.example/code) | [Mail](ida@x.example) | "
+        "x.example/me | https://x.example/icon\n"
+    )
+
+
+def test_what_a_reader_of_the_page_does_not_see_is_left_out_and_counted() -> None:
+    def paint(paper: Any) -> None:
+        paper.drawString(72, 900, "above the page")
+        paper.drawString(72, 640, "seen")
+        paper.setFillGray(0.2)
+        paper.rect(70, 600, 200, 20, stroke=0, fill=1)
+        paper.setFillGray(1)
+        paper.drawString(72, 605, "white on grey")
+        paper.drawString(72, 580, "white")
+        paper.setFillGray(0)
+        text = paper.beginText(72, 560)
+        text.setTextRenderMode(3)
+        text.textOut("unpainted")
+        paper.drawText(text)
+        paper.setFont("Helvetica", 1)
+        paper.drawString(72, 540, "tiny")
+
+    assert read("PDF", drawn(paint)) == (
+        "# Ida Falk\n\nseen | white on grey\n",
+        ["invisible characters left out: 30"],
+    )
+
+
+def test_recognised_text_of_a_scanned_page_is_kept() -> None:
+    def paint(paper: Any) -> None:
+        paper.drawInlineImage(Image.new("RGB", (9, 9)), 0, 0, 612, 792)
+        text = paper.beginText(72, 560)
+        text.setTextRenderMode(3)
+        text.textOut("recognised")
+        paper.drawText(text)
+
+    assert read("PDF", drawn(paint)) == (
+        "# Ida Falk\n\nrecognised\n",
+        ["pictures left out: 1"],
+    )
+
+
+def test_wrapped_words_are_joined_and_become_no_headings() -> None:
+    style = ParagraphStyle("body", fontSize=10, leading=12)
+    bold = ParagraphStyle("bold", style, fontName="Helvetica-Bold", spaceBefore=12)
+    words = "and moved the nightly jobs of the warehouse to a scheduler in twelve regions with "
+    rows = [
+        ("Ida Falk", ParagraphStyle("name", fontSize=20, leading=24)),
+        ("EXPERIENCE", bold),
+        ("Senior Engineer for the Grain Elevators and Silos of the Northern Region, Miller and "
+         "Daughters of Olm", bold),
+        (f"• Ran the mill {words}TERRAFORM Languages", style),
+        (f"• Led the crew {words}Airflow, Kubernetes and Postgres for nine", style),
+        ("• Cut costs", style),
+    ]  # fmt: skip
+    file = io.BytesIO()
+    SimpleDocTemplate(file).build([Paragraph(*row) for row in rows])
+    assert read("PDF", file.getvalue())[0] == (
+        "# Ida Falk\n\n## Experience\n\nSenior Engineer for the Grain Elevators and Silos of the "
+        "Northern Region, Miller and Daughters of Olm\n\n"
+        f"- Ran the mill {words}TERRAFORM Languages\n"
+        f"- Led the crew {words}Airflow, Kubernetes and Postgres for nine\n- Cut costs\n"
+    )
+
+
+def test_spaced_out_letters_of_a_name_and_a_heading() -> None:
+    rows = ["# I D A   F A L K", "", "! S K I L L S", "Rye"]
+    assert read("PDF", pdf(column(72, 720, rows)))[0] == "# Ida Falk\n\n## Skills\n\nRye\n"
+
+
+def test_form_fields_are_counted() -> None:
+    def paint(paper: Any) -> None:
+        paper.acroForm.textfield(name="f", value="shown", x=50, y=50)
+
+    assert "form fields and text comments left out: 1" in read("PDF", drawn(paint))[1]
+
+
+def test_pdf_in_two_columns() -> None:
+    left = "! CONTACT;tomas@example.com;Lisbon;;! SKILLS;Figma;User research;HTML;Prototyping"
+    right = (
+        "! EXPERIENCE;! Senior Designer, Azulejo Labs;2019 - Present;"
+        "• Redesigned the checkout used by 40,000-60,000 shoppers;  a day;• Worked on the design;;"
+        "! Designer, Studio Tejo;2015 - 2019;• Made wireframes;• Drew"
+    )
+    page = [
+        *column(50, 740, ["# Tomás Ferreira", "Product Designer"]),
+        *column(50, 680, left.split(";")),
+        *column(220, 680, right.split(";")),
+    ]
+    text = read("PDF", pdf(page))[0]
+    assert text.startswith("# Tomás Ferreira\n\nProduct Designer\n\n## Contact\n\n")
+    assert "\n## Skills\n\n- Figma\n- User research\n- HTML\n- Prototyping\n\n## Ex" in text
+    assert text.endswith(
+        "## Experience\n\n### Senior Designer, Azulejo Labs\n\n2019 - Present\n\n"
+        "- Redesigned the checkout used by 40,000-60,000 shoppers a day\n- Worked on the design\n\n"
+        "### Designer, Studio Tejo\n\n2015 - 2019\n\n- Made wireframes\n- Drew\n"
+    )
+
+
+def test_pdf_with_dates_in_a_column_is_read_row_by_row() -> None:
+    names = [f"Engineer, Company {letter}" for letter in "ABCDEFGH"]
+    years = [f"{2010 + n} - {2011 + n}" for n in range(8)]
+    page = [*column(50, 740, ["# Ada Moreno"]), *column(50, 700, ["! EDUCATION"])]
+    page += [*column(50, 680, years), *column(150, 680, names)]
+    text = read("PDF", pdf(page))[0]
+    for name, year in zip(names, years, strict=True):
+        assert f"{year} | {name}" in text
+
+
+def test_pdf_with_drawn_bullets() -> None:
+    file = io.BytesIO()
+    paper = canvas.Canvas(file, pagesize=(612, 792))
+    for x, y, text, font, size in column(72, 720, ["# Ada Moreno", "", "! EXPERIENCE"]):
+        paper.setFont(font, size)
+        paper.drawString(x, y, text)
+    paper.setFont("Helvetica", 10)
+    for y, text in ((660, "Built a pipeline"), (648, "for 12 harbours"), (636, "Led it")):
+        paper.drawString(90, y, text)
+    paper.circle(80, 664, 1.5, stroke=0, fill=1)
+    paper.rect(78, 638, 3, 3, stroke=0, fill=1)
+    paper.drawString(90, 610, "Rated")
+    for x in (70, 75, 80):
+        paper.circle(x, 614, 1.5)
+    paper.save()
+    text = read("PDF", file.getvalue())[0]
+    assert text.endswith("\n\n- Built a pipeline for 12 harbours\n- Led it\n\nRated\n")
+
+
+SIDEBAR = """\
+<h2>Skills</h2><ul><li>Python<li>SQL and dbt<li>Airflow<li>Terraform<li>Kubernetes<li>Go</ul>"""
+BODY = """\
+<h2>Experience</h2><h3>Data Engineer, Ferry Lines</h3><p>2020 – Present</p>
+<ul><li>Built a booking pipeline for 12 harbours that moves 4.5 million rows a night and replaced
+three spreadsheets<li>Cut costs by 38%</ul>
+<h3>Analyst, Harbour Bank</h3><p>2016 – 2020</p><ul><li>Wrote reports for 14 branches</ul>"""
+PRINTED = (
+    "## Skills\n\n- Python\n- SQL and dbt\n- Airflow\n- Terraform\n- Kubernetes\n- Go\n",
+    "## Experience\n\n### Data Engineer, Ferry Lines\n\n2020 – Present\n\n"
+    "- Built a booking pipeline for 12 harbours that moves 4.5 million rows a night and replaced "
+    "three spreadsheets\n- Cut costs by 38%\n\n"
+    "### Analyst, Harbour Bank\n\n2016 – 2020\n\n- Wrote reports for 14 branches\n",
+)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("columns", ["100%", "30% 1fr"])
+def test_pdf_printed_by_a_browser(columns: str) -> None:
+    style = f"<style>main {{ display: grid; grid-template-columns: {columns}; gap: 24px }}</style>"
+    page = f"{style}<h1>Ada Moreno</h1><main><div>{SIDEBAR}</div><div>{BODY}</div></main>"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium())
+        tab = browser.new_page()
+        tab.set_content(page)
+        data = tab.pdf(margin=dict.fromkeys(("top", "bottom", "left", "right"), "2cm"))
+        browser.close()
+    text = read("PDF", data)[0]
+    assert text == "# Ada Moreno\n\n" + "\n".join(PRINTED)
+
+
+def test_pdf_spells_out_ligatures() -> None:
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+
+    pdfmetrics.registerFont(TTFont("Vera", "Vera.ttf"))  # comes with reportlab
+    lines = ((700.0, "Ada Moreno"), (660.0, "She ﬁles traﬁc ﬂows by hand."), (640.0, "No ﬃ here."))
+    rows = [(72.0, y, text, "Vera", 10.0) for y, text in lines]
+    found, notes = read("PDF", pdf(rows))
+    assert "She files trafic flows by hand." in found
+    # Vera has no ﬃ
+    assert notes == ["characters that the file's fonts do not map to text: 1"]
+
+
+def test_raised_figures_of_a_pdf_are_exponents() -> None:
+    rows = [(72.0, 700.0, "Served 10", "Courier", 10.0), (126.0, 704.0, "6", "Courier", 6.0)]
+    assert read("PDF", pdf(rows))[0] == "Served 10^6\n"
+
+
+def test_a_page_without_text_is_noted() -> None:
+    assert read("PDF", pdf(ONE_COLUMN, []))[1] == ["no text on page 2; run OCR first"]

@@ -1,4 +1,4 @@
-"""Measure the environment's speed and memory, compared with plain Python for the same work.
+"""Measure the environment's speed and memory, in comparison with a plain Python implementation.
 
     python benchmarks/env_speed.py [--quick]
 

@@ -13,7 +13,7 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
     """Attend within the prefix trees of a packed row, like `packed_attention`."""
-    # uncompiled FlexAttention also computes the scores of masked pairs; only tests on CPUs use it
+    # only tests on CPUs use FlexAttention without compilation, which also computes masked pairs
     function = compiled() if query.is_cuda else flex_attention
     mask = block_mask(nodes, query.device)
     return function(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)
@@ -33,7 +33,8 @@ def block_mask(nodes: tuple[Node, ...], device: torch.device) -> BlockMask:
         ends = ends.to(device)
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # positions [key, ends[key]) are the rest of the key's node and all of its descendants
+        # a key is visible to the positions [key, ends[key]): the rest of its node and all
+        # descendants
         return (key <= query) & (query < ends[key])
 
     return create_block_mask(visible, None, None, len(ends), len(ends), device=device)

@@ -5,15 +5,15 @@
     python benchmarks/gpu.py layers         # one GPU of 140 GB
     python benchmarks/gpu.py correctness --tiny    # small sizes, also on a CPU, no result file
 
-Each command ends within `--minutes`, 8 by default; a check for which no time is left is recorded as
+Each command ends within `--minutes`, 8 by default; checks for which no time is left are recorded as
 not run. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each check,
 so an interrupted command keeps its results. A failing check is recorded with its error. Instead of
 installing this project, set `PYTHONPATH=.` and install torch>=2.11, transformers>=5.17, aiohttp,
 gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer and tomli-w.
 
-All models except the bundled nano policy have random weights. The error of packed attention against
-float64 is divided by the error of plain PyTorch attention in the same precision, since no fixed
-tolerance fits all sizes.
+All models except the bundled nano policy have random weights. The error of packed attention,
+compared with float64, is divided by the error of plain PyTorch attention in the same precision,
+since no fixed tolerance fits all sizes.
 """
 
 import gc
@@ -125,7 +125,7 @@ def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
     prompt, n = ids(scale.prompt), scale.response
-    # for each rollout: number of tokens shared with the previous response, length of the response
+    # for each rollout: (number of tokens shared with the previous response, length of the response)
     shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
     samples: list[Sample] = []
     for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
@@ -196,7 +196,7 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Compare errors (against float64) of packed attention and FlexAttention with a loop's."""
+    """Compare the errors of packed attention and FlexAttention with the error of a plain loop."""
     # with only two different token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
@@ -322,7 +322,8 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
         norm = metrics["gradient_norm"] / local["gradient_norm"]
         yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
-        # the limit is loose: Adam's first step is large even where a gradient is rounding noise
+        # The limit is loose, since Adam's first step is large even for a gradient that is only a
+        # rounding error.
         apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
         error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
         yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
@@ -382,7 +383,8 @@ def transfer(scale: Scale) -> Iterator[Figure]:
             sender = NCCLSender(control, folder, torch.bfloat16, "127.0.0.1")
             engine = VLLMEngine([], folder, "bfloat16", 30.0, by_nccl=True)
             if DEVICE.type == "cuda":
-                torch.cuda._sleep(2 * 10**9)  # cycles: delays the step by about a second
+                # this number of GPU cycles delays the optimizer step by about a second
+                torch.cuda._sleep(2 * 10**9)
             optimizer.step()
             if DEVICE.type == "cuda":
                 pending = not torch.cuda.current_stream().query()

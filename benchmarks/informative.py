@@ -5,8 +5,8 @@ python benchmarks/informative.py
 A group is eight rollouts of a task by one player. The players are the hasty editor, a script whose
 demonstrations the nano policy imitates, and a model (`--model`: the nano policy or a run that
 trained it). Tasks are the bundled mini tasks, generated tasks of each level of difficulty, and
-resumes that are too long. On overlong resumes, only the layout reward counts, once in its binary
-and once in its continuous form.
+resumes that are too long. For resumes that are too long, only the layout reward is compared, in its
+binary and in its continuous form.
 """
 
 import asyncio

@@ -2,13 +2,14 @@
 
 python benchmarks/judge.py [--blind]
 
-Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a random search.
-Blind pairs: revisions written and labelled by language models that saw neither the judge nor its
-rules. Only `--blind` grades them; use `--blind` once, after the last change to the judge. Seen
-pairs: former blind pairs; the judge was changed after it had graded them. Strangers: edits of ten
-resumes that are not from the task generator; five of these resumes served to develop the judge.
-Good lines: bullets that the judge's grammar check must accept. Learning signal: differences in
-content reward between episodes of the hasty editor, a script whose demonstrations policies imitate.
+Attacks: every policy of `resume_gym.evaluation.attack` plays the held-out tasks, and a random
+search looks for other exploits. Blind pairs: revisions written and labelled by language models that
+saw neither the judge nor its rules. Only `--blind` grades them; use `--blind` once, after the last
+change to the judge. Seen pairs: former blind pairs; the judge was changed after it had graded them.
+Strangers: edits of ten resumes that are not from the task generator; five of these resumes served
+to develop the judge. Good lines: bullets that the judge's grammar check must accept. Learning
+signal: differences in content reward between episodes of the hasty editor, a script whose
+demonstrations policies imitate.
 """
 
 import json
@@ -87,7 +88,7 @@ def main() -> int:
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
     """Return the mean rewards of attacks and agents on tasks of one size, with targets."""
     floor = rows["floor"].mean
-    # policies that only delete lines are left out: a deletion can be an honest improvement
+    # leave out policies that only delete lines, since a deletion can be an honest improvement
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)

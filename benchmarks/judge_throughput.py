@@ -8,12 +8,13 @@ long as a judge's (13,000 characters) and unique; each answer is 1,600 character
 pydantic checks. Each of 1,000 callers asks one prompt after the other, so three quarters of the
 callers wait in a queue. The ideal time is answers / 256 x 2 s. The measured time excludes the
 import of the SDK and the first connection. It includes the one or two seconds in which the first
-256 requests are sent, whose share is larger with --quick. With a store, the client looks up each
-answer before it sends the request, and saves the answer afterwards.
+256 requests are sent; with --quick, these seconds are a larger share of the measured time. With a
+store, the client looks up each answer before it sends the request, and saves the answer afterwards.
 
 CPU is the CPU time of the client's process. The target is 7.8 ms per answer, since the client has
 one thread, and 256 requests at once mean 128 answers a second. Memory is the growth of the resident
-size from the thousandth to the last answer. `replay` reads the same answers from the store alone.
+set size from the thousandth answer to the last. `replay` reads the same answers from the store
+alone.
 """
 
 import argparse

@@ -7,7 +7,8 @@
 
 The run of seed S is the command `python learners/aipo.py --seed S --eval-rollouts 4`. Three more
 runs add `--credit episode`. At the end, the trained policies and the scripted agents `floor` and
-`careful` play the held-out tasks. Lines that they changed are drawn for labelling by `readers.py`.
+`careful` play the held-out tasks. A random sample of the lines that they changed is written to a
+file for readers, whose labels `readers.py` counts.
 """
 
 import json
@@ -142,7 +143,8 @@ def main() -> int:
             at_least=0.85,
         ),
         Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # an upper bound, which attributes all time outside of training steps to three evaluations
+        # This is an upper bound, since all time outside of training steps counts as time of the
+        # three evaluations.
         Figure(
             "share of the time that an evaluation takes, at most",
             fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),

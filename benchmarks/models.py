@@ -5,9 +5,9 @@
     python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
     python benchmarks/models.py --env mini --limit 10 --agent ...
 
-A machine's result file keeps all rows measured there, each with its date. docs/models.md shows the
-newest row of each agent as a table. Seconds per episode are the time of the whole command, with
-loading, divided by the episode count.
+The result file of a machine keeps all rows that were measured there, each with its date.
+docs/models.md shows the newest row of each agent as a table. The seconds per episode are the time
+of the whole command, including loading, divided by the number of episodes.
 """
 
 import json

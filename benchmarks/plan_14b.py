@@ -4,8 +4,8 @@
     python benchmarks/plan_14b.py --check    # compare the formulas with a small model
 
 The trainer's own code packs and distributes the rollouts, with shared and with separate prompts.
-Times are computed, not measured: all GPUs are assumed to do equal work at a share `--utilisation`
-of the data sheet's dense bf16 peak.
+Times are computed, not measured: all GPUs are assumed to do equal work, at the share
+`--utilisation` of the peak speed for dense bf16 products in the data sheet.
 
 `--check` counts the operations of a small model's forward and backward pass and the bytes of its
 weights, gradients and optimizer state. Both counts and the plan are written to
@@ -108,7 +108,8 @@ def plan(args: argparse.Namespace) -> list[Figure]:
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
             Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
-            # forward and backward cost as much as three forward passes, recomputation as one more
+            # forward and backward pass together cost as much as three forward passes, and
+            # recomputation as one
             Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
             Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
         ]
@@ -123,7 +124,8 @@ def check() -> list[Figure]:
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
     sizes = Sizes(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
-    # attend by plain matrix products: the counter sees all their FLOPs, masked pairs included
+    # attend with plain matrix products, all of whose FLOPs the counter sees, even those of masked
+    # pairs
     packed_attention._implementation = lambda value: packed_attention._in_a_loop
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()

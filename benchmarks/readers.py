@@ -38,7 +38,7 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
 TRAINED = {"trained": 100, "careful": 20, "floor": 20}
-TASKS = 12  # tasks of each size in a round, two per weakness
+TASKS = 12  # number of tasks of each size in a round: two for each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
 WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}

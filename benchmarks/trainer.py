@@ -1,4 +1,4 @@
-"""Compare training speeds: prefix trees, shared prompts, separate rollouts, TRL's GRPOTrainer.
+"""Compare the training speed with prefix trees, shared prompts, separate rollouts and TRL.
 
     pip install trl==1.16.0 datasets
     python benchmarks/trainer.py [--quick]
@@ -6,12 +6,12 @@
 
 The samples are recorded multi-turn episodes of the bundled policy before training (early) and after
 training (late), in groups of 8 on mini tasks and of 16 on full-size tasks. A timed step is a
-forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` the
-same trainer with rollouts that share only the prompt, and `separate` with rollouts that share
-nothing. `trl` is TRL's `GRPOTrainer._compute_loss` (DAPO, no KL term). All trainers have the same
-random Qwen3, tokens, precision and checkpointing, and take turns in one process. A batch of
-`separate` or `trl` has at most as many tokens as the largest tree. The sampler's log-probabilities
-are the model's plus noise; advantages are random, one per turn.
+forward and backward pass, without the optimizer. `tree` is this project's trainer, `prompt` is the
+same trainer with rollouts that share only the prompt, and `separate` is this trainer with rollouts
+that share nothing. `trl` is TRL's `GRPOTrainer._compute_loss` (DAPO, no KL term). All trainers have
+the same random Qwen3, tokens, precision and checkpointing, and take turns in one process. A batch
+of `separate` or `trl` has at most as many tokens as the largest tree. The log-probabilities of the
+sampler are those of the model with added noise. The advantage of each turn is random.
 
 On a CPU, where Triton is missing, TRL also computes the logits of the prompts and drops them: `trl
 as installed` includes this work, and `trl` skips it, as TRL does on a GPU. Ratios of wall times are
@@ -223,7 +223,8 @@ def main() -> int:
         name, file, groups = args.record
         record(name, Path(file), int(groups))
         return 0
-    warnings.simplefilter("ignore", FutureWarning)  # TRL's checkpointing warns
+    # TRL's activation checkpointing prints a warning
+    warnings.simplefilter("ignore", FutureWarning)
     races = QUICK if args.quick else RACES
     names = TRAINERS
     if find_spec("trl") is None or find_spec("datasets") is None:

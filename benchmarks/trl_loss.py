@@ -134,7 +134,8 @@ class TRL:
     def _run(self, one_pass: Callable[[dict[str, Tensor]], Any]) -> list[Any]:
         from trl.trainer import utils
 
-        # make TRL skip the prompts' logits; `_use_triton` has no other effect and starts no kernel
+        # with `_use_triton`, TRL skips the logits of the prompts; it has no other effect, and
+        # starts no kernel
         original = utils._use_triton
         if not self.as_installed:
             utils._use_triton = lambda device: True

@@ -7,7 +7,8 @@
 One run samples ahead of training (`max_staleness` 1), the other samples and trains in turns (0).
 The runs without vLLM are the three seeds of `main_job.py`, which sample and train in turns. Their
 results are read from the committed file, since runs without vLLM give the same rewards on every
-machine. For every five steps, a run's mean reward is compared with the range of the three seeds.
+machine. For each block of five steps, the mean reward of a run with vLLM is compared with the range
+of the means of the three seeds.
 """
 
 import json

@@ -210,7 +210,7 @@ class NotesSession(EditSession[Release, Verdict]):
         return rewrite(notes, compose(placed), rules.page_width)
 
     def unchanged(self) -> Ledger:
-        """Return the reward terms of an episode whose draft was submitted unchanged."""
+        """Return the reward terms for a draft that was not changed."""
         field = "placement" if self.task.weakness == "misplaced" else "noise"
         return {"coverage": -1.0, field: -1.0}
 

@@ -79,7 +79,7 @@ class Episodes:
         for task_id in task_ids:
             members = [self.rollout(model, task_id, **request) for _ in range(size)]
             groups.append(art.TrajectoryGroup(members, metadata={"scenario_id": task_id}))
-        # show one metric in ART's progress bar, which has no room for more
+        # show a single metric in ART's progress bar, which is too short for more
         limits = {"max_exceptions": max_exceptions, "max_metrics": 1}
         return list(await art.gather_trajectory_groups(groups, **limits))
 

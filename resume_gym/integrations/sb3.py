@@ -37,13 +37,15 @@ def careful_menu(session: Session) -> list[str]:
     edits: list[tuple[str, str]] = []
     for left in range(rules.max_turns - session.state.turns, 0, -1):
         excess = max(0, wrapped_lines(draft, rules.page_width) - rules.page_lines)
-        most = max(1, left - 1) if excess else 1  # unused without excess; 1 saves cache entries
+        # `next_edit` uses this number only if there is excess; otherwise, a constant saves cache
+        # entries
+        most = max(1, left - 1) if excess else 1
         edit = _next_edit(draft, session.task.job, excess, most, rules.page_width)
         if not edit:
             break
         edits.append(edit)
         draft = draft.replace(*edit)
-    # A planned edit may depend on earlier edits of the plan: keep only edits that apply now
+    # a planned edit may depend on earlier edits of the plan, so keep only edits that apply now
     possible = [edit for edit in edits + deletions if session.resume.count(edit[0]) == 1]
     calls = [tool_call("str_replace", old=old, new=new) for old, new in possible]
     return list(dict.fromkeys((tool_call("review"), tool_call("submit"), *calls)))

@@ -29,8 +29,8 @@ from datasets import Dataset
 from resume_gym import TOOLS, tool_call
 from resume_gym.episode.tools import with_calls
 
-# Reply to the last call of an episode: TRL leaves its tool loop only if a reply exceeds the
-# completion length, and then drops the reply
+# Reply to the last call of an episode: TRL leaves its tool loop only when a reply exceeds the
+# completion length, and then drops this reply
 _NO_ROOM = "over " * 65_536
 
 

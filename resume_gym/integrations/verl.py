@@ -76,7 +76,8 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         mask, logprobs, rewards, sampled_turns = list[int](), list[float](), list[float](), 0
         extra = dict[str, Any]()
         while not session.done:
-            if len(mask) >= room:  # truncation must not avoid the penalties of further turns
+            # an episode that is cut off must not avoid the penalties of its remaining turns
+            if len(mask) >= room:
                 rewards.append(session.step("").reward)
                 continue
             with simple_timer("generate_sequences", timing):
@@ -84,7 +85,8 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
             sampled_turns += 1
-            # Each extra field keeps its first value, but the policy version is the latest turn's
+            # keep the first turn's value of each extra field, except the policy version: take the
+            # latest
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
             # Cut off tokens beyond the response length: verl drops them, so they must earn nothing

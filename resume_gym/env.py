@@ -26,7 +26,7 @@ from resume_gym.judges import ByLine, Judge, as_async, check_items, make_judge
 from resume_gym.support.trust import import_named
 from resume_gym.support.user_errors import TaskError, did_you_mean, number_of
 
-_FAR_TOO_LONG = 1.5  # warn if the shortest document has at least this many pages
+_FAR_TOO_LONG = 1.5  # warn if even the shortest document is at least this many pages long
 
 
 class EditEnv(gym.Env[str, str]):
@@ -69,7 +69,8 @@ class EditEnv(gym.Env[str, str]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
         if not isinstance(judge, str | Mapping | None):
-            # asynchronous vector environments pickle arguments; a judge might not be picklable
+            # refuse judge objects: asynchronous vector environments pickle arguments, and a judge
+            # may not be picklable
             raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
         self.rules = rules
         self.observation_space = UnicodeText(MAX_OBSERVATION)
@@ -150,7 +151,7 @@ class EditEnv(gym.Env[str, str]):
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, object]) -> Judge:
-        """Create a judge from a spec; a subclass may wrap the judge to change the verdict type.
+        """Create a judge; a subclass may override this method to change the type of the verdicts.
 
         Raises:
             ValueError: The judge does not exist, or its verdicts have the wrong type.
@@ -431,7 +432,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
     try:
         made = gym.make(env, **given).unwrapped
         assert isinstance(made, EditEnv)
-        _ = made.tasks  # loads the tasks now, to report an invalid source
+        _ = made.tasks  # load the tasks now, so that an invalid source is reported here
     except TaskError:
         raise
     except (ValueError, TypeError, ImportError, gym.error.Error) as problem:

@@ -51,7 +51,7 @@ def oracle(session: Session) -> str:
         return _REVIEW
     resume, width = session.resume, session.rules.page_width
     too_long = session.state.document.lines > session.rules.page_lines
-    # Skip fixes already made: after a fix that only extends a line, its `old` is still in the text.
+    # Skip fixes that were made before: a fix that only extends a line leaves its `old` in the text.
     made = {text for text, _ in session.state.transcript}
     fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
     ready = [fix for fix in fixes if resume.count(fix.old) == 1]
@@ -67,7 +67,7 @@ def _repair(fix: Fix) -> str:
 
 
 def random_agent(seed: int) -> Agent:
-    """Make an agent that writes random tool calls, some malformed, with random spans of text."""
+    """Make an agent that writes random tool calls; their texts are random, some calls malformed."""
     rng = Random(seed)
 
     def act(session: Session) -> str:
@@ -115,15 +115,16 @@ def floor(seed: int) -> Agent:
 
 
 def bullets(text: str) -> list[str]:
-    """Return the bullets that occur exactly once in the text, since `str_replace` requires this."""
+    """Return the bullets that occur exactly once in the text, as `str_replace` requires."""
     found = [match[0] for match in _BULLET.finditer(text)]
     return [bullet for bullet in found if text.count(bullet) == 1]
 
 
 def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
-    """Return an edit that swaps a function word in a random unedited bullet, or else appends "too".
+    """Return an edit that replaces a function word by another in a random unedited bullet.
 
-    A useful policy must earn more than an agent that makes these harmless edits.
+    If no unedited bullet has such a word, the edit appends "too" to a bullet. A useful policy must
+    earn more than an agent that makes these harmless edits.
 
     Returns:
         The edit as (old text, new text); None if every bullet has been edited.

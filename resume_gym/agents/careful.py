@@ -50,7 +50,7 @@ def next_edit(
 
 
 def _unique(resume: str, change: Replacement) -> tuple[str, str]:
-    """Return a change as (old, new), extended by whole lines until `old` occurs once."""
+    """Return a change as (old, new), with neighbouring lines added until `old` occurs once."""
     start, stop, new = change
     while resume.count(resume[start:stop]) > 1:
         left = resume.rfind("\n", 0, max(0, start - 1)) + 1
@@ -77,13 +77,13 @@ your"""
 
 
 def stems(text: str) -> Iterator[str]:
-    """Yield the first six letters of each content word as a crude stem."""
+    """Yield the first six letters of each content word, which serve as a crude stem."""
     words = re.findall(r"[a-z][a-z0-9+#]{2,}", text.lower())
     return (word[:6] for word in words if len(word) > 3 and word not in _COMMON.split())
 
 
 def _fitness(job: str) -> Callable[[str], float]:
-    """Return a function that scores a line by its figures and by words shared with `job`."""
+    """Return a function that scores a line by its figures and by the words it shares with `job`."""
     asked = Counter(stems(job))
 
     def fit(line: str) -> float:
@@ -104,7 +104,11 @@ achievements"""
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions of `quota` or more page lines, then others; least relevant first in both."""
+    """Yield deletions of sections and bullets, in the order in which they should be made.
+
+    Deletions that save at least `quota` page lines come first. Within both groups, the least
+    relevant text comes first.
+    """
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
@@ -118,7 +122,7 @@ def _cuts(
 
 
 def _spare_sections(resume: str) -> Iterator[Replacement]:
-    """Yield deletions of sections that a resume does not need, with the blank lines before each."""
+    """Yield deletions of dispensable sections, including the blank lines before each section."""
     heads = [(start, line) for start, line in _lines(resume) if line.startswith("## ")]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
@@ -184,7 +188,8 @@ def _formatting(resume: str) -> Iterator[Replacement]:
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return
-    is_markdown = re.search("^#+ ", resume, re.MULTILINE)  # plain-text resumes get no Markdown
+    # a plain-text resume must not get Markdown headings or markers
+    is_markdown = re.search("^#+ ", resume, re.MULTILINE)
     marker = Counter(line[0] for line in bullets).most_common(1)[0][0]
     period = sum(line.endswith(".") for line in bullets) > len(bullets) / 2
     for start, line in _lines(resume):

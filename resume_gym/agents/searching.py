@@ -1,8 +1,8 @@
 """Edits that add figures, which the tool `search` finds in documents about the candidate.
 
-A bullet gets a figure only from a passage about the bullet's employer that shares more content
-words with this bullet than with any other line. The clause with the figure is appended to the
-bullet.
+A figure of a passage is added to a bullet only if the passage is about the employer for whom the
+bullet describes work, and if it shares more content words with this bullet than with any other
+line. The edit appends the clause that contains the figure to the bullet.
 """
 
 import re
@@ -21,7 +21,7 @@ _SHARED = 2  # minimum number of stems that a bullet and a passage must share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return the next call: an edit with the last search's result, else a new search, else None."""
+    """Return an edit that uses the last search, or else a new search; None if nothing is left."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):

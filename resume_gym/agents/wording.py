@@ -47,8 +47,9 @@ _BUSY = re.compile(
     r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
     r"(?P<verb>[a-z]+ing)(?: of\b)?"
 )
-# "..., training the new ones and reviewing code": with a second -ing form, rewriting only the first
-# is wrong; ", cutting calls" states a result, and "training and serving" is one phrase
+# Matches a second -ing form, as in "..., training the new ones and reviewing code": rewriting only
+# the first one would be wrong. ", cutting calls" does not match, since it states a result, nor does
+# "training and serving", which is one phrase.
 _SECOND = re.compile(
     r"(?:\band|,) [a-z]{3,}ing (?:and|the|a|an|them|it|its|our|their|new|all)\b"
     r"|(?<!ing) and [a-z]{3,}ing [a-z]"
@@ -67,7 +68,7 @@ def weak_head(text: str) -> tuple[str, str]:
     duty = _DUTY.match(text)
     start = duty.end() if duty else 0
     rest = text[start : start + 1].lower() + text[start + 1 :]
-    # Keep an opening that labels what follows: "Conversion of the landing pages: up 2 %".
+    # Keep an opening before a colon, which is a label: "Conversion of the landing pages: up 2 %".
     labelled = not duty and ":" in text
     found = (not labelled and _ACTION.match(rest)) or (_GERUND.match(rest) if duty else None)
     if found and found["verb"] not in FIELDS:
@@ -155,7 +156,7 @@ def without_fillers(text: str) -> str:
         before = bare[: found.start()].rsplit(" ", 1)[-1]
         after = bare[found.end() :].lstrip(" ,")
         bound = found[0].endswith(("various", "kind of", "sort of")) or after[:1] in ("", ",", ";")
-        # "and so on" must stay if the list before it has no "and": "a page, a query and so on"
+        # "and so on" must stay if there is no other "and" in the list: "a page, a query and so on"
         last_item = bare[: found.start()].rpartition(", ")
         listed = re.match(_CLOSER, found[0].lstrip(" ,")) and last_item[1]
         open_list = listed and not re.match(r"\w+ing\b|.* and ", last_item[2])
@@ -211,7 +212,8 @@ _FRAMED = re.compile(
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )
 _LEAST = 0.25  # minimum share of a bullet's text that must follow the verb of its main point
-# Reject a rewrite with one of these words: a passive, or a reference to text that was cut off.
+# A rewrite with one of these words is rejected: it is in the passive voice, or refers to text that
+# was cut off.
 _LEFT_OVER = re.compile(
     r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
     r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
@@ -234,7 +236,7 @@ _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
 def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet so that its main point comes first; "" if no main point is found later on.
+    """Rewrite a bullet so that its main point comes first; "" if no later clause has one.
 
     Args:
         bullet: text of the bullet.
@@ -256,7 +258,7 @@ def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
 
 
 def _told(found: re.Match[str]) -> str:
-    """Turn a matched clause into a sentence in the active voice; "" if that would garble it."""
+    """Rewrite a matched clause as an active sentence; "" if the result would be garbled."""
     verb, rest = found["verb"], found["rest"].strip()
     if "what" in found.groupdict():
         what = found["what"].strip()

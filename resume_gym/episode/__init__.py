@@ -1,5 +1,5 @@
-"""What an episode is made of: task, document, tools, session, rewards and the drawing of its page.
+"""Parts of an episode: task, document, tools, session, rewards, and rendering of the page.
 
-A session receives verdicts from its caller, so this package does not import `resume_gym.env`. Only
-the module `feedback` imports `resume_gym.judges`, for its remarks.
+The caller of a session passes verdicts to it, so this package does not import `resume_gym.env`.
+Only the module `feedback` imports `resume_gym.judges`, to make its remarks.
 """

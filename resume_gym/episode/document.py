@@ -17,7 +17,8 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-# Match only from the first blank of a run of blanks: trying every blank takes quadratic time
+# The pattern can match only from the first of several blanks in a row; trying a match from each of
+# them would take quadratic time.
 _AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
 _BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
@@ -139,14 +140,14 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Find `wanted` in a copy of `text` in which `shown` replaces each match of `blanks`.
+    """Find `wanted` in a copy of `text` in which each match of `blanks` is replaced by `shown`.
 
     Return the start and end offset of each occurrence in the original `text`. `str.find` searches
     the modified text in linear time. A regular expression for `wanted` would restart its search at
     each line, and take quadratic time in a text with many similar lines.
     """
     parts: list[str] = []
-    # offsets of the pieces between blanks: `loose` in the modified text, `exact` in `text`
+    # start offsets of the pieces between blanks: `loose` in the modified text, `exact` in `text`
     loose, place, exact, end = [0], 0, [0], 0
     for hit in blanks.finditer(text):
         parts += (text[end : hit.start()], shown)
@@ -160,8 +161,9 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # The first and last characters of a match are not blank, so their offsets in `text` are known.
-    # The character after a match has no single offset in `text` if it replaces several blanks.
+    # The first and the last character of a match are not blank, so each has one offset in `text`.
+    # The character after a match may replace several blanks, and then has several offsets in
+    # `text`.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
@@ -198,7 +200,7 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
 
 
 def difference(text: str, old: str) -> str:
-    """Describe the first character at which `old` and its approximate match in `text` differ.
+    """Describe the first difference between `old` and its approximate match in `text`.
 
     The match ignores typography (see `untyped`). Without a match, or if `text` is ASCII, the
     description is empty.
@@ -226,7 +228,7 @@ def _named(text: str) -> str:
 
 
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
-    """Strip the whitespace around `old`, and strip the same whitespace from the ends of `new`.
+    """Strip the whitespace at the ends of `old`, and the same whitespace from the ends of `new`.
 
     If `old` is blank, or `text` contains `old` exactly, both strings are returned unchanged.
     """
@@ -276,7 +278,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
-    # the longest line can get shorter only if it was edited: scan the whole text only then
+    # only if the longest line was edited can all lines be shorter now: then scan the whole text
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -286,7 +288,9 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Yield start, end and spans of each region; a region is a run of lines that overlap spans.
+    """Yield the regions of a text, each as (start, end, spans).
+
+    A region is a run of consecutive lines that overlap spans.
 
     A region ends after a newline or at the end of the text. Lines wrap independently, so the number
     of wrapped lines of the text changes by the sum of the changes in the regions.
@@ -323,8 +327,8 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
         after: new lines.
     """
     most = min(len(before), len(after))
-    # If both texts end in a newline, both lists end in "". The common prefix must not include this
-    # "": otherwise the hunk of an insertion would start one line too late.
+    # If both texts end in a newline, both lists end in "". This "" must not count as part of the
+    # common first lines, or the hunk of an insertion would start one line too late.
     below = before[-1] == after[-1] == ""
     head = 0
     while head < most - below and before[head] == after[head]:
@@ -341,7 +345,7 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Format a 1-based line range as in `diff -u`: an empty range names the line before it."""
+    """Format a line range as `diff -u` does: counted from 1; an empty one names the line before."""
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"

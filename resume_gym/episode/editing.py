@@ -51,10 +51,11 @@ class Rules:
         match: search mode for the text to replace; see `document.find`.
         max_chars: maximum length of an action and of the document in characters.
         layout_reward: "binary" gives +1 at the end if the document fits the page, else -1.
-            "continuous" rewards each edit with the change of `layout_potential`, so the sum over an
-            episode depends only on its first and its last document.
-        layout_amplitude: reward of "continuous" per removed overflow line; a multiple of 1/64.
-        feedback_every: interval in edits between replies that have feedback; 0 for no feedback.
+            "continuous" rewards each edit by the resulting change of `layout_potential`, so that
+            the sum over an episode depends only on the first and the final document.
+        layout_amplitude: with "continuous", the reward for each removed line beyond the page; a
+            multiple of 1/64.
+        feedback_every: k for feedback in the reply to every k-th edit; 0 for no feedback.
 
     Raises:
         ValueError: An attribute has an invalid value.
@@ -124,7 +125,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A reply that shows a text; an episode rewards only the first reply with `paid=True`."""
+    """A reply that shows a text. Of the replies with `paid=True`, only the first earns a reward."""
 
     text: str
     paid: bool = True
@@ -201,7 +202,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
         for name, weight in cls.verdict_weights.items():
-            # sums of multiples of 0.25 are exact; 0 is excluded, since `info` divides by weights
+            # multiples of 0.25 have exact sums; 0 is excluded, since `info` divides by weights
             if weight <= 0 or weight % 0.25:
                 told = f"expected a positive multiple of 0.25, got {weight}"
                 raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
@@ -235,7 +236,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @abstractmethod
     def unchanged(self) -> Ledger:
-        """Return the reward terms that an unedited document gets instead of a verdict's terms."""
+        """Return the reward terms for an unedited document, which no judge grades."""
 
     def feedback(self, text: str) -> str:
         """Return remarks on a draft, as one line; they must not reveal how a judge would grade."""
@@ -375,7 +376,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         state, rules = self.state, self.rules
         if state.done:
             raise RuntimeError("the episode is over: start a new session")
-        text = paired(text)  # as a JSON parser does: a replayed record must have the same text
+        # convert surrogate pairs as a JSON parser does, so that a replayed record has the same text
+        text = paired(text)
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
@@ -466,7 +468,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return edits == 0 or doc.text == self.original
 
     def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
-        """Add the final reward terms that need no judge, such as the term for the page limit."""
+        """Add the reward terms of the end of an episode that need no judge, such as "layout"."""
         if not submitted:
             ledger["no_submit"] = self.tool_rewards["no_submit"]
         if self.rules.layout_reward == "binary":

@@ -31,7 +31,7 @@ class Passage(NamedTuple):
     """A passage of a document.
 
     Attributes:
-        name: kind of the document and number of the passage, such as "portfolio 3".
+        name: kind of the document, and number of the passage within it, such as "portfolio 3".
         heading: second-level heading above the passage; empty if there is none.
         text: a sentence of a paragraph or of a list item.
     """

@@ -47,7 +47,7 @@ def _status(session: AnySession) -> str:
 
 
 def last_reply(session: AnySession) -> list[str]:
-    """Return the lines of the last reply; if the reply shows a text, only its two status lines."""
+    """Return the lines of the last reply; of a reply that shows a text, only two status lines."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
@@ -66,7 +66,8 @@ def ansi(session: AnySession) -> str:
 
 def human(session: AnySession) -> None:
     """Print the status, the page and the last reply in colour."""
-    from rich.panel import Panel  # the import takes 60 ms; other modes do not need it
+    # imported here, since the import takes 60 ms and the other modes do not need it
+    from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
@@ -104,8 +105,9 @@ def _drawable(text: str) -> str:
 def rgb_array(session: AnySession) -> np.ndarray:
     """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
-    Below the page, there is room for a quarter page of overflow (at least two lines) and for the
-    last reply. If more lines overflow, the image states how many are not shown.
+    The image has space below the page for the last reply and for a quarter page of lines beyond the
+    page limit (at least two). If there are more such lines, the image states how many are not
+    shown.
     """
     from PIL import Image, ImageDraw
 

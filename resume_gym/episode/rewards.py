@@ -71,8 +71,9 @@ class Verdict:
         preference: which of the two resumes a recruiter would prefer.
         reasons: reason for the grade of each field, in one sentence.
         confidence: the judge's confidence in the grade of each field, in [0, 1].
-        items: grade of each rubric item, keyed by its text. The grade is the sign (+1 or -1) of the
-            item's weight if the revision adds the item (see `resume_gym.text.items`), else 0.
+        items: grade of each rubric item, keyed by the item's text. If the revision adds the item
+            (see `resume_gym.text.items`), the grade is the sign of the item's weight, +1 or -1;
+            otherwise it is 0.
 
     Raises:
         ValueError: A grade has a value that its field does not allow.
@@ -105,7 +106,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class LineVerdict:
-    """A judge's counts of the changed lines of a resume, including deleted and added lines.
+    """A judge's numbers of improved and worse lines among the changed lines of a resume.
+
+    Deleted and added lines count as changed. Numbers of lines that cost reward are negative.
 
     Attributes:
         improved: number of lines that are better than in the original.

@@ -119,7 +119,7 @@ class Session(EditSession[Task, Verdict]):
         return least, greatest
 
     def grade(self, verdict: Verdict) -> Ledger:
-        """See `EditSession.grade`; the judge grades "judged" rubric items, and rules all others."""
+        """See `EditSession.grade`; rules grade all rubric items but those of the kind "judged"."""
         if self.task.rubric and isinstance(verdict, Verdict):
             from resume_gym.text.items import grade_items  # slow, so not imported at the top
 
@@ -185,7 +185,7 @@ class NetSession(Session):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; a submitted original scores 50, a repaired resume about 100."""
+        """See `EditSession.bounds`; a submitted original scores 50, a repaired one about 100."""
         alone = self.tool_rewards["submit"]
         repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
         gain = self.verdict_weights["improved"] * max(1, repairs)

@@ -1,9 +1,10 @@
 """A Gymnasium space of Unicode texts for vector environments.
 
-`gymnasium.spaces.Text` requires a list of the allowed characters; for all of Unicode, it takes
-seconds to create a `Text` and a minute to batch it for a vector environment. `UnicodeText` contains
-any text up to a maximum length. This module also registers functions with Gymnasium. They store
-texts in the shared memory of vector environments, and provide the empty text for padding.
+`gymnasium.spaces.Text` requires a list of the allowed characters. With all characters of Unicode,
+it takes seconds to create a `Text`, and a minute to batch it for a vector environment.
+`UnicodeText` contains any text up to a maximum length. This module also registers functions with
+Gymnasium that store texts in the shared memory of vector environments, and that return the empty
+text as padding.
 """
 
 import multiprocessing

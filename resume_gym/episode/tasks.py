@@ -28,10 +28,12 @@ class Fix:
     """One edit that repairs part of the planted weakness.
 
     Attributes:
-        old: weak text, which occurs exactly once in the resume after all earlier fixes.
+        old: weak text, which occurs exactly once in the resume when all earlier fixes have been
+            applied.
         new: improved text; empty to delete `old`.
         facts: sentences that support what `new` claims beyond `old`.
-        needs_evidence: whether `new` states something that only the evidence supports.
+        needs_evidence: whether `new` adds something that the resume does not state and only the
+            evidence supports.
     """
 
     old: str
@@ -57,7 +59,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A rubric item: a property that a revision may add, and its reward.
+    """A rubric item: something that a revision may add, and the reward for it.
 
     Attributes:
         text: a figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
@@ -203,7 +205,10 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 def _objects(
     name: str, rows: object, *keys: str, optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path ("fixes[0]") and value of each object in a list. Wrong keys raise TaskError."""
+    """Yield the path, such as "fixes[0]", and the value of each object in a list.
+
+    Raises a TaskError if an object has unknown keys or lacks required ones.
+    """
     if not isinstance(rows, list):
         raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):
@@ -282,5 +287,6 @@ def read_jsonl(path: Path) -> list[Task]:
 def write_jsonl(path: Path, tasks: list[Task]) -> None:
     """Write tasks to a JSONL file, which `read_jsonl` can read."""
     rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
-    text = "".join(row + "\n" for row in rows).encode()  # before writing: an error changes no file
+    # encode before writing, so that an error changes no file
+    text = "".join(row + "\n" for row in rows).encode()
     path.write_bytes(text)

@@ -229,7 +229,8 @@ def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
     texts = [content] if content else []
     for name, arguments in calls:
         call = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
-        call = call.replace("</think>", r"<\/think>")  # equivalent JSON without the tag
+        # the same JSON string, written without the closing tag
+        call = call.replace("</think>", r"<\/think>")
         texts.append(f"{_OPEN}\n{call}\n{_CLOSE}")
     return "\n".join(texts)
 
@@ -255,7 +256,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the JSON type of a value; messages name the type, since a value may be long."""
+    """Return the JSON type of a value. Messages name the type, since the value may be long."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")
 

@@ -29,7 +29,7 @@ class ModelError(Exception):
     answer: "Answer | None" = None
 
     def after(self, answer: "Answer") -> Self:
-        """Attach a billed answer to this error and return the error."""
+        """Attach to this error an answer that was billed; return the error."""
         self.answer = answer
         return self
 
@@ -71,7 +71,7 @@ class Prompt:
         user: user message with the data and the question.
         schema: JSON schema of the answer; models write the properties in the order of the schema.
         kind: type of request and version of its wording ("judge-1"); part of the cache key.
-        draw: sample index, for several answers to the same prompt.
+        draw: number of the sample; prompts that differ only in this number get different answers.
     """
 
     system: str
@@ -127,7 +127,7 @@ class Usage:
         return self.tokens_in + self.tokens_out
 
     def mean(self, number: int) -> "Usage":
-        """Return this usage divided by a number of episodes, with rounded counts."""
+        """Return the mean usage per episode, given the number of episodes; counts are rounded."""
         *counts, dollars = astuple(self)
         calls, stored, read, written = (round(count / number) for count in counts)
         return Usage(calls, stored, read, written, dollars and dollars / number)

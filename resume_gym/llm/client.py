@@ -3,12 +3,13 @@
     client = make_client("gemini", store="answers.sqlite")
     verdict = client.ask_now(prompt, Verdict.model_validate_json)
 
-An answer comes from an identical request in flight, from the store, or from a new request.
-Temporary failures are retried with random exponential backoff, in addition to the delay that the
-server requests. A malformed answer, such as one that `parse` rejects, is requested once more. All
-other failures are raised immediately. Only answers that `parse` accepts are stored.
-SDKs must not retry: their retries would not be logged, and would ignore the client's rate limits
-and the delay in Google's `RetryInfo`.
+The client answers a request from an identical request that is in flight, from the store, or by a
+new request to the server. Temporary failures are retried with random exponential backoff, in
+addition to the delay that the server requests. A malformed answer, such as one that `parse`
+rejects, is requested once more. All other failures are raised immediately. Only answers that
+`parse` accepts are stored. The SDKs of the providers must not retry by themselves: such retries
+would not be logged, and would ignore the client's rate limits and the delay in Google's
+`RetryInfo`.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ def make_client(provider: str, **options: object) -> "Client":
 
 
 def client_of(kind: type[SDKProvider], options: Mapping[str, object], **fixed: Any) -> "Client":
-    """Create a client of a provider class; `options` must not set an option that `fixed` sets."""
+    """Create a client of a provider class; `options` must not repeat options from `fixed`."""
     own = {option.name for option in fields(kind) if option.init}
     common = {option.name for option in fields(Settings)}
     known = (own | common) - fixed.keys()
@@ -185,7 +186,8 @@ class Client:
             await asyncio.to_thread(self._store.close)
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        # keys omit a provider's default address, so that stores of earlier versions match
+        # the cache key leaves out a provider's default address, so that stores of earlier versions
+        # can be read
         address = {"base_url": self.base_url} if self.base_url else {}
         sampling = {**self._provider.sampling, **address}
         key = key_of(self.name, self._settings.served, sampling, prompt)
@@ -231,7 +233,7 @@ class Client:
                 async with asyncio.timeout_at(deadline):
                     await asyncio.sleep(pause)
                     await self._rate.take()
-                # the deadline starts when the rate limit lets the first request pass
+                # the time until the deadline begins when the rate limit lets the first request pass
                 deadline = deadline or time_of_loop() + self._settings.deadline_s
                 return await self._once(key, prompt, parse, deadline)
             except Malformed as problem:
@@ -253,7 +255,7 @@ class Client:
     async def _once(
         self, key: str, prompt: Prompt, parse: Callable[[str], object], deadline: float
     ) -> Answer:
-        """Send one request and record its outcome; the deadline does not limit the recording.
+        """Send one request and record its outcome, even if the deadline passes meanwhile.
 
         Raises:
             TimeoutError: no answer arrived before the deadline.
@@ -269,7 +271,7 @@ class Client:
         except ModelError as problem:
             self._failures += 1
             if not isinstance(problem, Unavailable):
-                self._failures = 0  # any error but `Unavailable` shows that the server is up
+                self._failures = 0  # every other error shows that the server is up
             elif self._failures == _OUTAGE:  # warn once per outage: retries go on for minutes
                 limit = self._settings.deadline_s
                 _log.warning("%s; retrying, for at most %g s per answer", shown(problem), limit)
@@ -317,7 +319,8 @@ class Client:
             try:
                 await self._store.add(call, key, answer)
             except Misconfigured as full:
-                # An answer is billed, so a full disk must not make the client discard the answer
+                # The answer has been billed, so it must be used even if a full disk prevents
+                # storing it
                 _log.error("%s; the answer is used but not stored", full)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from resume_gym.llm import Misconfigured, ModelError, Refused, Unavailable
 
-_PASSING = {408, 409, 425, 429}  # timeout, conflict, too early, rate limit
+_PASSING = {408, 409, 425, 429}  # temporary errors: timeout, conflict, too early, rate limit
 _CHECK = {
     400: "the options, the length of the prompt and {key}",
     401: "{key}",
@@ -89,9 +89,9 @@ def masked(text: str, key: str) -> str:
 
 @lru_cache(maxsize=16)
 def _escaped(key: str) -> re.Pattern[str]:
-    """Return a regex that matches a key, even after JSON has escaped its characters repeatedly."""
+    """Return a regex that also matches a key whose characters JSON has escaped, even repeatedly."""
     characters = (f"(?:{re.escape(char)}|u00(?i:{ord(char):02x}))" for char in key)
-    # start no match inside a run of backslashes, so that the search takes linear time
+    # no match starts within a row of backslashes, so that the search takes linear time
     return re.compile(r"(?:(?<!\\)\\++)?" + r"(?:\\|u005[cC])*".join(characters))
 
 

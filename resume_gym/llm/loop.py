@@ -31,7 +31,7 @@ def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine; keep asyncio from logging its exception if nobody reads the result."""
+    """Await a coroutine; do not let asyncio log its exception if nobody reads the result."""
     task = asyncio.current_task()
     assert task
     task.add_done_callback(lambda task: task.cancelled() or task.exception())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class OpenAI(SDKProvider):
-    """Provider for servers with OpenAI's chat API; has the options of `SDKProvider`, too.
+    """Provider for servers with OpenAI's chat API, with the options of `SDKProvider`.
 
     `base_url` ends in "/v1"; None means OpenAI's own server. The server must enforce JSON schemas.
 
@@ -116,7 +116,7 @@ class OpenAI(SDKProvider):
         return answer
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return a message's text; callers handle the exceptions of a malformed message."""
+        """Return the text of a message; a malformed one raises exceptions that callers handle."""
         text: str = message.get("content", "")
         return text
 

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     import httpx2
 
 _LOGGERS = ("httpcore2", "httpx2", "openai")
-_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # limits of a response; SDKs take 0.1 ms per value
-# the possessive `*+` never backtracks, so a missing last quote costs only linear time
+# limits on the bytes and JSON values of a response, since SDKs take 0.1 ms per value
+_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000
+# the possessive `*+` never backtracks, so the search takes linear time even without a last quote
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _VALUE = re.compile(rb"[\[{,]")
-_MOST_TOKENS = 10_000_000  # maximum per request; a larger count is an error of the server
+# maximum number of tokens of a request; a server that states a larger number is wrong
+_MOST_TOKENS = 10_000_000
 
 
 class _TooLargeError(Exception):
@@ -42,7 +44,7 @@ async def _limit_size(response: "httpx2.Response") -> None:
         if len(body) > _MOST_BYTES:
             raise _TooLargeError(f"expected an answer of at most {_MOST_BYTES:,} bytes")
     await stream.aclose()
-    if b"\0" in body:  # UTF-16 or UTF-32, in which the values cannot be counted
+    if b"\0" in body:  # the body is in UTF-16 or UTF-32, in which the values cannot be counted
         raise _TooLargeError("expected an answer in UTF-8")
     if (values := len(_VALUE.findall(_TEXT.sub(b"", body)))) > _MOST_VALUES:
         raise _TooLargeError(f"expected at most {_MOST_VALUES:,} JSON values, got {values:,}")
@@ -68,7 +70,7 @@ class SDKProvider(ABC):
         thinking_tokens: token budget for thinking before the answer. Most servers limit only the
             sum of both budgets: long thinking leaves fewer tokens for the answer.
         temperature: sampling temperature; None for the default of the model or server.
-        timeout_s: timeout of one request, from start to end, in seconds.
+        timeout_s: timeout in seconds of one request, from sending it to its complete answer.
     """
 
     sampled: ClassVar[tuple[str, ...]]

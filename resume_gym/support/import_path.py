@@ -1,7 +1,7 @@
 """Correction of the import path for `python -m`.
 
-This module imports only modules that the interpreter has already loaded: a file in the current
-folder could shadow any other module.
+This module imports only modules that the interpreter has already loaded, since a file in the
+current folder could shadow any other module.
 """
 
 import os

@@ -83,7 +83,7 @@ def is_finite(value: Any) -> TypeGuard[float]:
 
 
 def check_figures(figures: Mapping[str, Any], prefix: str = "") -> None:
-    """Check that each figure is a finite number or, if named in `_FORMS`, a list or dict of them.
+    """Check that each figure is a finite number, or a list or dict of numbers if `_FORMS` says so.
 
     Raises:
         ValueError: A figure is invalid; the message starts with `prefix` and the figure's name.
@@ -130,7 +130,7 @@ def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[by
     Args:
         file: file to read.
         start: byte offset of the first line.
-        whole: whether to skip a last line without "\n", which may be incomplete.
+        whole: whether to leave out a last line that has no "\n", since it may be incomplete.
 
     Raises:
         TaskError: The file is not regular, or a line is longer than `MOST_BYTES`.

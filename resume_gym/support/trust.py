@@ -45,7 +45,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: object) -> bool:
-    """Return whether a URL names this machine; False if parsers may disagree about the URL."""
+    """Return whether a URL names this machine; False if URL parsers may read it differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 
@@ -60,8 +60,9 @@ def remember(folder: Path, settings: Mapping[str, object]) -> None:
     Do not pass settings that were read from the folder: a stranger may have written them.
     """
     file = folder / STARTED
-    with suppress(OSError):  # without the record, users need `FLAG`
-        file.unlink(missing_ok=True)  # an existing file could be a link
+    with suppress(OSError):  # if the record cannot be written, users need `FLAG`
+        # remove an existing file, which could be a link to another file
+        file.unlink(missing_ok=True)
         file.write_text(secrets.token_hex() + "\n", encoding="utf-8")
         mark = _mark(folder, settings)
         mark.parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,8 @@ def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
     """
     try:
         required = requires("resume-gym") or []
-    except PackageNotFoundError:  # a bare checkout has no metadata: the import will raise the error
+    # a checkout that is not installed has no metadata; the import will raise the error
+    except PackageNotFoundError:
         return None
     extras = (one for one in required if one.endswith(f'extra == "{extra}"'))
     names = [re.split(r"[^\w-]", one, maxsplit=1)[0] for one in extras]

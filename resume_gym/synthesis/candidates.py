@@ -20,11 +20,12 @@ from resume_gym.synthesis.content import (
 )
 
 NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
-TRAINEE = -1  # the level below "junior", which is index 0 of LEVELS
-EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # years from the degree to a level
+TRAINEE = -1  # the level below "junior"; "junior" is index 0 of LEVELS
+# years from the degree until a candidate reaches a level
+EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}
 STEP_UP = 0.35  # probability that a candidate applies for a job of the next level
 GAP = 0.2  # probability that a career is drawn with a gap; see `_career`
-LONG = 6  # minimum months of a gap that the resume explains
+LONG = 6  # minimum length, in months, of a gap that the resume explains
 CHANGE = 0.12  # probability that the oldest job was in another role
 
 
@@ -94,11 +95,12 @@ class Candidate:
 def make_candidate(
     role: Role, level: int, vertical: Vertical, split: str, jobs: tuple[int, int], rng: Random
 ) -> Candidate:
-    """Draw a candidate; `jobs` is the minimum and maximum number of jobs."""
+    """Draw a candidate; `jobs` has the minimum and the maximum number of jobs."""
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    # Most careers have the maximum number of jobs, limited to one job per level reached so far.
+    # Most careers have the maximum number of jobs. No career has more jobs than levels reached so
+    # far.
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
     # The present employer comes first; every employer is from a different vertical.
@@ -137,9 +139,9 @@ def _career(
     """Draw a job for each employer: the latest job at `level`, each earlier job at a lower one."""
     jobs: list[Job] = []
     end = NOW
-    # `gap` is the index of the job that has a gap before it. A gap before the oldest job never
-    # shows, but its index is not excluded from the draw, since this would change all generated
-    # tasks.
+    # `gap` is the index of the job that has a gap before it. A gap before the oldest job is never
+    # visible, but the index of this job stays in the draw, since all generated tasks would change
+    # otherwise.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))

@@ -1,8 +1,8 @@
-"""Find faults in a language model's drafts of tasks, and describe them as feedback to the model.
+"""Find faults in drafts of tasks by a language model, and describe the faults to the model.
 
 `find_miscounts` checks the lengths of a draft's lists; `find_faults` checks the draft's content and
-the task composed from it. All functions are pure. The checks use the rubric judge's parser but not
-the judge itself, since data selected by the judge would inherit its errors.
+the task composed from it. All functions are pure. The checks use the parser of the rubric judge but
+not the judge, since tasks that the judge selects would inherit the errors of the judge.
 """
 
 import re
@@ -20,9 +20,9 @@ from resume_gym.text.lines import Content, any_of, plain, read
 from resume_gym.text.reference import make_reference
 from resume_gym.text.style import head, is_weak
 
-_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # list lengths that prompts.toml asks for
+_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # numbers of list items that prompts.toml asks for
 _LEAKS = any_of(PROMPTS["leaks"]["words"])
-# Matches item numbers of lists, which are removed, since `read` would take them for figures.
+# Matches the numbers of list items. They are removed, since `read` would take them for figures.
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
 
 
@@ -68,7 +68,7 @@ def find_faults(
 ) -> list[Fault]:
     """Return the faults of a draft that passed `find_miscounts`, and of the composed task.
 
-    `seen` holds the keys (see `bullet_keys`) of the bullets of other tasks.
+    `seen` has the keys (see `bullet_keys`) of the bullets of other tasks, which must not recur.
     """
     faults = [
         *_weakness(persona, draft),
@@ -96,7 +96,8 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     for number, bullet in enumerate(draft.bullets):
         if number in persona.weak and isinstance(bullet, SpoiltBullet):
             weak, strong = read(bullet.weak), read(bullet.strong)
-            # The results section prints `result`, so the weak form may omit the words of `result`.
+            # The results section states `result`, so the weak form may leave out the words of
+            # `result`.
             shown = weak.stems | read(getattr(bullet, "result", "")).stems
             for problem in _not_spoilt(persona.weakness, weak, strong, shown):
                 yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -105,7 +106,7 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `shown` has the word stems of `weak` and `result`."""
+    """Yield the problems of a weak form; `shown` has the word stems of `weak` and of the result."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -209,7 +210,7 @@ def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
-    """Find the first fix whose `old` does not occur exactly once in the resume as fixed so far."""
+    """Find the first fix whose `old` does not occur exactly once after all fixes before it."""
     for fix, (count, _) in zip(task.fixes, repair(task), strict=True):
         if count != 1:
             where = f"stands {count} times in the resume" if count else "is not in the resume"
@@ -236,7 +237,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def _match(task: Task) -> Iterator[Fault]:
-    """Check that the repaired resume has enough of the job description's stems, by IDF weight."""
+    """Check that the repaired resume has enough stems of the job description, weighted by IDF."""
     weights = make_reference(task).job_weights
     shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
     share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)

@@ -1,9 +1,9 @@
 """Load the content bank (`bank/*.toml`) and fill the templates in it.
 
-A deed (`Deed`) is a set of templates about one piece of work; `tell` fills them. Text slots
-(`{users}`) take the words of an industry (`Vertical`). A number slot draws a number from a range
-(`{a:380-900}`, or with a step `{b:1000-9000/500}`) or repeats a number already drawn (`{a}`).
-A template has at most one metric, in square brackets.
+A `Deed` is a set of templates about one piece of a candidate's work; `tell` fills the templates.
+Text slots (`{users}`) take the words of an industry (`Vertical`). A number slot draws a number from
+a range (`{a:380-900}`, or with a step `{b:1000-9000/500}`) or repeats a number already drawn
+(`{a}`). A template has at most one metric, in square brackets.
 """
 
 import re
@@ -25,7 +25,7 @@ _BANK = Path(__file__).parent / "bank"
 # Groups of a slot: article, dollar sign, name, and the low, high and step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
-# Group 1 is the word after a conjunction or comma, where a sentence may have a second verb.
+# Group 1 matches the word after a conjunction or comma, which may be a second verb.
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
 
 
@@ -34,13 +34,14 @@ class Deed:
     """One piece of a candidate's work, as a set of templates.
 
     Attributes:
-        split: split whose tasks may use the deed.
+        split: split of the tasks in which the deed may occur, "train" or "eval".
         told: good bullet, which opens with a past-tense verb and has no subject.
         gerund: the -ing form of the first word of `told`.
         vague: bad bullet, which is padded with fillers and lacks the metric.
         buried: bad bullet, which hides the main point but keeps the metric.
         record: sentence about the work, for evidence documents; `{Who}` stands for the candidate.
-        figure: the metric as an item of the results section; empty if the deed has no metric.
+        figure: the metric, worded as an item of the results section; empty if the deed has no
+            metric.
         topic: noun phrase that names the work.
         now: good bullet in the present tense if the deed is a continuing duty; empty otherwise.
         levels: lowest and highest level (index into `LEVELS`) of a job that suits the deed.
@@ -83,7 +84,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Filled templates of a `Deed` (only `{Who}` is left); `plain` is `told` without `metric`."""
+    """The templates of a `Deed`, filled except for `{Who}`; `plain` is `told` without `metric`."""
 
     told: str
     plain: str
@@ -154,7 +155,7 @@ class People:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """Fill a template's slots, adapt "a" or "an" before them, and keep the metric's brackets."""
+    """Fill a template's slots and adapt "a" or "an" before them; keep the metric's brackets."""
 
     def value(slot: re.Match[str]) -> str:
         article, dollar, name = slot.groups()[:3]

@@ -2,8 +2,8 @@
 
 The model writes facts, bullets in a strong form (for most weaknesses, also in a weak form), and
 documents that state the facts (`Draft`). `read_draft` validates the answer; `compose` builds the
-task. The program, not the model, determines counts, names, dates, layout and fixes, and which
-bullets are weak.
+task. Counts, names, dates, layout and fixes are determined by this program and not by the model,
+and so is which bullets are weak.
 """
 
 import tomllib
@@ -46,7 +46,7 @@ def _line(text: str) -> str:
     most = LIMITS["line_chars"]
     if len(line) > most:
         raise ValueError(f"has {len(line)} characters, at most {most} are wanted: {line[:60]!r}...")
-    return _sentence(line)  # check again: without marker and period, the line may be empty
+    return _sentence(line)  # check again, since the line may be empty without its marker and period
 
 
 def _document(text: str) -> str:

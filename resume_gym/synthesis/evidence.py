@@ -14,11 +14,11 @@ from resume_gym.episode.tasks import EVIDENCE_KINDS, Evidence
 from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 
-# Matches a `Story.record` in which {Who} may be "I", as no verb ends in "s" except "was".
+# Matches a `Story.record` whose {Who} may be "I": after it, no verb but "was" ends in "s".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
-_ASIDES = 2  # sentences of small talk in a document
-_DISTRACTORS = 3  # sentences about other people's work, one per document
+_ASIDES = 2  # number of sentences of small talk in a document
+_DISTRACTORS = 3  # number of sentences about other people's work in all documents, one per document
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ def write_evidence(
 ) -> tuple[Evidence, ...]:
     """Write up to three documents, at most one of each kind.
 
-    The documents cover all work whose bullet is weak, opens with a hedge ("Helped with") or has a
-    wrong figure. They also cover half of the other work, to hide which bullets are weak.
+    The documents describe all work whose bullet is weak, opens with a hedge ("Helped with") or has
+    a wrong figure. They also describe half of the other work, so that they do not reveal which
+    bullets are weak.
     """
     needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
     others = [deed for deed in done if deed not in needed]
@@ -84,7 +85,8 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # Blocks of jobs are about the candidate only; small talk and other people's work follow them.
+    # The blocks about jobs concern only the candidate; small talk and other people's work come
+    # after.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from resume_gym.llm.client import Client
 
 PROCEDURAL = "procedural"
-# Client options that affect the answers; a resumed run may change any other option.
+# Client options that affect the answers. A resumed run must not change these options.
 _DECIDES = (
     *("model", "served", "temperature", "extra_body"),
     *("answer_tokens", "thinking_tokens", "thinking", "thinking_field"),
@@ -50,7 +50,8 @@ class Generation:
         count: number of tasks.
         seed: seed of the task sequence.
         out: output file; manifest, card and store are named after this file.
-        split: split of all tasks; None puts every fifth task in eval and the others in train.
+        split: split of all tasks; with None, every fifth task is in eval and all others are in
+            train.
         size: size of procedural tasks, "full" or "mini".
         model: options of `resume_gym.llm.client.make_client`, including the model's name.
         base_url: URL of the model's server; None for the provider's default.

@@ -1,8 +1,9 @@
 """Difficulty curriculum: the level of tasks follows the success of the policy in training.
 
-All episodes of a group play the same task. Its level is drawn from a window of `WINDOW` adjacent
-levels; `climb` determines the highest of them, the top level. The curriculum is adapted from RLVE
-(Zeng et al. 2025, arXiv:2511.07317), but the window has a constant width and can also move down.
+All episodes of a group play the same task. The level of this task is drawn from `WINDOW` adjacent
+levels, the window. `climb` determines the top level, which is the highest level of the window. The
+curriculum is adapted from RLVE (Zeng et al. 2025, arXiv:2511.07317), but the window has a constant
+width and can also move down.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,12 @@ from resume_gym.episode.tasks import Task
 from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task, load_with
 
 WINDOW = 3  # number of levels in the window
-GROUPS = 8  # number of groups at the top level after which the top level may change
-UP = 0.8  # the top level rises if the mean share of the highest reward is at least this
-DOWN = 0.6  # the top level falls if the mean share of the highest reward is less than this
-COUNT = 60  # tasks per split that `load` yields
+GROUPS = 8  # the top level is reconsidered after this number of groups at the top level
+# the top level rises if the mean reward of these groups is at least this share of the highest
+UP = 0.8
+# the top level falls if the mean reward of these groups is below this share of the highest
+DOWN = 0.6
+COUNT = 60  # number of tasks per split that `load` yields
 
 
 def climb(results: Iterable[tuple[int, float]]) -> int:

@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         task: the task; None if no attempt succeeded.
-        attempts: number of requests to the model; 1 for a procedural task.
+        attempts: number of requests to the model for this task; 1 for a procedural task.
         faults: for each kind of fault, the number of answers with such a fault.
         reason: why there is no task; empty if there is a task.
     """

@@ -49,8 +49,8 @@ async def write_tasks(
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
-        # Tasks written concurrently may share bullets: request a task again if it repeats a bullet
-        # of an earlier task.
+        # Tasks that are written concurrently may share bullets. If a task repeats a bullet of an
+        # earlier one, request it again.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()
@@ -133,10 +133,10 @@ def examine(
 def ask_for(
     persona: Persona, answer: str = "", faults: Iterable[str] = (), draw: int = 0
 ) -> Prompt:
-    """Build the prompt for a draft; if there are `faults`, it contains them and the last `answer`.
+    """Build the prompt for a draft; it contains the last `answer` and its `faults`, if any.
 
-    `draw`, the number of the attempt, is part of the key under which the client stores the answer,
-    so that a new attempt does not get the stored answer of an earlier attempt.
+    `draw`, the number of the attempt, is part of the client's cache key, so that a new attempt does
+    not get the stored answer of an earlier attempt.
     """
     candidate = persona.candidate
     career = (

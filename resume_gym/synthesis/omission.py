@@ -31,8 +31,8 @@ def omit(task: Task, kept: bool, rng: Random) -> Task | None:
         rng: random generator.
 
     Returns:
-        The changed task, with a rubric item for the figure; None if the resume has no removable
-        figure that the evidence supports and the judge rewards.
+        The changed task, with a rubric item for the figure; None if the resume has no figure that
+        can be removed, that the evidence states, and that the judge would reward.
     """
     found = list(_LAST_CLAUSE.finditer(task.resume))
     for match in rng.sample(found, len(found)):

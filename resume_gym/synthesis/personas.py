@@ -13,12 +13,13 @@ from resume_gym.episode.tasks import SPLITS, WEAKNESSES
 from resume_gym.synthesis.candidates import Candidate, make_candidate
 from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
 
-# Each pair is the minimum and the maximum of a count.
+# Each of the following pairs is the minimum and the maximum of a number.
 JOBS = (2, 3)
 BULLETS = (11, 13)
-MEASURED = (10, 11)  # bullets of a resume with no_metrics, which also has a results section
-KEPT = (8, 9)  # good bullets of an overlong resume
-SECTIONS = (2, 3)  # superfluous sections of an overlong resume
+# number of bullets of a resume with the weakness no_metrics, which also has a results section
+MEASURED = (10, 11)
+KEPT = (8, 9)  # number of good bullets of an overlong resume
+SECTIONS = (2, 3)  # number of superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
 EVAL_EVERY = 5  # one in this many tasks is in the split eval
 
@@ -97,14 +98,15 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         candidate=candidate,
         shares=_shares(total, len(candidate.jobs)),
         weak=frozenset(weak),
-        # `total` counts only good bullets; superfluous bullets are WEAK_SHARE of all bullets.
+        # `total` is the number of good bullets; WEAK_SHARE is the share of superfluous ones in all
+        # bullets.
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )
 
 
 def stratum(items: Sequence[T], key: str, index: int) -> T:
-    """Return the item for an index; every block of len(items) indices has each item once."""
+    """Return the item for an index; each item occurs once in every block of len(items) indices."""
     block, place = divmod(index, len(items))
     order = list(range(len(items)))
     Random(f"{key}-{block}").shuffle(order)

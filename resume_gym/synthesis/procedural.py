@@ -46,12 +46,15 @@ from resume_gym.synthesis.writing import (
 )
 
 PAGE_WIDTH = 165  # width of the page in characters
-SHORT = 14  # maximum words of a short bullet
+SHORT = 14  # maximum number of words in a short bullet
 ATTEMPTS = 500  # number of drafts of a task before the generator gives up
 TOP_LEVEL = 5
 """The highest level of difficulty; the lowest is 1."""
-HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only helped
-HELPED = 5  # one in this many tasks without a level has one or two hedged bullets ("Helped with")
+# from this difficulty level on, one or two bullets say that the candidate only helped
+HEDGED_FROM = 3
+# Of the tasks without a difficulty level, one in this many has one or two bullets with a hedge
+# ("Helped with").
+HELPED = 5
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
 PRESENT = 0.25  # probability of the present tense for continuing duties
@@ -70,13 +73,14 @@ class Size(NamedTuple):
         kept: number of good bullets of an overlong resume.
         padding: number of superfluous bullets of an overlong resume.
         sections: number of superfluous sections of an overlong resume.
-        general: number of bullets about deeds that suit any role; more if a role has too few deeds.
+        general: number of bullets about pieces of work that suit any role; it is higher if the
+            content bank has too few pieces of work for the role.
         jobs: number of jobs of a career.
-        fixes: number of fixes that need no evidence. An episode may allow only as many edits as the
-            lower end of this range, so the resume must fit the page after that many fixes.
+        fixes: number of fixes that need no evidence. Some episodes allow only as many edits as the
+            minimum of this range, so the resume must fit the page after so many fixes.
         job_words: number of words of the job description.
-        brief: whether to prefer short bullets, use no verb twice, and render the short forms of
-            resume and job description.
+        brief: whether tasks are short: short bullets are preferred, no verb is used twice, and
+            resume and job description are rendered in their short forms.
     """
 
     page_lines: int
@@ -249,7 +253,7 @@ def _echoes(text: str) -> bool:
 
 
 def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:
-    """Draw a task, which may not be sound (see `is_sound`); None if suitable deeds are lacking."""
+    """Draw a task, which `is_sound` may reject; None if there are too few suitable deeds."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
     done = _write_bullets(plan, candidate, chosen, rng) if chosen else None
@@ -270,7 +274,8 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
     if untidy:
-        # `disorder` also breaks a heading and a line of dates, so two fixes are not for bullets.
+        # `disorder` also breaks a heading and a line of dates, so two of the fixes do not change
+        # bullets.
         broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
         resume, fixes = disorder(resume, broken, rng)
     return Task(
@@ -286,7 +291,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
 
 
 class _Chosen(NamedTuple):
-    """A deed, its job, and whether the resume describes the deed in a weak bullet."""
+    """A piece of work, its job, and whether the resume describes the work in a weak bullet."""
 
     job: Job
     deed: Deed
@@ -312,11 +317,12 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     general = general[start:] + general[:start]
     verbs: Counter[str] = Counter()
     picked: list[_Chosen] = []
-    # Choose for the oldest job first, since its low level admits the fewest deeds.
+    # Begin with the oldest job, since the fewest deeds suit its low level.
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
         measured = plan.weakness == "no_metrics" and place in weak_places
-        # Prefer short deeds only among the deeds of the role; use all general deeds equally often.
+        # Prefer deeds with short bullets only among the deeds of the role; use general deeds
+        # equally often.
         brief = size.brief and place not in general_places
         hedged = plan.hedged and place not in weak_places
         best = min(
@@ -342,8 +348,8 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """Return the deeds of a split in the order of preference for task number `turn` of a role."""
-    # Turns 2n and 2n + 1 read the same order from opposite ends, so they share few deeds.
+    """Return the deeds of a split, in the order of preference of a role's task number `turn`."""
+    # Tasks 2n and 2n + 1 read the same order from opposite ends, so they share few deeds.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
     return order[::-1] if turn % 2 else order
@@ -365,8 +371,9 @@ def _write_bullets(
     if plan.weakness == "no_metrics":
         metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
-        # If the results section does not show a metric, `weaken` needs a weak opening, which only a
-        # deed with `is_duty` allows. The section must show the metrics of all other deeds.
+        # If the results section does not state the metric of a deed, `weaken` needs a weak opening,
+        # which is possible only if `is_duty` is true. So the section must state the metrics of all
+        # other deeds.
         shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
     helped: list[int] = []
     corrected = -1
@@ -393,7 +400,8 @@ def _write_bullets(
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
             text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
-            # The bullet gets new, wrong figures; the evidence corrects the last figure only.
+            # The figures of the bullet are replaced by wrong ones; the evidence corrects only the
+            # last one.
             other = tell(deed, job.vertical.words, rng)
             pairs = list(zip(story.told.split(), other.told.split(), strict=True))
             if differing := [pair for pair in pairs if pair[0] != pair[1]]:
@@ -424,7 +432,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # One fix deletes one bullet or section; there must be at least `size.fixes[0]` fixes.
+    # each fix deletes one bullet or section, and there must be at least `size.fixes[0]` fixes
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
         # If a superfluous bullet names years, insert it into a job held in these years.

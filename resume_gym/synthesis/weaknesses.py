@@ -22,7 +22,8 @@ HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
 
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# First-person forms: "I was responsible for ..." (_VERBLESS), "My duties included ..." (_OF_MINE).
+# In the first person, these openings become "I was responsible for ..." (_VERBLESS) and "My duties
+# included ..." (_OF_MINE).
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
 _OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
 
@@ -40,10 +41,10 @@ def weaken(
     """Return the weak form of a bullet and the fixes that repair it, in order.
 
     Args:
-        story: texts of the deed that the bullet is about.
+        story: texts about the piece of work that the bullet describes.
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
-        opener: one of `OPENERS`; empty if the deed allows none.
-        record: sentence that states the good form of the bullet as a fact.
+        opener: weak opening, one of `OPENERS`; empty if none fits the work.
+        record: sentence that states, as a fact, what the good form of the bullet says.
         shown: whether the results section states the metric. If not, a no_metrics bullet
             opens with `opener`, a flaw that an agent can repair without the evidence.
     """
@@ -96,7 +97,7 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes `passage`: whole lines other than the resume's first line."""
+    """Return the fix that deletes `passage`, which consists of whole lines, but not the first."""
     return Fix("\n" + passage, "")
 
 
@@ -124,7 +125,7 @@ def _redate(line: str, rng: Random) -> str:
 
 def _narrow(messy: str, clean: str, document: str) -> Fix:
     """Return a short fix that turns `messy` into `clean`; its `old` occurs once in `document`."""
-    # Include some unchanged words on both sides, so that an agent can tell where the fix belongs.
+    # Include some unchanged words on both sides, which show where the fix belongs.
     before, after = messy.split(" "), clean.split(" ")
     head = Prefix.similarity(before, after)
     tail = Postfix.similarity(before[head:], after[head:])

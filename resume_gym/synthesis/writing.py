@@ -81,8 +81,9 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `deeds` is the text of all good bullets (`Story.told`); about half of the duties, requirements
-    and skills are chosen to match it. `results` and `extra` are stored unchanged.
+    `deeds` is the text of all good bullets (`Story.told`). About half of the duties, requirements
+    and skills are chosen because they have words in common with it. `results` and `extra` are
+    stored unchanged.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
@@ -188,7 +189,7 @@ def _month(number: int) -> str:
 
 
 def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
-    """Draw items of a skill group: up to four that `deeds` names, and two to four others."""
+    """Draw skills from a group: up to four that the text `deeds` names, and two to four others."""
     named = [item for item in items if re.search(rf"\b{re.escape(item)}\b", deeds)]
     others = [item for item in items if item not in named]
     chosen = named[:4] + rng.sample(others, min(len(others), rng.randint(2, 4)))
@@ -196,8 +197,8 @@ def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    # The job asks for no more years of experience than the resume shows, except that it may always
-    # ask for two.
+    # The job asks for at most as many years of experience as the resume shows or, if that is less
+    # than two, for at most two years.
     shown = (NOW - candidate.jobs[-1].start) // 12
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])

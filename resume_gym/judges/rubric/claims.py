@@ -174,7 +174,7 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
 
 
 def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
-    """Yield claims for unsupported titles, credentials and words of scope ("worldwide")."""
+    """Yield unsupported titles, credentials and scopes ("worldwide"), in any letter case."""
     text = " ".join(content.words)
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):

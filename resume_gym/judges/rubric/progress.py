@@ -74,8 +74,8 @@ def progress(old: Content, new: Content, fix: Content) -> float:
 
     The progress is the larger of two values. The first is the F1 score (`_closeness`) of the line
     and the fix minus that of the original and the fix. The second is min(made, dropped) - 0.5,
-    where `made` is the share of the fix's core words that the line has, and `dropped` is the share
-    of those words that the fix removes and the line lacks, too.
+    where `made` is the share of the fix's core words that the line has, and `dropped` is the share,
+    among the words that the fix removes, of those that the line lacks.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0

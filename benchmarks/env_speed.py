@@ -34,9 +34,9 @@ TASK = Task("benchmark", JOB, RESUME, "weak_verbs")
 EDITS = (
     ("Was responsible for the routing service", "Owned the routing service"),
     ("Helped move the order intake", "Moved the order intake"),
-    ("Helped to lead", "Led"),  # fails: the text is not in the resume
+    ("Helped to lead", "Led"),  # this edit fails, since the text is not in the resume
     ("Participated in the on-call rota", "Shared the on-call rota"),
-    ("Helped", "Supported"),  # fails: the text occurs several times
+    ("Helped", "Supported"),  # this edit fails, since the text occurs several times
     ("- Did the review of most changes", "- Reviewed most changes"),
     ("- Was involved in a migration", "- Carried out a migration"),
     ("- Fixed bugs in the customer portal, answered", "- Repaired the portal\n- Answered"),

@@ -5,11 +5,11 @@ python benchmarks/judge.py [--blind]
 Attacks: every policy of `resume_gym.evaluation.attack` plays the held-out tasks, and a random
 search looks for other exploits. Blind pairs: revisions written and labelled by language models that
 saw neither the judge nor its rules. Only `--blind` grades them; use `--blind` once, after the last
-change to the judge. Seen pairs: former blind pairs; the judge was changed after it had graded them.
-Strangers: edits of ten resumes that are not from the task generator; five of these resumes served
-to develop the judge. Good lines: bullets that the judge's grammar check must accept. Learning
-signal: differences in content reward between episodes of the hasty editor, a script whose
-demonstrations policies imitate.
+change to the judge. Seen pairs: pairs that were blind at first, until the judge was improved with
+the help of their results. Strangers: edits of ten resumes that are not from the task generator;
+five of these resumes served to develop the judge. Good lines: bullets that the judge's grammar
+check must accept. Learning signal: differences in content reward between episodes of the hasty
+editor, a script whose demonstrations policies imitate.
 """
 
 import json

@@ -54,8 +54,8 @@ TOLD = {*HACKS, "growth", "second judge", "second judge far"}
 """Names of alarms that report a reward hack."""
 Shows = Callable[[list[str], list[str]], bool]
 BIASES: Mapping[str, tuple[str, str, Shows]] = {
-    # name: pattern in the new text of the editor's edit, its replacement, and the function that
-    # finds the bias in the lines before and after
+    # By name of the bias: a pattern in the new text of the editor's edit, its replacement, and the
+    # function that finds the bias in the lines before and after an edit.
     "verb": (
         r"^(\W*)[A-Z][a-z]+",
         r"\1Managed",

@@ -36,7 +36,8 @@ _END_S = 5.0
 # seconds between checks of the process, seconds between health checks, and seconds without a passed
 # health check after which the server is restarted
 _POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
-# code for `python -c`: with `python -m`, child processes of vLLM take seconds to import `main`
+# Code for `python -c`. With `python -m`, each child process of vLLM would need seconds to import
+# the main module.
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
@@ -198,7 +199,7 @@ def serving(
         note: called with a sentence at each restart of a server; see `Server`.
     """
     servers: list[Server] = []
-    if count:  # one key for the servers of all machines
+    if count:  # the servers of all machines have the same key
         os.environ[KEY] = ranks.broadcast(make_key())
     try:
         for number in range(count if ranks.local_rank() == 0 else 0):
@@ -218,7 +219,7 @@ def command(settings: ServerSettings, number: int, host: str, port: int) -> list
         "host": host,
         "port": port,
         "dtype": settings.precision,
-        "seed": settings.seed + 1000 * ranks.rank() + number,  # a different seed for each server
+        "seed": settings.seed + 1000 * ranks.rank() + number,  # each server gets a different seed
         "weight-transfer-config": json.dumps({"backend": transfer(settings.colocated)}),
         # return log-probabilities at the sampling temperature; ignore the model's sampling defaults
         "logprobs-mode": "processed_logprobs",
@@ -257,7 +258,7 @@ def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
     }
     variables |= {
         OWNED: "1",
-        "PYTHONSAFEPATH": "1",  # no process of vLLM imports files of the current folder
+        "PYTHONSAFEPATH": "1",  # processes of vLLM must not import files of the current folder
         KEY: make_key(),  # not in the command line, which all users of the machine can read
         "VLLM_SERVER_DEV_MODE": "1",  # enables the endpoints for weight updates
         "VLLM_LOGGING_LEVEL": "WARNING",

@@ -23,8 +23,8 @@ from learners.engines import Completion, Sampling, Weights
 from learners.training.attention import Shared
 from learners.training.policy import Policy
 
-_FEED_TOKENS = 8192  # maximum number of tokens in a prefill batch, padding included
-_GROW = 128  # tokens by which the cache's capacity grows
+_FEED_TOKENS = 8192  # maximum number of tokens in a prefill batch, including padding
+_GROW = 128  # number of tokens by which the capacity of the cache grows
 _COMPACT_BELOW = 0.75  # share of unfinished rows below which finished rows are removed
 
 
@@ -61,7 +61,8 @@ class _RaggedLayer(CacheLayerMixin):
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
             self.values = torch.cat([self.values, room], dim=2)
-        # each row is written at its own end, so no row has padding between its tokens
+        # write each row's new tokens after its last token, so that no padding lies between its
+        # tokens
         row = torch.arange(rows)[:, None]
         slots = self.starts[:, None] + torch.arange(q)
         self.keys[row, :, slots] = key_states.transpose(1, 2).to(self.keys.dtype)
@@ -332,7 +333,8 @@ class TransformersEngine:
     def _empty(self) -> "_Parked":
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        # under autocast, keys are fp32 until attention converts them to bf16: cache them in bf16
+        # under autocast, keys are in fp32 until attention converts them to bf16, so cache them in
+        # bf16
         dtype = getattr(torch, self._policy.precision)
         shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
         empty = torch.zeros(shape, dtype=dtype)

@@ -108,7 +108,8 @@ class VLLMEngine:
         raise EngineError(f"no completion within {self._timeout_s:.0f} s; {problem}")
 
     async def _ask(self, url: str, request: Mapping[str, object]) -> Mapping[str, Any]:
-        if self._session is None:  # not opened earlier: a session belongs to one event loop
+        # open the session only now, since it belongs to the event loop that opens it
+        if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -170,7 +171,7 @@ class VLLMEngine:
                 reason = f": {error}"
                 self._abandon(behind)
                 time.sleep(_RETRY_S)
-            except (OSError, RuntimeError) as error:  # a local error, which would recur
+            except (OSError, RuntimeError) as error:  # an error of this process, which would recur
                 raise EngineError(f"step {version}: weights could not be sent: {error}") from error
 
     def _abandon(self, urls: Sequence[str]) -> None:

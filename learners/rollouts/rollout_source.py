@@ -112,7 +112,7 @@ class RolloutSource:
         """
         probes = self._from_rank_0(lambda: self._update(version))
         gap = float(self._trainer.gaps(probes).mean()) if probes else 0.0
-        if not gap <= self._limit:  # also true for nan
+        if not gap <= self._limit:  # written so that it is also true if the gap is nan
             message = f"sampler and trainer differ by {gap:.3g} in log-probability"
             raise EngineError(f"weights of step {version}: {message}, more than {self._limit:.3g}")
         if self._lead:

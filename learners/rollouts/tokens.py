@@ -27,7 +27,7 @@ _SYSTEM, _QUESTION, _ANSWER, _REPLY = (
     f"\ue000{name}\ue000" for name in ("system", "question", "answer", "reply")
 )
 _USER = {"role": "user", "content": _QUESTION}
-# test reply that reveals templates that escape quotes, HTML or backslashes, or trim spaces
+# a test reply; it shows whether a template escapes quotes, HTML or backslashes, or trims spaces
 _ODD = ' "odd"\n<&>\\ '
 _CUT = "\ufdd0\ufdd1\ufdd0"  # marks where `_encode` cuts a text; no document has these characters
 _RENDER_S = 5.0
@@ -163,7 +163,7 @@ class ChatTokens:
         except TimeoutError:
             told = f"rendering the chat template takes longer than {_RENDER_S:.0f} s"
             raise TemplateError(told) from None
-        except Exception as error:  # a template can call methods that raise anything
+        except Exception as error:  # a template can call methods that raise any exception
             said = " ".join(str(error).split())[:200] or type(error).__name__
             raise TemplateError(f"the chat template fails: {said}") from None
 

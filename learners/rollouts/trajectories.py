@@ -103,7 +103,7 @@ class Trajectories:
             return planned.restored(record) if record else planned
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.path(step)} is from another run or step: {error}") from None
-        except Exception as error:  # the rollout's environment fails, perhaps only this time
+        except Exception as error:  # the environment of the rollout failed, perhaps only this time
             task, kind = planned.session.task.task_id, type(error).__name__
             self._note(f"An episode of {task} is played again: {kind}: {error}")
             return planned

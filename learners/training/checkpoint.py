@@ -32,7 +32,7 @@ class CheckpointError(Exception):
 
 
 def begin(folder: Path, step: int) -> Path:
-    """Create an empty folder for a checkpoint, to be published by `finish`.
+    """Create an empty folder with a temporary name for a checkpoint; `finish` renames it.
 
     Args:
         folder: folder of all checkpoints; created if missing.

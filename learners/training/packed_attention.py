@@ -31,7 +31,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 _cpu_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _cpu_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-# operators of `varlen_attn`, whose own backward pass does not accept a merged log-sum-exp
+# `varlen_attn` calls these operators, but its backward pass does not accept a merged log-sum-exp
 _flash = torch.ops.aten._flash_attention_forward
 _flash_backward = torch.ops.aten._flash_attention_backward
 Scaling = float | None
@@ -143,12 +143,13 @@ class _Blocks(torch.autograd.Function):
                 part, part_lse = _on_cuda(q, k, v, block, scaling)
             else:
                 part, part_lse = _cpu_flash(q, k, v, 0.0, block.causal, scale=scaling)
-            if block.causal:  # these blocks come first, so there is nothing to merge with
+            if block.causal:  # these blocks come first, so there is no earlier result to merge with
                 out[:, :, rows], lse[:, :, rows] = part, part_lse
                 continue
             # each part of the softmax has the weight exp(part's log-sum-exp - total log-sum-exp)
             total = torch.logaddexp(lse[:, :, rows], part_lse)
-            # `lerp`, one kernel for the weighted mean, needs the share in the outputs' dtype
+            # `lerp` computes the weighted mean in one kernel, but needs the weight in the dtype of
+            # the outputs
             share = (part_lse - total).exp().to(out.dtype)[..., None]
             out[:, :, rows] = torch.lerp(out[:, :, rows], part, share)
             lse[:, :, rows] = total
@@ -193,7 +194,8 @@ def _blocks(nodes: tuple[Node, ...], device: torch.device | None) -> tuple[_Bloc
     """
     if device is None:
         own = [slice(node.start, node.stop) for node in nodes]
-        # one block for all descendants of a node: they are adjacent, and each sees the whole node
+        # A single block serves all descendants of a node, since they are adjacent in the row and
+        # each of them attends to the whole node.
         inner = [node for node in nodes if node.end > node.stop]
         return (
             *(_Block(span, span, True) for span in own),

@@ -21,7 +21,7 @@ _SHARED = 2  # minimum number of stems that a bullet and a passage must share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return an edit that uses the last search, or else a new search; None if nothing is left."""
+    """Return an edit with the result of the last search, or else a new search; or None."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):

@@ -52,7 +52,7 @@ class Session(EditSession[Task, Verdict]):
 
         Raises:
             TaskError: The job or the resume is longer than the rules allow, or the task has a
-                rubric although the session rewards single lines.
+                rubric, which sessions that reward single lines do not support.
         """
         if task.rubric and self.verdict_type is not Verdict:
             raise TaskError(f"{task.task_id}: expected no rubric, since only lines are graded")
@@ -121,7 +121,7 @@ class Session(EditSession[Task, Verdict]):
     def grade(self, verdict: Verdict) -> Ledger:
         """See `EditSession.grade`; rules grade all rubric items but those of the kind "judged"."""
         if self.task.rubric and isinstance(verdict, Verdict):
-            from resume_gym.text.items import grade_items  # slow, so not imported at the top
+            from resume_gym.text.items import grade_items  # imported here, since the import is slow
 
             verdict = grade_items(self.task, self.resume, verdict)
         return super().grade(verdict)

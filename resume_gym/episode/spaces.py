@@ -22,7 +22,8 @@ from gymnasium.wrappers.utils import create_zero_array
 
 from resume_gym.episode.tools import text_fault
 
-_HEADER = 4  # bytes of the length (a uint32) that precedes each text in shared memory
+# size in bytes of the header of each text in shared memory: the length of the text, as a uint32
+_HEADER = 4
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)] + ["\n", "\t", "é", "ß", "語", "🙂"]
 
 

@@ -278,7 +278,8 @@ def read_jsonl(path: Path) -> list[Task]:
                 task = Task.from_row(json.loads(line))
                 if task.task_id in tasks:
                     raise TaskError(f"task_id: {task.task_id!r} occurs twice")
-            except (ValueError, RecursionError) as problem:  # deeply nested JSON exceeds the stack
+            # a RecursionError means that the JSON is nested too deeply
+            except (ValueError, RecursionError) as problem:
                 raise TaskError(f"{path}, line {number}: {problem}") from None
             tasks[task.task_id] = task
     return list(tasks.values())

@@ -65,7 +65,8 @@ class Toolbox:
     """The tools of an environment and the parser of their calls.
 
     Args:
-        schemas: results of `schema`, including a tool `submit` without arguments.
+        schemas: schemas of the tools, made by `schema`; one of them is a tool `submit` without
+            arguments.
 
     Attributes:
         schemas: schemas in OpenAI's format, which chat templates and inference servers accept.

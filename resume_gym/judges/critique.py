@@ -24,7 +24,7 @@ _REMARKS: Mapping[str, str] = tomllib.loads(
 )
 _MARKER = re.compile(r"^\s*(?:[-*+\u2022]|\d{1,2}[.)]|#{1,6})\s+")
 _MOST = 3  # maximum number of remarks in one feedback
-_QUOTE = 70  # maximum number of characters of a quotation
+_QUOTE = 70  # maximum length of a quotation in characters
 _TOLD = 0.5  # a line states a fact if it has at least this share of the fact's stems
 _FAULTY = 0.25  # a line with more formatting faults than this gets a remark
 

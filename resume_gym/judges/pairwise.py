@@ -279,7 +279,8 @@ def bradley_terry(
         prior: standard deviation of the zero-mean normal prior on strengths, in log-odds.
     """
     place = {name: number for number, name in enumerate(ids)}
-    wins = np.zeros((len(ids), len(ids)))  # [n, n]: wins of row against column
+    # [n, n]: how often the row's text won against the column's
+    wins = np.zeros((len(ids), len(ids)))
     for match in matches:
         listed = match.first in place and match.second in place
         if listed and not isinstance(match.outcome, JudgeError):

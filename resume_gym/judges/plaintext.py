@@ -16,7 +16,8 @@ KEY_VARIABLE = "RESUME_GYM_JUDGE_KEY"
 """Environment variable that overrides the HMAC key of `make_code`."""
 
 _DEFAULT_KEY = "resume-gym"
-# Default-ignorable code points outside the categories `_UNSEEN`, and the blank Braille pattern.
+# Matches code points that Unicode calls default-ignorable and that are not in the categories
+# `_UNSEEN`, and the blank Braille pattern.
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
@@ -72,7 +73,7 @@ def fence(name: str, text: str, code: str) -> str:
 
 @lru_cache(maxsize=1024)
 def folded(text: str) -> str:
-    """Normalize a text to compare quotations: remove markup, fold case, join lines."""
+    """Return a text in a form for comparing quotations: without markup, case-folded, one line."""
     text = clean(_MARKUP.sub("", neutral(text)).translate(_TYPOGRAPHY))
     return " ".join(text.split()).casefold()
 

@@ -209,7 +209,7 @@ class Client:
             try:
                 _parsed(text, parse, f"{where}: {prompt.kind!r}")
             except Malformed:
-                # Request an invalid stored answer again, except in replay
+                # if the stored answer is invalid, request it again, except in replay
                 if self._settings.replay:
                     raise
             else:

@@ -50,7 +50,7 @@ class OpenAI(SDKProvider):
             api_key=self._key or "none",  # the SDK requires a key, even if the server needs none
             base_url=self.base_url,
             timeout=None,
-            max_retries=0,  # our client retries, within its rate limits
+            max_retries=0,  # the client of this package retries, within its rate limits
             http_client=http,
         )
 

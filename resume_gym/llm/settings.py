@@ -59,7 +59,8 @@ def check(name: str, value: object) -> None:
     whole = ("concurrency", "answer_tokens", "requests_a_minute", "after_failures", "difficulty")
     limits = (*whole, "deadline_s", "timeout_s", "budget_dollars")
     if name in limits and not (value is None and name == "requests_a_minute"):
-        numbers = (int,) if name in whole else (int, float)  # excludes bool, a subclass of int
+        # exact types, since bool is a subclass of int
+        numbers = (int,) if name in whole else (int, float)
         if type(value) not in numbers or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
@@ -93,7 +94,7 @@ def check_url(
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError as problem:  # e.g. an invalid port or unbalanced brackets
+    except ValueError as problem:  # the URL has an invalid port or unbalanced brackets, for example
         raise ValueError(f"{message}: {problem}") from None
     if not sound:
         raise ValueError(message)

@@ -22,7 +22,8 @@ BANDS = ("early", "early", "senior", "senior", "lead", "lead")
 """The band of each level; the band selects the summaries and duties of a role."""
 
 _BANK = Path(__file__).parent / "bank"
-# Groups of a slot: article, dollar sign, name, and the low, high and step of a range.
+# The groups match the parts of a slot: article, dollar sign, name, and the minimum, maximum and
+# step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
 # Group 1 matches the word after a conjunction or comma, which may be a second verb.
@@ -69,7 +70,7 @@ class Deed:
 
     @cached_property
     def is_duty(self) -> bool:
-        """Return whether "Responsible for" and `gerund` can replace the first word of `told`."""
+        """Return whether "Responsible for" and `gerund` can replace the opening verb of `told`."""
         return self.one_verb and self.gerund not in GOALS
 
     @cached_property

@@ -56,8 +56,8 @@ HEDGED_FROM = 3
 # ("Helped with").
 HELPED = 5
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
-FIRST_PERSON = 0.12  # probability of bullets in the first person
-PRESENT = 0.25  # probability of the present tense for continuing duties
+FIRST_PERSON = 0.12  # probability that the bullets of a resume are in the first person
+PRESENT = 0.25  # probability that bullets about continuing duties are in the present tense
 
 Range = tuple[int, int]
 

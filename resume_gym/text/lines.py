@@ -114,7 +114,8 @@ _JOINT = re.compile(r"[-/&.']")
 _HYPHEN = re.compile(r"(?<=\w)[-/](?=\w)")
 _RANGE = re.compile(r"\s*(?:-|to|and|or|/|->|through|until|versus|vs\.?)\s*\Z", re.IGNORECASE)
 _CURRENCIES: dict[str, str] = LEXICON["currencies"]
-_THIN = re.compile("(?<=\\d)[\u2009\u00a0\u202f](?=\\d{3}(?!\\d))")  # "1 200" with a narrow space
+# "matches the space within a number such as "1 200
+_THIN = re.compile("(?<=\\d)[\u2009\u00a0\u202f](?=\\d{3}(?!\\d))")
 _DATE_UNIT = re.compile(r"now|m\d+")
 _NOW = re.compile(r"\b(?:present|current|now|today|ongoing)\b", re.IGNORECASE)
 
@@ -129,7 +130,8 @@ class Number(NamedTuple):
     def backs(self, claim: "Number") -> bool:
         """Return whether this figure, which is known to be true, supports the figure `claim`."""
         one, other = (_BASE.get(n.unit, (n.unit, 1.0)) for n in (self, claim))
-        same = self.unit != claim.unit and one[0] == other[0]  # such as 90 minutes and 1.5 hours
+        # equal values in different units, such as 90 minutes and 1.5 hours
+        same = self.unit != claim.unit and one[0] == other[0]
         known, said = self.value, claim.value
         if same:
             known, said = known * one[1], said * other[1]

@@ -37,7 +37,7 @@ class DeepSpeedBackend(LocalBackend):
         logger.setLevel(logging.WARNING)
         # hide warnings about deprecated names of torch.distributed, which DeepSpeed uses
         warnings.filterwarnings("ignore", "`torch.distributed", FutureWarning)
-        # without this, DeepSpeed spends minutes compiling its shared-memory communication
+        # without this line, DeepSpeed spends minutes on compiling its shared-memory communication
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         policy = self._make_policy(models.load(self._settings.model), "float32")
         optimizer = make_optimizer(policy.parameters(), self._settings)
@@ -68,7 +68,8 @@ class DeepSpeedBackend(LocalBackend):
         }
 
     def _backward(self, part: Tensor, last: bool) -> None:
-        # end gradient accumulation at the last row, since steps differ in their number of rows
+        # end the accumulation of gradients at the last row of a step, since steps have different
+        # numbers of rows
         self._engine.set_gradient_accumulation_boundary(last)
         # DeepSpeed averages gradients over ranks: scale the loss to get the gradients' sum instead
         self._engine.backward(part * ranks.world())

@@ -53,7 +53,8 @@ _METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
-# replace `_get_layout` by a lookup that no pickle can modify; all weights are strided
+# Replace `_get_layout` by a lookup that no pickle can modify. One entry is enough, since all
+# weights have the layout `torch.strided`.
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
@@ -125,7 +126,8 @@ class FSDP2Backend(LocalBackend):
         return merge_adapters(self._settings, named)
 
     def _state(self) -> StateDict:
-        if not self._optimizer.state:  # no step was taken yet, or all steps were skipped
+        # the state is empty if no step was taken yet, or all steps were skipped
+        if not self._optimizer.state:
             get_state_dict(self._policy, self._optimizer)
             # `get_state_dict` creates the state by a step on zero gradients: reset the step count
             for state in self._optimizer.state.values():
@@ -170,7 +172,8 @@ class MetadataReader(FileSystemReader):
         return found
 
 
-class _MetadataUnpickler(pickle._Unpickler):  # opcodes of the C class cannot be replaced
+# subclass the Python class, since opcodes of the C class cannot be replaced
+class _MetadataUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> object:
         if (module, name) in _METADATA:
             return _METADATA[module, name]
@@ -202,7 +205,8 @@ def _mesh(replicas: int) -> DeviceMesh:
 def _read(model: PreTrainedModel, folder: Path) -> None:
     """Fill this rank's shards of the weights from a model's files, and initialise the adapters."""
     stored: dict[str, Tensor] = {}
-    for name, weight in model.named_parameters():  # lists a tied weight once, as the files do
+    # `named_parameters` lists a tied weight once, as the files do
+    for name, weight in model.named_parameters():
         if ".lora_" in name:
             from learners.training import lora
 

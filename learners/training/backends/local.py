@@ -109,14 +109,15 @@ class LocalBackend:
         norm = 0.0 if skipped else self._optimize()
         if not math.isfinite(norm):
             raise FloatingPointError(f"the gradient norm is {norm}")
-        ranks.synchronize()  # a GPU may still be updating the weights
+        ranks.synchronize()  # wait, since a GPU may still be updating the weights
         seconds = time.monotonic() - began
         # the loss is already divided by the size of the global batch; see `losses`
         means = {
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
-        # masked tokens add 0 to both sums of ratios: divide the sums by the unmasked tokens only
+        # masked tokens add 0 to both sums of ratios, so divide the sums by the number of unmasked
+        # tokens
         share = max(1e-9, 1 - means["masked"])
         mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
         return {

@@ -106,9 +106,12 @@ def make_optimizer(
     """
     trained = [weight for weight in weights if weight.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay
-    betas = (0.9, 0.99)  # 0.999, the default, averages over 1,000 steps, more than most runs have
+    # the default of the second value, 0.999, averages over 1,000 steps, which is more than most
+    # runs have
+    betas = (0.9, 0.99)
     if settings.optimizer == "adamw":
-        # fused AdamW is faster, but is not used on CPUs, where it rounds unlike the default loop
+        # fused AdamW is faster, but not used on CPUs, where its rounding differs from the default
+        # loop's
         fused = all(weight.is_cuda for weight in trained) or None
         return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
     others = set(map(id, ends))

@@ -43,7 +43,7 @@ FABRICATIONS = (
 )  # fmt: skip
 HALVES = ("dev", "test")
 
-_Z = 1.96  # normal quantile of a two-sided 95 % interval
+_Z = 1.96  # quantile of the normal distribution for a two-sided 95 % interval
 _KINDS = (*FABRICATIONS, "honest_rewrite", *GRADED_FIELDS)
 
 
@@ -141,7 +141,7 @@ def values(verdict: Verdict) -> dict[str, int]:
 
 
 def spread(pairs: Sequence[LabelledPair], limit: int | None) -> Sequence[LabelledPair]:
-    """Select `limit` pairs (None: all pairs), about equally many of each kind, in file order."""
+    """Return `limit` pairs in file order, about equally many of each kind; None means all."""
     if limit is None or limit >= len(pairs):
         return pairs
     order = list(pairs)

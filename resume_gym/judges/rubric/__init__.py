@@ -158,8 +158,8 @@ def preference(signals: Signals) -> float:
     """Score a recruiter's preference for a text over the original.
 
     The score is at least 1 if no change is worse and more than half of the changes are better. It
-    is at most -1 if some changes are worse, and no more changes are better than worse. An
-    unsupported claim counts as a worse change if there is no other worse change.
+    is at most -1 if at least one change is worse and at least as many changes are worse as are
+    better. An unsupported claim counts as a worse change if there is no other worse change.
     """
     outcomes = [change.outcome for change in signals.changes]
     better, worse = outcomes.count(1), outcomes.count(-1)

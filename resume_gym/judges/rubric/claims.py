@@ -96,7 +96,7 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
     missing = [_missing(line.content, window) for window in windows]
     least = min(map(len, missing))
     best = [place for place, words in enumerate(missing) if len(words) == least]
-    # "Junior Engineer" -> "Engineer" adds no word, but raises the title.
+    # Without "Junior", "Junior Engineer" has no new words, but is a higher title.
     dropped = [_dropped_rank(line.content, windows[place]) for place in best]
     if not least and all(dropped):
         yield Claim("title", dropped[0], f'"{cut(line.body)}" leaves out "{dropped[0]}".', 0.8)

@@ -199,7 +199,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
             if content is old and at < head(old).at:
-                continue  # a weak opening supports no verb
+                continue  # the words of a weak opening do not support a new verb
             if stands(verb, {key}) and _acts(content, at, token):
                 near = frozenset(content.keys[max(0, at - WINDOW) : at + WINDOW])
                 if not objects or any(stands(one, near) for one in objects):

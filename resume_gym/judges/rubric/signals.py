@@ -112,7 +112,7 @@ def measure(text: str, reference: Reference) -> Signals:
 
 
 def excess(text: str) -> str:
-    """Return the first limit that a text exceeds with the text's size ("600 lines: 601"), or ""."""
+    """Return the first limit that a text exceeds and its size, as in "600 lines: 601"; else ""."""
     lines = parse(text)
     sizes = {
         "lines": len(lines),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import fmean
 
 import torch
@@ -86,7 +87,7 @@ class Batch:
     @property
     def turns(self) -> list[list[int]]:
         """For each of the n rollouts, the number of sampled tokens in each of its turns."""
-        return [rollout.sample().turns for rollout in self.rollouts]
+        return [sample.turns for sample in self._samples]
 
     @property
     def response_tokens(self) -> int:
@@ -124,5 +125,10 @@ class Batch:
 
     def samples(self, advantages: Sequence[Sequence[float]]) -> list[Sample]:
         """Return the training samples, given the advantages of each rollout's turns."""
-        pairs = zip(self.rollouts, advantages, strict=True)
-        return [rollout.sample().credited(turns) for rollout, turns in pairs]
+        pairs = zip(self._samples, advantages, strict=True)
+        return [sample.credited(turns) for sample, turns in pairs]
+
+    @cached_property
+    def _samples(self) -> list[Sample]:
+        """The n rollouts as training samples, without advantages; built once."""
+        return [rollout.sample() for rollout in self.rollouts]

@@ -4,6 +4,7 @@ A goal is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All func
 goal or budget has ended a run, and the run is restarted, it ends again for the same reason.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,7 +54,7 @@ def conditions(text: str, what: str) -> tuple[Condition, ...]:
     found = []
     for part in re.split(r"\s+and\s+", text.strip()) if text.strip() else ():
         match = _CONDITION.fullmatch(part)
-        if not match:
+        if not match or math.isinf(float(match[3])):  # such as 1e999
             expected = "conditions such as 'NAME >= NUMBER', joined by 'and'"
             raise ConfigError(f"{what}: expected {expected}; got {part!r}")
         found.append(Condition(match[1], match[2], float(match[3])))

@@ -43,6 +43,8 @@ def test_conditions_are_joined_by_and(text: str, names: list[str], limits: list[
         ({"goal": "eval.reward"}, "goal: expected conditions such as .* got 'eval.reward'"),
         ({"goal": "eval.reward == 6"}, "got 'eval.reward == 6'"),
         ({"goal": "eval.reward >= nan"}, "got 'eval.reward >= nan'"),
+        ({"goal": "eval.reward >= 1e999"}, "got 'eval.reward >= 1e999'"),
+        ({"budget": "tokens <= 1e999"}, "got 'tokens <= 1e999'"),
         ({"goal": "a > 1 or b > 2"}, "got 'a > 1 or b > 2'"),
         ({"goal": "__import__('os') > 1"}, "expected conditions"),
         ({"goal": "eval.reward > 1", "eval_every": 0}, "expected eval_every >= 1, got 0"),

@@ -272,3 +272,13 @@ def test_code_beside_the_weights_of_a_model_is_never_run(here: Path) -> None:
     with pytest.raises(ConfigError, match="expected a model that transformers supports without"):
         models.load("model")
     assert not (here / "imported.txt").exists()
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+def test_a_model_cannot_choose_native_code_for_its_attention(key: str, here: Path) -> None:
+    shutil.copytree(models.NANO, "model")
+    file = here / "model" / "config.json"
+    kernel = {key: "kernels-community/flash-attn2"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **kernel}))
+    for model in (models.load("model"), models.skeleton("model")):
+        assert model.config._attn_implementation == "sdpa"

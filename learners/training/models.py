@@ -63,8 +63,8 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
     if not any(source.glob("*.safetensors")):  # weights in other formats are pickles
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
     logging.disable_progress_bar()  # a progress bar is noise for models that load quickly
-    kind = AutoModelForCausalLM
-    model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
+    options = {"dtype": torch.float32, "use_safetensors": True}
+    model = _read(AutoModelForCausalLM, source, config=_read_config(source), **options)
     with _readable(source):
         return model.to(device)  # type: ignore[no-any-return]
 
@@ -101,7 +101,7 @@ def skeleton(name: str) -> PreTrainedModel:
         ConfigError: the model's files cannot be read.
         FileNotFoundError: the model does not exist.
     """
-    config = _read(AutoConfig, folder(name))
+    config = _read_config(folder(name))
     with _readable(config.name_or_path), torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-any-return]
 
@@ -128,7 +128,16 @@ def read_config(name: str) -> PretrainedConfig:
             tie_word_embeddings=tied,
         )
     source = _fetch(name, ["config.json"]) if on_hub else folder(name)
+    return _read_config(source)
+
+
+def _read_config(source: Path) -> PretrainedConfig:
+    """Read a model's configuration without its choice of an attention implementation.
+
+    The choice may name a kernel of the Hub, which transformers would download and run.
+    """
     config: PretrainedConfig = _read(AutoConfig, source)
+    config._attn_implementation = None
     return config
 
 

@@ -46,7 +46,8 @@ from record import Figure, finish, options, resident_kb
 from learners.build import make_orchestrator, make_workload, server_settings
 from learners.config import Config
 from learners.engines import Completion, Sampling, Weights
-from learners.engines.server import Server, headers
+from learners.engines.api_key import headers
+from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
 from learners.rollouts.curriculum import Curriculum
 from learners.rollouts.orchestrator import Orchestrator

@@ -9,7 +9,7 @@ from typing import Any
 
 from learners.config import Config, check_env
 from learners.engines import Engine, Sampling
-from learners.engines.server import ServerSettings
+from learners.engines.command import ServerSettings
 from learners.engines.vllm import VLLMEngine
 from learners.losses import LOSSES
 from learners.rollouts.curriculum import Curriculum, LadderCurriculum

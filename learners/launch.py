@@ -23,7 +23,8 @@ from learners.build import (
 from learners.command_line import Arguments, stop
 from learners.config import Config, to_dict
 from learners.engines import EngineError
-from learners.engines.server import Server, serving, transfer
+from learners.engines.command import transfer
+from learners.engines.server import Server, serving
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
 from learners.errors import STOPPED, ConfigError, RunStopped

@@ -132,10 +132,10 @@ def check_complete(runs: Path) -> None:
 
 
 def test_a_run_survives_its_engine_and_ends_with_it(tmp_path: Path) -> None:
-    """The server's first process dies, then its engine; then the user presses Ctrl-C."""
+    """The server dies, then its engine; then the user presses Ctrl-C."""
     job = start(tmp_path, **SHARDED, steps=100)
     wait_until(lambda: bool(rows(tmp_path)), job)
-    for restarts, part in enumerate(("serve.py", "VLLM::EngineCore"), 1):
+    for restarts, part in enumerate(("api_server", "VLLM::EngineCore"), 1):
         processes(job, part)[0].kill()
         wait_until(lambda count=restarts: journal(tmp_path).count("restarted") == count, job)  # type: ignore[misc]
         # the next two steps may have been played before

@@ -13,7 +13,7 @@ from learners import aipo
 from learners.build import server_settings
 from learners.command_line import parse
 from learners.config import PRESETS, Config, ConfigError, read_toml
-from learners.engines.server import command
+from learners.engines.command import command
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, evaluations
 from learners.planning.table import show

@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 from learners.build import server_settings
 from learners.config import Config
 from learners.engines import Completion, Sampling
-from learners.engines.server import Server, headers, make_key
+from learners.engines.api_key import headers, make_key
+from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
 from learners.training import models
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 from unittest.mock import AsyncMock
 
+import psutil
 import pytest
 import requests
 import torch
@@ -27,10 +28,11 @@ from learners import aipo
 from learners.build import make_distant_orchestrator
 from learners.command_line import parse
 from learners.config import Config
-from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
-from learners.engines.server import Server, ServerSettings, command, environment
+from learners.engines import Completion, EngineError, RefusedError, Sampling
+from learners.engines.api_key import KEY, KeyRequired
+from learners.engines.command import ServerSettings, command, environment
+from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine, unreachable
-from learners.engines.vllm_plugin import KEY, KeyRequired
 from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import NOT_SAMPLED
 from learners.rollouts.rollout_source import RolloutSource
@@ -338,8 +340,7 @@ def test_servers_import_nothing_from_the_current_folder(
     shadow = tmp_path / "colorsys.py"
     shadow.write_text("open('imported.txt', 'w').close()\n")
     words = command(SERVER, 0, "127.0.0.1", 8000)
-    start = words.index(sys.executable, 1)
-    python = words[start : words.index("-c") + 1]
+    python = words[: words.index("-c") + 1]
     for options, safe in ((python, {}), ([sys.executable, "-c"], environment(SERVER, 0))):
         subprocess.run([*options, "import colorsys"], env={**os.environ, **safe}, check=False)
         assert not (tmp_path / "imported.txt").exists()
@@ -513,19 +514,43 @@ def test_a_missing_library_is_named_at_once(
         Server(SERVER, 0, tmp_path / "engine.log", print)
 
 
-@pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])
-def test_a_servers_sockets_go_with_it(ended: bool) -> None:
+def fake_server(
+    does: str, log: Path, note: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> Server:
+    """A server whose process runs Python code instead of vLLM."""
+    monkeypatch.setattr("learners.engines.server._require_libnuma", lambda: None)
+    words = [sys.executable, "-c", does]
+    monkeypatch.setattr("learners.engines.server.command", lambda *_: words)
+    return Server(SERVER, 0, log, note)
+
+
+def test_a_server_ends_with_all_its_processes_and_its_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     does = (
-        "import os, pathlib, time; folder = os.environ['VLLM_RPC_BASE_PATH'];"
-        "pathlib.Path(folder, 'socket').touch(); print(folder, flush=True);"
-        f"time.sleep({600 if ended else 0})"
+        "import os, subprocess, time;"
+        "child = subprocess.Popen(['sleep', '600']);"
+        "print(os.environ['VLLM_RPC_BASE_PATH'], child.pid, flush=True); time.sleep(600)"
     )
-    command = [sys.executable, "-P", serve.__file__, str(os.getpid()), sys.executable, "-c", does]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        sockets = Path(process.stdout.readline().strip())
-        assert sockets.name.startswith("vllm-")
-        if ended:
-            assert (sockets / "socket").exists()
-            process.terminate()
+    log = tmp_path / "engine.log"
+    server = fake_server(does, log, print, monkeypatch)
+    while not (words := log.read_text().split()):
+        time.sleep(0.05)
+    sockets, child = Path(words[0]), psutil.Process(int(words[1]))
+    (sockets / "socket").touch()
+    server.close()
+    gone = not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert gone
     assert not sockets.exists()
+
+
+def test_a_server_that_ends_is_restarted_until_it_has_ended_too_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("learners.engines.server._POLL_S", 0.01)
+    told: list[str] = []
+    server = fake_server("raise SystemExit(3)", tmp_path / "engine.log", told.append, monkeypatch)
+    with pytest.raises(EngineError, match=r"it ended with status 3, even after 5 restarts; see "):
+        server.ready(60)
+    assert told == [f"The engine at {server.url} is restarted: it ended with status 3."] * 5
+    server.close()

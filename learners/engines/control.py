@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from learners.engines.server import headers
+from learners.engines.api_key import headers
 
 Json = Mapping[str, Any]
 

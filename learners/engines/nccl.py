@@ -11,8 +11,9 @@ from torch import Tensor, dtype
 from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
+from learners.engines.api_key import headers
 from learners.engines.control import Control
-from learners.engines.server import free_port, headers
+from learners.engines.server import free_port
 from learners.training import models, ranks
 from learners.training.policy import Policy
 

@@ -26,9 +26,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from learners.engines import Completion, EngineError, RefusedError, Sampling, Weights
+from learners.engines.api_key import KEY, headers
 from learners.engines.control import Control
-from learners.engines.server import headers, own_address
-from learners.engines.vllm_plugin import KEY
+from learners.engines.server import own_address
 
 if TYPE_CHECKING:
     from learners.engines.nccl import NCCLSender

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from learners.build import make_workload
 from learners.config import Config
-from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
+from learners.engines.command import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts

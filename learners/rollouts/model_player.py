@@ -20,7 +20,8 @@ from torch import Tensor
 
 from learners.config import Config, read_toml
 from learners.engines import EngineError, RefusedError, Sampling
-from learners.engines.server import ServerSettings, serving
+from learners.engines.command import ServerSettings
+from learners.engines.server import serving
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine, unreachable
 from learners.errors import ConfigError

@@ -48,7 +48,7 @@ from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
 from resume_gym import TaskError
-from resume_gym.apps.plot.training import dashboard
+from resume_gym.figures.dashboard import dashboard
 from resume_gym.judges import Judge, JudgeError
 from resume_gym.support import trust
 from resume_gym.support.command_line import complain

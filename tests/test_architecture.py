@@ -53,7 +53,7 @@ HEAVY = {
     "datasets": ["resume_gym.corpus.hub", "resume_gym.integrations.*"],
     "mammoth": ["resume_gym.corpus.word"],
     "pdfplumber": ["resume_gym.corpus.pdf"],
-    "matplotlib": ["resume_gym.apps.plot*"],
+    "matplotlib": ["resume_gym.apps.plot*", "resume_gym.figures.*"],
     "PIL": ["resume_gym.episode.render"],
     "pyarrow": ["resume_gym.integrations.verl"],
     "scipy": ["resume_gym.evaluation.comparison"],

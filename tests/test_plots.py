@@ -25,10 +25,10 @@ from resume_gym.apps.plot.bars import MeanBar, by_weakness, draw_bars
 from resume_gym.apps.plot.plot import draw_summaries, of_run, plot
 from resume_gym.apps.plot.reading import read_evaluations
 from resume_gym.apps.plot.runs import draw_runs, grouped
-from resume_gym.apps.plot.style import styled
-from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.cli import main
+from resume_gym.figures.dashboard import OVERVIEW, TRAINER, dashboard, draw_panels
+from resume_gym.figures.style import styled
 from resume_gym.support.user_errors import TaskError
 
 Capsys = pytest.CaptureFixture[str]

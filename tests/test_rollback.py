@@ -15,7 +15,7 @@ from learners import aipo
 from learners.command_line import parse
 from learners.errors import STOPPED
 from learners.training.trainer import Trainer
-from resume_gym.apps.plot.training import begun
+from resume_gym.figures.dashboard import begun
 
 SETTINGS: dict[str, object] = {
     **{"env": jobs.SHORT, "steps": 9, "groups": 1, "group-size": 4, "threads": 1},

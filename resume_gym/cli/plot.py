@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from resume_gym.apps.plot.plot import plot
-from resume_gym.apps.plot.style import FORMATS
 from resume_gym.cli.arguments import Commands
+from resume_gym.figures.style import FORMATS
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError
 

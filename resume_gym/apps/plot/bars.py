@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from resume_gym.apps.plot.reading import Summaries
-from resume_gym.apps.plot.style import COLOURS, WIDTH, caption, ink, legend_above, new_figure
 from resume_gym.episode.tasks import WEAKNESSES
+from resume_gym.figures.style import COLOURS, WIDTH, caption, ink, legend_above, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

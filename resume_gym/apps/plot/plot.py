@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resume_gym.apps.plot import bars, training
+from resume_gym.apps.plot import bars
 from resume_gym.apps.plot.reading import Run, Summaries, read_evaluations, read_run
 from resume_gym.apps.plot.runs import draw_runs
-from resume_gym.apps.plot.style import FORMATS, save, styled
 from resume_gym.apps.viewer.data import FolderContents
+from resume_gym.figures import dashboard
+from resume_gym.figures.style import FORMATS, save, styled
 from resume_gym.support.user_errors import TaskError
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def of_run(run: Run) -> Iterator[Picture]:
     """Yield the figures of a run; consume this iterator inside `styled()`."""
     metrics, name = run.metrics, run.title
     floor = run.summaries.get("floor")
-    panels = training.OVERVIEW
-    yield "training", training.draw_panels(metrics, panels, name, run.held_out, floor)
-    yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
+    panels = dashboard.OVERVIEW
+    yield "training", dashboard.draw_panels(metrics, panels, name, run.held_out, floor)
+    yield "trainer", dashboard.draw_panels(metrics, dashboard.TRAINER, f"{name}, the trainer")
     yield from draw_summaries(run.summaries, f"{name}, held-out tasks")
 
 

@@ -8,8 +8,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from resume_gym.apps.plot.reading import Run
-from resume_gym.apps.plot.style import COLOURS, caption, step_panels
-from resume_gym.apps.plot.training import FLOOR, Panel, points, smooth, span
+from resume_gym.figures.dashboard import FLOOR, Panel, points, smooth, span
+from resume_gym.figures.style import COLOURS, caption, step_panels
 from resume_gym.support.user_errors import number_of
 
 if TYPE_CHECKING:

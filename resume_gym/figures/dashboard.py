@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resume_gym.apps.plot.style import (
+from resume_gym.figures.style import (
     BLUE,
     COLOURS,
     GREEN,

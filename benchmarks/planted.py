@@ -42,8 +42,9 @@ from learners.demonstrations import EXPERT, Habits, act
 from learners.errors import STOPPED
 from learners.rollouts.measures import HACKS, measures, vocabulary
 from learners.rollouts.rollout import Rollout
-from learners.run.alarms import SPAN, holding, react
+from learners.run.alarms import SPAN
 from learners.run.folder import Metrics, RunFolder
+from learners.run.reaction import holding, react
 from resume_gym import Session, Task, ToolCall, Verdict, load_tasks, parse, tool_call
 from resume_gym.episode.rewards import verdict_ledger
 from resume_gym.judges.rubric import RubricJudge

@@ -17,15 +17,12 @@ from learners.rollouts.batch import Batch
 from learners.rollouts.measures import HACKS, information, measures, vocabulary
 from learners.rollouts.rollout import Rollout
 from learners.run.alarms import (
-    ROLLBACKS,
     SPAN,
     WINDOW,
-    Action,
     alarms,
-    holding,
-    react,
     span_of,
 )
+from learners.run.reaction import ROLLBACKS, Action, holding, react
 from learners.training import checkpoint
 from resume_gym import Rules, Session, Verdict, load_tasks, tool_call
 from resume_gym.evaluation import Summary

@@ -1,8 +1,8 @@
 import random
 from statistics import fmean
 
-from learners.run.alarms import react
 from learners.run.progress import line, milestones
+from learners.run.reaction import react
 
 
 def history(**columns: list[float]) -> list[dict[str, float]]:

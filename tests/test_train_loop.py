@@ -14,7 +14,7 @@ from learners.config import Config
 from learners.engines import EngineError
 from learners.errors import RunStopped
 from learners.planning.plan import evaluations
-from learners.run.alarms import Action
+from learners.run.reaction import Action
 
 
 class Parts:

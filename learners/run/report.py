@@ -14,11 +14,11 @@ from learners.rollouts.measures import HACKS
 from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.workload import Workload
 from learners.run import model_card
-from learners.run.alarms import Action, holding, react, rolled_back
 from learners.run.folder import Metrics, RunFolder, numbered
 from learners.run.heartbeat import Heartbeat
 from learners.run.loggers import Loggers
 from learners.run.progress import line, milestones
+from learners.run.reaction import Action, holding, react, rolled_back
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
 from resume_gym.support.user_errors import number_of

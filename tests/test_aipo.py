@@ -100,7 +100,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     folder = whole / "job"
     names = {path.name for path in folder.iterdir()}
     files = "config.toml metrics.jsonl evaluations.jsonl journal.md lock started dashboard.png"
-    results = "heartbeat.json before.json after.json floor.json facts.json logged.json"
+    results = "heartbeat.json before.json after.json floor.json facts.json"
     folders = "trajectories checkpoints model tensorboard"
     assert names == {*files.split(), *results.split(), *folders.split()}
     assert [step["step"] for step in computed(whole)] == [1, 2]
@@ -313,7 +313,6 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     shutil.copytree(whole / "job", folder)
     garble(folder / "checkpoints" / "step-000002" / "policy.safetensors", at=100_000)
     garble(folder / "trajectories" / "step-000002.jsonl")
-    garble(folder / "logged.json")
     garble(folder / "metrics.jsonl", at=len((folder / "metrics.jsonl").read_bytes()) - 70)
     main(tmp_path)
     out, err = capsys.readouterr()

@@ -1,106 +1,73 @@
-"""Loggers that copy metrics from the run folder to TensorBoard, Weights & Biases and trackio.
+"""Loggers that show a run's metrics: TensorBoard, Weights & Biases and trackio.
 
-The run folder is complete without loggers. `logged.json` records what each logger has received, so
-that a resumed run, or a run to which a logger is added later, continues without gaps.
-
-A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the old values of
-repeated steps, so it receives every step immediately. W&B and trackio cannot discard steps, so
-they receive a step only when a checkpoint includes the step.
+The run folder is the record of the run; loggers only show what it contains. A resumed run repeats
+the steps after its last checkpoint, so W&B and trackio may show such a step twice.
 """
 
-import json
-import math
 import os
-import secrets
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
-from io import StringIO
-from pathlib import Path
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Self
 
 import tomli_w
 
 from learners.errors import ConfigError
 from learners.run.folder import RunFolder
-from learners.training import checkpoint
+from resume_gym.support.trust import STARTED
 
 PROJECT = "resume-gym"
 """Name of the project in trackio, and in W&B unless WANDB_PROJECT is set."""
 
-
-Rows = Mapping[str, Mapping[str, float]]
-"""Values by row key and metric; `logged.json` lists the row keys, which begin with the step."""
-Write = Callable[[Rows], None]
-"""Function that writes rows so that they survive a crash of the process; may raise any error."""
 Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
-Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
-"""Function that opens a logger, given settings, run folder, run name and first missing step."""
+Log = Callable[[int, Mapping[str, float]], object]
+"""Function that logs a step's values by name; may raise any error."""
+Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Log]]
+"""Function that opens a logger, given settings, run folder, run name and number of steps done."""
 
 
 @contextmanager
-def _tensorboard(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _tensorboard(settings: Settings, run: RunFolder, name: str, done: int) -> Iterator[Log]:
     from torch.utils.tensorboard import SummaryWriter
 
     writer: Any
-    with SummaryWriter(str(run.path / "tensorboard"), purge_step=first) as writer:
-        if first == 0:
+    # TensorBoard hides earlier values of the steps that this process repeats
+    with SummaryWriter(str(run.path / "tensorboard"), purge_step=done + 1) as writer:
+        if done == 0:
             indented = tomli_w.dumps(settings).replace("\n", "\n    ")  # a code block in Markdown
             writer.add_text("config", f"    {indented}", 0)
-        writer.flush()
 
-        def write(rows: Rows) -> None:
-            for key, values in rows.items():
-                for tag, value in values.items():
-                    writer.add_scalar(tag, value, _step(key))
+        def log(step: int, values: Mapping[str, float]) -> None:
+            for tag, value in values.items():
+                writer.add_scalar(tag, value, step)
             writer.flush()
 
-        yield write
+        yield log
 
 
 @contextmanager
-def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _wandb(settings: Settings, run: RunFolder, name: str, done: int) -> Iterator[Log]:
     import wandb
 
     project = os.environ.get("WANDB_PROJECT") or PROJECT
     names = {"project": project, "id": name, "name": settings["name"]}
-    wandb_run: Any = wandb.init(**names, dir=run.path, config=settings, resume="allow")
-    # W&B's own step cannot decrease, but an evaluation can end after later training steps
-    wandb_run.define_metric("step")
-    wandb_run.define_metric("*", step_metric="step")
-
-    def write(rows: Rows) -> None:
-        for key, values in rows.items():
-            wandb_run.log({"step": _step(key), **values})
-
-    try:
-        yield write
-    except BaseException:
-        wandb_run.finish(exit_code=1)
-        raise
-    wandb_run.finish()
+    wandb_run: Any
+    with wandb.init(**names, dir=run.path, config=settings, resume="allow") as wandb_run:
+        # W&B's own step cannot decrease, but an evaluation can end after later training steps
+        wandb_run.define_metric("step")
+        wandb_run.define_metric("*", step_metric="step")
+        yield lambda step, values: wandb_run.log({"step": step, **values})
 
 
 @contextmanager
-def _trackio(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _trackio(settings: Settings, run: RunFolder, name: str, done: int) -> Iterator[Log]:
     import trackio
 
-    options: dict[str, Any] = {"name": name, "config": settings, "resume": "allow"}
-    options |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
-
-    def write(rows: Rows) -> None:
-        # hide what trackio prints, and catch its warnings, which are its only reports of failures
-        with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
-            warnings.simplefilter("always", UserWarning)
-            trackio_run = trackio.init(PROJECT, **options)
-            for key, values in rows.items():
-                trackio_run.log(values, step=_step(key))
-            trackio.finish()  # an open run buffers rows in memory, where a crash would lose them
-        if failures:
-            raise OSError(str(failures[0].message))
-
-    yield write
+    trackio.init(PROJECT, name=name, config=settings, resume="allow")
+    try:
+        yield lambda step, values: trackio.log(dict(values), step=step)
+    finally:
+        trackio.finish()
 
 
 LOGGERS: Mapping[str, Open] = {
@@ -108,23 +75,20 @@ LOGGERS: Mapping[str, Open] = {
     "wandb": _wandb,
     "trackio": _trackio,
 }
-REWINDING = frozenset({"tensorboard"})
-"""Loggers that, when opened, discard the first missing step and all later steps."""
 
 
 class Loggers:
     """All loggers of a run.
 
     >>> with Loggers(["tensorboard"], to_dict(config), run, done) as loggers:
-    ...     loggers.update()
+    ...     loggers.log_step({"step": 1, "reward": 2.5})
 
-    A logger that fails receives no more rows, and the run continues. When the run is resumed, the
-    logger receives the missing rows.
+    A logger that fails receives no more values until the run is resumed, and the run continues.
 
     Args:
         names: names of the loggers.
         settings: settings of the run, which loggers show.
-        run: the run folder, from which rows after step `done` have been removed.
+        run: the run folder.
         done: number of steps that earlier processes have completed.
 
     Raises:
@@ -132,21 +96,13 @@ class Loggers:
     """
 
     def __init__(self, names: Iterable[str], settings: Settings, run: RunFolder, done: int) -> None:
-        self._run, self._file = run, run.path / "logged.json"
-        self._logged = _read_logged(self._file)
+        self._run, self._warnings = run, list[str]()
         self._contexts = {name: ExitStack() for name in names}
-        self._open: dict[str, Write] = {}
-        self._failures: dict[str, str] = {}
+        self._open: dict[str, Log] = {}
         for name, context in self._contexts.items():
-            new = {"name": f"{settings['name']}-{secrets.token_hex(4)}", "rows": []}
-            logged = self._logged.setdefault(name, new)
-            keys = [key for key in logged["rows"] if _step(key) <= done]
-            logged["rows"], first = keys, 1 + max(map(_step, keys), default=-1)
-            with self._guarded(name):
-                opening = LOGGERS[name](settings, run, logged["name"], first)
+            with self._guarded(name, done == 0):
+                opening = LOGGERS[name](settings, run, _run_name(settings, run), done)
                 self._open[name] = context.enter_context(opening)
-            if self._failures and done == 0:
-                raise ConfigError(f"log_to: {name}: {self._failures[name]}")
 
     def __enter__(self) -> Self:
         return self
@@ -155,72 +111,49 @@ class Loggers:
         for name, context in self._contexts.items():
             with self._guarded(name):
                 context.__exit__(*error)  # type: ignore[arg-type]
-        for warning in self._take_warnings():
+        for warning in self._warnings:
             self._run.note(warning)
 
-    def update(self) -> list[str]:
-        """Write to each logger the rows that it lacks; return warnings about failed loggers."""
-        rows = _rows(self._run) if self._open else {}
-        saved = checkpoint.latest(self._run.checkpoints)
-        for name, write in list(self._open.items()):
-            last = math.inf if name in REWINDING else saved[0] if saved else 0
-            logged = set(self._logged[name]["rows"])
-            due = {key: rows[key] for key in rows if _step(key) <= last and key not in logged}
-            if not due:
-                continue
+    def log_step(self, metrics: Mapping[str, float]) -> list[str]:
+        """Log the metrics of a step, which include `step`; return warnings about failed loggers."""
+        values = {_tag(name): value for name, value in metrics.items() if name != "step"}
+        return self._log(int(metrics["step"]), values)
+
+    def log_evaluation(self, evaluation: Mapping[str, Any]) -> list[str]:
+        """Log the numbers of an evaluation, which include `step`; return warnings, too."""
+        values = {name: value for name, value in evaluation.items() if name != "step"}
+        return self._log(int(evaluation["step"]), _flat("held_out", values))
+
+    def _log(self, step: int, values: Mapping[str, float]) -> list[str]:
+        for name, log in list(self._open.items()):
             with self._guarded(name):
-                write(due)
-                self._logged[name]["rows"] += due
-                checkpoint.write_text(self._file, json.dumps(self._logged) + "\n")
-        return self._take_warnings()
+                log(step, values)
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     @contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
-        """Stop writing to the logger if the block raises an exception."""
+    def _guarded(self, name: str, required: bool = False) -> Iterator[None]:
+        """If the block raises an exception, stop using the logger; or end the run if `required`."""
         try:
             yield
         except Exception as error:
             self._open.pop(name, None)
-            message = " ".join(str(error).split()).rstrip(".")
-            self._failures[name] = message or type(error).__name__
-
-    def _take_warnings(self) -> list[str]:
-        failures, self._failures = self._failures, {}
-        return [
-            f"Warning, {name} failed and receives no data until the run is resumed: {message}."
-            for name, message in failures.items()
-        ]
+            message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            if required:
+                raise ConfigError(f"log_to: {name}: {message}") from error
+            self._warnings.append(
+                f"Warning, {name} failed and receives no data until the run is resumed: {message}."
+            )
 
 
-def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; empty if it is damaged or from another version.
+def _run_name(settings: Settings, run: RunFolder) -> str:
+    """Return the run's name in loggers, which is the same when the run is resumed.
 
-    A logger without an entry receives all steps again, as a new run.
+    It ends with the random id of the run folder, since another folder may have the same name.
     """
-    try:
-        entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        return {
-            name: {"name": entry["name"], "rows": [key for key in entry["rows"] if _step(key) >= 0]}
-            for name, entry in entries.items()
-        }
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        return {}
-
-
-def _rows(run: RunFolder) -> Rows:
-    """Return the metrics and evaluations in the run folder."""
-    rows = {}
-    for row in run.metrics():
-        step = int(row.pop("step"))
-        rows[f"{step}"] = {_tag(name): value for name, value in row.items()}
-    for evaluation in run.evaluations():
-        step = int(evaluation.pop("step"))
-        rows[f"{step} evaluation"] = _flat("held_out", evaluation)
-    return rows
-
-
-def _step(key: str) -> int:
-    return int(key.split()[0])
+    with suppress(OSError):
+        return f"{settings['name']}-{(run.path / STARTED).read_text(encoding='utf-8')[:8]}"
+    return f"{settings['name']}"
 
 
 def _tag(metric: str) -> str:

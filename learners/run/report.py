@@ -163,7 +163,6 @@ class RunReport:
         if self._work:
             self._record(step, evaluation)
             self._run.write_result(when, evaluation.summary)
-            self._tell(self._loggers.update())
         return evaluation.summary
 
     @property
@@ -203,6 +202,7 @@ class RunReport:
             row["tokens_per_s"] = tokens / sum(seconds.values())
         self._history.append(row)
         self._run.append(row)
+        self._tell(self._loggers.log_step(row))
         step_s = 3600 * model_card.hours(self._history) / len(self._history)
         self._say(line(row, self._steps, step_s))
         told = [(sentence, True) for sentence in milestones(self._history)]
@@ -222,14 +222,15 @@ class RunReport:
             return
         for step, evaluation in ended:
             self._record(step, evaluation)
-        self._tell(self._loggers.update())
 
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
         if self.evaluated(step):  # an interrupted process has recorded this evaluation already
             return
         run, (summary, versions, dropped) = self._run, evaluation
         counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
-        run.append_evaluation({**counts, **asdict(summary)})
+        row = {**counts, **asdict(summary)}
+        run.append_evaluation(row)
+        self._tell(self._loggers.log_evaluation(row))
         best = max(run.evaluations(), key=itemgetter("reward"))
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
         message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
@@ -267,7 +268,6 @@ class RunReport:
             self._run.note(f"Ended: {steps} took {hours:.2f} hours; {why}.")
             self._draw()
             model_card.write(self._run, self.model)
-        self._tell(self._loggers.update())
         floor = self._run.result("floor")
         self._heart.console.print(
             table({"before": before, "after": after, **({"floor": floor} if floor else {})})

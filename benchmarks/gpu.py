@@ -41,11 +41,12 @@ from record import Figure, parser, write
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from learners.aipo import aipo_loss
 from learners.build import backend_settings, make_backend
 from learners.config import Config
 from learners.engines.server import free_port
 from learners.engines.vllm import VLLMEngine
-from learners.losses import LossInput, LossOutput, Totals, aipo, likelihood
+from learners.losses import LossInput, LossOutput, Totals, likelihood
 from learners.training import head, models, packed_attention, ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
@@ -151,7 +152,7 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
 
 def agreed(row: LossInput) -> LossOutput:
     """Return AIPO's loss, with the trainer's log-probabilities instead of the sampler's."""
-    return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
+    return aipo_loss(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
 def gradients(policy: Policy) -> Tensor:

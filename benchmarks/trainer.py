@@ -37,7 +37,8 @@ from record import Figure, finish, parser
 from torch import Tensor
 from trl_loss import TRL, Race, make_model
 
-from learners.losses import LossInput, Totals, aipo
+from learners.aipo import aipo_loss
+from learners.losses import LossInput, Totals
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.cpu import prepare_cpu
 from learners.training.flops import Sizes, train_flops
@@ -141,7 +142,7 @@ class Ours:
         for row in self.rows:
             logprobs, _ = self.policy(row)
             known = row.logprobs, row.advantages, row.sequences, row.rollouts
-            aipo(LossInput(logprobs, *known, self.total))[0].backward()
+            aipo_loss(LossInput(logprobs, *known, self.total))[0].backward()
 
     def logprobs(self) -> Tensor:
         """Return the log-probabilities of all loss tokens as one vector, row after row."""

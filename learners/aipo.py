@@ -11,9 +11,10 @@
 resume an interrupted run, repeat its command. To use several machines, start this file with
 torchrun and its rendezvous flags on each machine.
 
-This file contains the training loop of AIPO, an algorithm from LlamaRL (arXiv 2505.24034). AIPO has
-no critic, no reference model and no second pass over a batch. Processes, servers and error messages
-are in `launch.py`, losses in `losses.py`, sampling in `rollouts/`, and backends in `training/`.
+This file is the algorithm: AIPO, from LlamaRL (arXiv 2505.24034), with its advantages, its loss and
+its training loop. AIPO has no critic, no reference model and no second pass over a batch. What else
+happens in a run (alarms, checkpoints, evaluations) is in `supervisor.py`, processes and error
+messages are in `launch.py`, sampling in `rollouts/`, and backends in `training/`.
 """
 
 import sys
@@ -32,20 +33,30 @@ if __name__ == "__main__":
 
     given = parse(sys.argv[1:])  # reports mistakes before the imports below, which take seconds
 
+import torch
+
 from learners import launch
 from learners.advantages import by_turn, mean_centred, standardised
 from learners.command_line import Arguments
 from learners.config import Config
-from learners.engines import EngineError
-from learners.errors import RunStopped
-from learners.losses import STANDARDISED
+from learners.losses import (
+    LOSSES,
+    STANDARDISED,
+    LossInput,
+    LossOutput,
+    log_ratios,
+    per_rollout,
+    policy_term,
+    watched,
+)
 from learners.rollouts.batch import Batch
-from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import RolloutSource
 from learners.run.report import RunReport
+from learners.supervisor import Supervisor
 from learners.training.trainer import Trainer
-from resume_gym.evaluation import Returns
-from resume_gym.judges import JudgeError
+
+TOKEN_RATIO, ROLLOUT_RATIO, ANY_RATIO = (0.125, 8.0), (0.1, 10.0), 100.0
+"""Limits of p/q: of a token, of a rollout's geometric mean, and of all tokens of a rollout."""
 
 
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
@@ -63,73 +74,33 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
     Returns:
         The exit status of the process: 3 if a budget is used up, else 0.
     """
-    done = trainer.resume()
-    report.start(done)
-    rollouts.publish(done)
-    before = evaluation("before", done, rollouts, report)
-    # a resumed run repeats its latest evaluation if that evaluation was interrupted
-    evaluate_if_due(config, done - done % (config.eval_every or 1), rollouts, report)
-
-    for step in range(done + 1, config.steps + 1):
-        try:
-            report.evaluations(rollouts.evaluations(wait=False))
-            if report.ended():
-                trainer.save_unsaved(done)
-                break
-            report.begin("rollout", step)
-            # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
-            # for this lag: every token carries the log-probability with which it was sampled.
-            batch = rollouts.batch(step, report.dropped)
-            if config.colocated:  # the engine must not sleep during an evaluation
-                report.evaluations(rollouts.evaluations(wait=True))
-        except (JudgeError, EngineError, EpisodeError, RunStopped):
-            trainer.save_unsaved(step - 1)  # so that the steps before this one are not lost
-            raise
-
-        report.begin("train", step)
-        # A = r - mean(r), with a rollout's reward r and the mean over the rollouts of one task. The
-        # mean is the baseline, so there is no critic. AIPO does not divide A by the standard
-        # deviation, since the division would favour groups whose rewards hardly differ. With
-        # `--credit turn`, each turn has its own A, to which tool rewards of earlier turns do not
-        # contribute; see `by_turn`.
+    loss = aipo_loss if config.loss == "aipo" else LOSSES[config.loss]
+    run = Supervisor(config, trainer, rollouts, report)
+    for step in run.steps():
+        # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
+        # for this lag: every token carries the log-probability with which it was sampled.
+        batch = run.batch(step)
         advantages, trainer.state = credit(config, batch, trainer.state)
-        # loss = -1/N sum over N tokens of stopgrad(p/q A) log p; p is a token's probability under
-        # the trained policy, and q under the sampler. Tokens whose ratio p/q leaves [1/8, 8] are
-        # masked, so that a stale or wrong q cannot dominate. A batch gives one optimizer step.
         with rollouts.asleep():  # during the step, an engine on the trainer's GPU frees its memory
-            trained = trainer.step(step, batch.samples(advantages))
-        # an alarm may end the run, or return the run to the weights of an earlier step
-        action = report.react(step, {**batch.metrics, **trained})
-        if action.back is not None:
-            trainer.roll_back(action.back)
-
-        report.begin("publish", step)
+            trained = trainer.step(step, batch.samples(advantages), loss)
+        run.react(step, batch, trained)  # an alarm may restore the weights of an earlier step
         # Episodes of later steps that have already begun continue with the new weights.
         probe = rollouts.publish(step)
-
-        metrics = {**batch.metrics, **trained, "probe": probe}
-        report.step(step, metrics, batch.response_tokens, action)
-        # evaluated steps are saved, because the checkpoint with the best evaluation is kept
-        saved = due(config.save_every, step) or due(config.eval_every, step)
-        if saved or step == config.steps or action.back is not None or action.stop:
-            trainer.save(step)
-        if action.stop:
-            trainer.wait_for_checkpoint()
-            raise RunStopped(f"step {step}: {action.stop}")
-        evaluate_if_due(config, step, rollouts, report)
-        done = step
-
-    report.begin("export", done)
-    trainer.export(report.model, replace=not report.finished)
-    report.evaluations(rollouts.evaluations(wait=True))
-    after = evaluation("after", done, rollouts, report)
-    return report.finish(before, after)
+        run.complete(step, probe)
+    return run.finish()
 
 
 def credit(
     config: Config, batch: Batch, scales: Mapping[str, float]
 ) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and `by_turn`'s `scales` for the next step."""
+    """Return the advantages of each rollout's turns, and `by_turn`'s `scales` for the next step.
+
+    The advantage is A = r - mean(r), with a rollout's reward r and the mean over the rollouts of
+    one task. The mean is the baseline, so there is no critic. AIPO does not divide A by the
+    standard deviation, since the division would favour groups whose rewards hardly differ. With
+    `--credit turn`, each turn has its own A, to which tool rewards of earlier turns do not
+    contribute; see `by_turn`.
+    """
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
@@ -137,29 +108,31 @@ def credit(
     return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)], scales
 
 
-def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
-    """Return the result of the evaluation "before" or "after" training; evaluate if none exists."""
-    if (recorded := report.result(when)) is not None:
-        return recorded
-    report.begin(when, step)
-    rollouts.evaluate(step)
-    (ended,) = rollouts.evaluations(wait=True)
-    return report.write_result(when, *ended)
+def aipo_loss(row: LossInput) -> LossOutput:
+    """Return AIPO's loss: -1/N sum over N tokens of stopgrad(p/q A) log p.
 
+    p is a token's probability under the trained policy, and q under the sampler. A token whose
+    ratio p/q leaves [1/8, 8] is masked, so that a stale or wrong q cannot dominate. A rollout is
+    masked if any of its ratios exceeds 100, or if their geometric mean leaves [0.1, 10]. N counts
+    masked tokens, too. A batch gives one optimizer step.
 
-def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
-    """Start an evaluation if one is due after `step`, unless it was completed before a restart.
-
-    The function `evaluation` runs the evaluations before the first step and after the last step.
+    The metric "masked_rollout" counts the tokens of masked rollouts. In other rollouts,
+    "masked_low" counts the tokens with ratios below 1/8, and "masked_high" those with ratios above
+    8. Source: PRIME-RL 0.4, which masks tokens whose ratio LlamaRL would clip.
     """
-    if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
-        report.begin("evaluate", step)
-        rollouts.evaluate(step)
-
-
-def due(every: int, step: int) -> bool:
-    """Return whether an action with an interval of `every` steps is due; 0 means never."""
-    return every > 0 and step % every == 0
+    log_ratio = log_ratios(row).detach()
+    ratio = log_ratio.exp()
+    low, high = ratio < TOKEN_RATIO[0], ratio > TOKEN_RATIO[1]
+    lengths = per_rollout(torch.ones_like(ratio), row).clamp(min=1)
+    means = (per_rollout(log_ratio, row) / lengths).exp()
+    wild = per_rollout((ratio > ANY_RATIO).to(ratio.dtype), row) > 0
+    # written so that rollouts with a nan ratio are masked: comparisons with nan are False
+    kept = (means >= ROLLOUT_RATIO[0]) & (means <= ROLLOUT_RATIO[1]) & ~wild
+    whole = kept[row.sequences]
+    keep = whole & ~low & ~high
+    loss = policy_term(row.logprobs, ratio * row.advantages, keep) / row.total.tokens
+    reasons = {"masked_low": whole & low, "masked_high": whole & high, "masked_rollout": ~whole}
+    return loss, watched(log_ratio, keep, reasons)
 
 
 def main(arguments: Arguments) -> None:

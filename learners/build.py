@@ -11,7 +11,6 @@ from learners.config import Config, check_env
 from learners.engines import Engine, Sampling
 from learners.engines.command import ServerSettings
 from learners.engines.vllm import VLLMEngine
-from learners.losses import LOSSES
 from learners.rollouts.curriculum import Curriculum, LadderCurriculum
 from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
@@ -139,6 +138,5 @@ def make_trainer(config: Config, checkpoints: Path, keep_steps: int = 0) -> Trai
         warmup=config.warmup_steps,
         steps=config.steps,
     )
-    loss = LOSSES[config.loss]
     backend = make_backend(config)
-    return Trainer(backend, config.model, checkpoints, loss, config.row_tokens, rate, keep_steps)
+    return Trainer(backend, config.model, checkpoints, config.row_tokens, rate, keep_steps)

@@ -39,8 +39,6 @@ from learners.rollouts.workload import Workload
 from learners.run.alarms import longest_span
 from learners.run.folder import RunFolder
 from learners.run.heartbeat import Heartbeat, interrupted
-from learners.run.loggers import Loggers
-from learners.run.model_card import write_facts
 from learners.run.report import RunReport
 from learners.training import checkpoint, models, ranks
 from learners.training.checkpoint import CheckpointError
@@ -48,7 +46,6 @@ from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
 from resume_gym import TaskError
-from resume_gym.figures.dashboard import dashboard
 from resume_gym.judges import Judge, JudgeError
 from resume_gym.support import trust
 from resume_gym.support.command_line import complain
@@ -162,7 +159,7 @@ def _run(config: Config, train: Train) -> None:
         trainer = make_trainer(config, folder.checkpoints, steps)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
-        with _make_report(config, folder, work, heart) as report:
+        with RunReport(config, folder, work, heart) as report:
             status = train(config, trainer, rollouts, report)
         rollouts.close()
     if status:
@@ -220,22 +217,3 @@ def _make_rollouts(
     local = TransformersEngine(policy, copied)
     orchestrator = make_orchestrator(config, work, local, folder.trajectories, folder.note)
     return make(LeadRank(work, local, InProcessSampler(orchestrator), servers, folder.note))
-
-
-def _make_report(
-    config: Config, folder: RunFolder, work: Workload | None, heart: Heartbeat
-) -> RunReport:
-    return RunReport(
-        run=folder,
-        work=work,
-        heart=heart,
-        steps=config.steps,
-        save_every=config.save_every,
-        eval_rollouts=config.eval_rollouts,
-        on_collapse=config.on_collapse,
-        on_hack=config.on_hack,
-        title=f"{config.name}: {config.model}",
-        write_facts=partial(write_facts, folder, config),
-        open_loggers=partial(Loggers, config.log_to, to_dict(config), folder),
-        dashboard=dashboard,
-    )

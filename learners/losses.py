@@ -1,4 +1,6 @@
-"""Policy losses of type `Loss`: pure functions of the sampled tokens of a packed row.
+"""Policy losses other than AIPO's own, which is in `aipo.py`, and what all losses need.
+
+A loss is a pure function of type `Loss` of the sampled tokens of a packed row.
 
 The caller sums the losses of all rows before the optimizer step. Each loss is therefore divided by
 the number of tokens or rollouts in the whole global batch, masked tokens included.
@@ -10,9 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-TOKEN_RATIO = (0.125, 8.0)
-SEQUENCE_RATIO = (0.1, 10.0)
-ANY_RATIO = 100.0
 PROBABILITY_SHIFT = 0.2
 PENALTY = 1e-3
 PPO_CLIP = (0.8, 1.2)
@@ -56,40 +55,16 @@ LossOutput = tuple[Tensor, Mapping[str, float]]
 
 Metrics whose names end in _max are maxima; all others are sums over tokens. "masked" is the number
 of tokens without a policy gradient. Over all other tokens, "ratio" is the sum of the importance
-ratios (see `aipo`), "ratio_max" their maximum, and "ratio_deviation" the sum of (ratio - 1)^2.
-"gap" is the sum of |logp - sampler's logp| over all tokens for which this difference is finite.
+ratios exp(logp - sampler's logp), "ratio_max" their maximum, and "ratio_deviation" the sum of
+(ratio - 1)^2. "gap" is the sum of |logp - sampler's logp| over all tokens for which this difference
+is finite.
 """
 Loss = Callable[[LossInput], LossOutput]
-"""Type of the policy losses, such as `aipo`."""
-
-
-def aipo(row: LossInput) -> LossOutput:
-    """Return the loss of asynchronous GRPO, with importance ratios between trainer and sampler.
-
-    The loss is -sum over kept tokens of stopgrad(ratio * A) * logp / total.tokens, where
-    ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
-    rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
-    [0.1, 10]. "masked_rollout" counts the tokens of masked rollouts. In other rollouts,
-    "masked_low" counts tokens with ratios below 0.125, and "masked_high" those with ratios above 8.
-    Source: PRIME-RL 0.4, which masks tokens whose ratio LlamaRL (arXiv 2505.24034) would clip.
-    """
-    log_ratio = _log_ratio(row).detach()
-    ratio = log_ratio.exp()
-    low, high = ratio < TOKEN_RATIO[0], ratio > TOKEN_RATIO[1]
-    zeros = log_ratio.new_zeros(row.rollouts)
-    counts = _lengths(row.sequences, zeros).clamp(min=1)
-    means = (zeros.index_add(0, row.sequences, log_ratio) / counts).exp()
-    wild = zeros.index_add(0, row.sequences, (ratio > ANY_RATIO).to(zeros.dtype)) > 0
-    # written so that rollouts with a nan ratio are masked: comparisons with nan are False
-    whole = ((means >= SEQUENCE_RATIO[0]) & (means <= SEQUENCE_RATIO[1]) & ~wild)[row.sequences]
-    keep = whole & ~low & ~high
-    loss = _policy_term(row.logprobs, ratio * row.advantages, keep) / row.total.tokens
-    reasons = {"masked_low": whole & low, "masked_high": whole & high, "masked_rollout": ~whole}
-    return loss, _watched(log_ratio, keep, reasons)
+"""Type of the policy losses."""
 
 
 def ipo(row: LossInput) -> LossOutput:
-    """Return `aipo`'s loss with a penalty on log ratios, and a trust region instead of its masks.
+    """Return AIPO's loss with a penalty on log ratios, and a trust region instead of its masks.
 
     The loss is (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
     (log ratio)^2) / total.tokens. A token is masked if its probability has changed by more than
@@ -118,7 +93,7 @@ def grpo(row: LossInput) -> LossOutput:
     A token's loss is -min(ratio * A, clip(ratio, 0.8, 1.2) * A), without a KL term to a reference
     model. Advantages must be standardised in each group. Source: arXiv 2402.03300.
     """
-    lengths = _lengths(row.sequences, _log_ratio(row).new_zeros(row.rollouts))
+    lengths = per_rollout(torch.ones_like(log_ratios(row)), row)
     weights = 1 / (lengths[row.sequences] * row.total.rollouts)
     return _clipped(row, weights)
 
@@ -140,76 +115,47 @@ def likelihood(row: LossInput) -> LossOutput:
     """
     loss = -(row.advantages * row.logprobs).sum() / row.total.tokens
     agreed = torch.zeros_like(_wide(row.logprobs.detach()))
-    return loss, _watched(agreed, agreed == 0)
+    return loss, watched(agreed, agreed == 0)
 
 
 LOSSES: Mapping[str, Loss] = {
-    "aipo": aipo,
     "ipo": ipo,
     "dppo_kl": dppo_kl,
     "grpo": grpo,
     "dr_grpo": dr_grpo,
 }
-"""Policy losses by the names that the setting `loss` accepts."""
+"""Policy losses by the names that the setting `loss` accepts, besides AIPO's."""
 
 STANDARDISED = frozenset({"grpo"})
 """Names of the losses that need standardised advantages; all other losses need centred ones."""
 
 
-def _wide(values: Tensor) -> Tensor:
-    # 16-bit floats cannot represent sums and counts over long rollouts
-    return values.to(torch.promote_types(values.dtype, torch.float32))
-
-
-def _log_ratio(row: LossInput) -> Tensor:
+def log_ratios(row: LossInput) -> Tensor:
+    """Return log p - log q [n] of each token: p is the trained policy's, q the sampler's."""
     return _wide(row.logprobs) - _wide(row.sampler_logprobs)
 
 
-def _shift(row: LossInput) -> Tensor:
-    return _wide(row.logprobs.detach()).exp() - _wide(row.sampler_logprobs).exp()
+def per_rollout(values: Tensor, row: LossInput) -> Tensor:
+    """Return the sum [r] of the values [n] of each rollout's tokens."""
+    return values.new_zeros(row.rollouts).index_add(0, row.sequences, values)
 
 
-def _finite(log_ratio: Tensor) -> Tensor:
-    return log_ratio.isfinite() & log_ratio.exp().isfinite()
-
-
-def _lengths(sequences: Tensor, zeros: Tensor) -> Tensor:
-    ones = torch.ones_like(sequences, dtype=zeros.dtype)
-    return zeros.index_add(0, sequences, ones)
-
-
-def _policy_term(logprobs: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
+def policy_term(logprobs: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
+    """Return -sum of weight * logp over the tokens to keep [n]; the others have no gradient."""
     # `where` instead of a product of weights and mask, because 0 * inf is nan
     return -(torch.where(keep, weights, 0.0) * torch.where(keep, logprobs, 0.0)).sum()
 
 
-def _penalised(row: LossInput, keep: Tensor) -> LossOutput:
-    log_ratio = _log_ratio(row)
-    fixed = log_ratio.detach()
-    keep = keep & _finite(fixed)
-    policy = _policy_term(row.logprobs, fixed.exp() * row.advantages, keep)
-    penalty = PENALTY * torch.where(fixed.isfinite(), log_ratio, 0.0).square().sum()
-    return (policy + penalty) / row.total.tokens, _watched(fixed, keep)
-
-
-def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
-    log_ratio = _log_ratio(row)
-    fixed = log_ratio.detach()
-    finite = _finite(fixed)
-    # masked before `exp`: an infinite ratio has a nan gradient, even if `where` discards the ratio
-    ratio = torch.where(finite, log_ratio, 0.0).exp()
-    gain = torch.minimum(ratio * row.advantages, ratio.clamp(*PPO_CLIP) * row.advantages)
-    loss = -(torch.where(finite, gain, 0.0) * weights).sum()
-    # tokens have no gradient where the clipped term, a constant, is the minimum of the two terms
-    rose, fell = ratio > PPO_CLIP[1], ratio < PPO_CLIP[0]
-    active = (rose & (row.advantages > 0)) | (fell & (row.advantages < 0))
-    return loss, _watched(fixed, finite & ~active)
-
-
-def _watched(
+def watched(
     log_ratio: Tensor, keep: Tensor, counted: Mapping[str, Tensor] | None = None
 ) -> dict[str, float]:
-    """Return metrics of a row's tokens, and the number of tokens in each mask of `counted`."""
+    """Return the metrics of a row's tokens, see `LossOutput`.
+
+    Args:
+        log_ratio: `log_ratios` [n], without gradient.
+        keep: bool [n], False for tokens without policy gradient.
+        counted: masks [n] by name, of which each becomes a metric that counts its tokens.
+    """
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {
         "masked": (~keep).sum(),
@@ -222,3 +168,39 @@ def _watched(
     # one transfer from the device for all metrics
     values = torch.stack([figure.to(ratio.dtype) for figure in figures.values()]).tolist()
     return dict(zip(figures, values, strict=True))
+
+
+def _wide(values: Tensor) -> Tensor:
+    # 16-bit floats cannot represent sums and counts over long rollouts
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _shift(row: LossInput) -> Tensor:
+    return _wide(row.logprobs.detach()).exp() - _wide(row.sampler_logprobs).exp()
+
+
+def _finite(log_ratio: Tensor) -> Tensor:
+    return log_ratio.isfinite() & log_ratio.exp().isfinite()
+
+
+def _penalised(row: LossInput, keep: Tensor) -> LossOutput:
+    log_ratio = log_ratios(row)
+    fixed = log_ratio.detach()
+    keep = keep & _finite(fixed)
+    policy = policy_term(row.logprobs, fixed.exp() * row.advantages, keep)
+    penalty = PENALTY * torch.where(fixed.isfinite(), log_ratio, 0.0).square().sum()
+    return (policy + penalty) / row.total.tokens, watched(fixed, keep)
+
+
+def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
+    log_ratio = log_ratios(row)
+    fixed = log_ratio.detach()
+    finite = _finite(fixed)
+    # masked before `exp`: an infinite ratio has a nan gradient, even if `where` discards the ratio
+    ratio = torch.where(finite, log_ratio, 0.0).exp()
+    gain = torch.minimum(ratio * row.advantages, ratio.clamp(*PPO_CLIP) * row.advantages)
+    loss = -(torch.where(finite, gain, 0.0) * weights).sum()
+    # tokens have no gradient where the clipped term, a constant, is the minimum of the two terms
+    rose, fell = ratio > PPO_CLIP[1], ratio < PPO_CLIP[0]
+    active = (rose & (row.advantages > 0)) | (fell & (row.advantages < 0))
+    return loss, watched(fixed, finite & ~active)

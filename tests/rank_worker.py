@@ -15,9 +15,10 @@ import torch
 from tiny import make_sample, tiny_group, tiny_policy
 from torch import Tensor
 
+from learners.aipo import aipo_loss
 from learners.build import make_backend, make_trainer
 from learners.config import Config
-from learners.losses import LossInput, LossOutput, aipo
+from learners.losses import LossInput, LossOutput
 from learners.training import ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.batching import pack, unshare
@@ -86,9 +87,9 @@ def parity(backend: str, folder: Path) -> dict[str, Any]:
         architecture = name.split()[0]
         made, _ = prepared(config(folder, backend, architecture, **changes))
         batches = rows(architecture, apart=name.endswith("apart"))
-        metrics = [dict(made.train_step(batches, aipo))]
+        metrics = [dict(made.train_step(batches, aipo_loss))]
         moments = {} if changes else first_moments(made)
-        metrics += [dict(made.train_step(batches, aipo)) for _ in range(STEPS - 1)]
+        metrics += [dict(made.train_step(batches, aipo_loss)) for _ in range(STEPS - 1)]
         weights = whole(made)
         results[name] = metrics, moments, weights
         if not changes:
@@ -105,13 +106,13 @@ def resume(backend: str, folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = {}
     made, _ = prepared(config(folder, backend))
     for _ in range(2):
-        made.train_step(rows(), aipo)
+        made.train_step(rows(), aipo_loss)
     saved = folder / f"{backend}-{ranks.world()}"
     if ranks.rank() == 0:
         saved.mkdir()
     ranks.barrier()
     made.save(saved)
-    made.train_step(rows(), aipo)
+    made.train_step(rows(), aipo_loss)
     results["uninterrupted"] = whole(made)
     for checkpoint in sorted(folder.glob(f"{backend}-*")):
         resumed, _ = prepared(config(folder, backend))
@@ -120,7 +121,7 @@ def resume(backend: str, folder: Path) -> dict[str, Any]:
         except ValueError as error:
             results[checkpoint.name] = str(error)
             continue
-        resumed.train_step(rows(), aipo)
+        resumed.train_step(rows(), aipo_loss)
         results[checkpoint.name] = whole(resumed)
     return results
 
@@ -135,18 +136,18 @@ def bad_batches(backend: str, folder: Path) -> dict[str, Any]:
     made, _ = prepared(config(folder, backend))
     before = whole(made)
     empty = pack([make_sample(0, [4], [2], sampled=[False])], 100)
-    for name, batches, loss in (("nan", rows(), exploding), ("empty", empty, aipo)):
+    for name, batches, loss in (("nan", rows(), exploding), ("empty", empty, aipo_loss)):
         try:
             made.train_step(batches, loss)
         except (FloatingPointError, ValueError) as error:
             results[name] = f"{type(error).__name__}: {error}"
     samples = tiny_group(tiny_policy("qwen3")[0])
     flat = [replace(one, advantages=[0.0] * len(one.response)) for one in samples]
-    results["flat"] = dict(made.train_step(pack(flat, 9), aipo))
+    results["flat"] = dict(made.train_step(pack(flat, 9), aipo_loss))
     results["unchanged"] = all(
         torch.equal(weight, before[name]) for name, weight in whole(made).items()
     )
-    results["after"] = dict(made.train_step(rows(), aipo))
+    results["after"] = dict(made.train_step(rows(), aipo_loss))
     return results
 
 
@@ -154,7 +155,7 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     """A save that fails while it writes, after one that succeeds."""
     checkpoints = folder / f"checkpoints-{backend}"
     trainer = make_trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
-    trainer.step(1, tiny_group(tiny_policy("qwen3")[0]))
+    trainer.step(1, tiny_group(tiny_policy("qwen3")[0]), aipo_loss)
     trainer.save(1)
     trainer.wait_for_checkpoint()
     ranks.barrier()

@@ -37,6 +37,8 @@ BUILDERS = {
     "learners.rollouts.model_player",
     "learners.run.folder",
     "learners.run.model_card",
+    "learners.run.report",
+    "learners.supervisor",
 }
 # Where a heavy package may be imported
 HEAVY = {

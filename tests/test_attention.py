@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import PreTrainedModel
 from trees import nodes_of, rollouts, trees, visible
 
-from learners.losses import LossInput, Totals, aipo
+from learners.aipo import aipo_loss
+from learners.losses import LossInput, Totals
 from learners.training import lora
 from learners.training import packed_attention as packed
 from learners.training.batching import PackedRow, Sample, pack
@@ -116,7 +117,7 @@ def test_a_packed_row_equals_separate_rollouts(
     (row,) = pack(samples, 1000)
     packed = logprobs_of(policy, row)
     columns = row.logprobs, row.advantages, row.sequences, row.rollouts
-    loss, _ = aipo(LossInput(packed, *columns, total))
+    loss, _ = aipo_loss(LossInput(packed, *columns, total))
 
     wanted: dict[float, Tensor] = {}
     wanted_loss = torch.zeros(())
@@ -126,7 +127,9 @@ def test_a_packed_row_equals_separate_rollouts(
         known, advantages = (torch.tensor(column)[own] for column in (one.logprobs, one.advantages))
         wanted |= zip(advantages.tolist(), found, strict=True)
         sequence = torch.zeros(len(found), dtype=torch.long)
-        wanted_loss = wanted_loss + aipo(LossInput(found, known, advantages, sequence, 1, total))[0]
+        wanted_loss = (
+            wanted_loss + aipo_loss(LossInput(found, known, advantages, sequence, 1, total))[0]
+        )
     pairs = [
         (packed, torch.stack([wanted[advantage] for advantage in row.advantages.tolist()])),
         (loss[None], wanted_loss[None]),

@@ -22,9 +22,9 @@ from torch.distributed.checkpoint.metadata import (
 )
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from learners.aipo import aipo_loss
 from learners.build import backend_settings, make_backend, make_trainer
 from learners.config import Config
-from learners.losses import aipo
 from learners.training import lora, ranks
 from learners.training.backends.fsdp2 import MetadataReader
 from learners.training.backends.local import LocalBackend
@@ -64,7 +64,7 @@ def test_a_step_raises_the_probability_of_good_rollouts(architecture: str) -> No
     backend = make(architecture)
     samples = tiny_group(backend._policy)
     batches = pack(samples, 1000)
-    seen = backend.train_step(batches, aipo)
+    seen = backend.train_step(batches, aipo_loss)
     moved = backend._policy(batches[0])[0].detach() - batches[0].logprobs
     for rollout in range(len(samples)):
         own = batches[0].sequences == rollout
@@ -93,7 +93,7 @@ def test_checkpointing_computes_layers_again() -> None:
         seen: list[None] = []
         norm = backend._policy.model.model.layers[0].input_layernorm
         norm.register_forward_hook(lambda *_, seen=seen: seen.append(None))
-        backend.train_step(pack(tiny_group(backend._policy), 1000), aipo)
+        backend.train_step(pack(tiny_group(backend._policy), 1000), aipo_loss)
         calls[checkpointing] = len(seen)
     assert calls[True] == calls[False] + 1
 
@@ -121,15 +121,15 @@ def test_a_loaded_backend_continues_bit_for_bit(
 ) -> None:
     backend = make(architecture, **changes)
     batches = pack(tiny_group(backend._policy), 1000)
-    backend.train_step(batches, aipo)
+    backend.train_step(batches, aipo_loss)
     backend.save(tmp_path)
     saved = weights(backend)
-    first = timeless(backend.train_step(batches, aipo))
+    first = timeless(backend.train_step(batches, aipo_loss))
     other = make(architecture, seed=1, **changes)
     assert not same(weights(other), saved)
     other.load(tmp_path)
     assert same(weights(other), saved)
-    assert timeless(other.train_step(batches, aipo)) == first
+    assert timeless(other.train_step(batches, aipo_loss)) == first
     assert same(weights(other), weights(backend))
 
 
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_another_gpu_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = make()
-    backend.train_step(pack(tiny_group(backend._policy), 1000), aipo)
+    backend.train_step(pack(tiny_group(backend._policy), 1000), aipo_loss)
     with monkeypatch.context() as patch:
         patch.setattr("torch.serialization.location_tag", lambda storage: "cuda:7")
         backend.save(tmp_path)
@@ -169,7 +169,7 @@ def test_speed_counts_what_the_device_has_not_finished(monkeypatch: pytest.Monke
     monkeypatch.setattr(ranks, "synchronize", lambda: now.append(now.pop() + 2))
     backend = make()
     batches = pack(tiny_group(backend._policy), 1000)
-    seen = backend.train_step(batches, aipo)
+    seen = backend.train_step(batches, aipo_loss)
     assert seen["trained_tokens_per_s"] == len(batches[0].tokens) / 2
 
 
@@ -240,7 +240,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
         backend.train_step(batches, exploding)
     assert same(weights(backend), before)
     # nor does it leave anything behind
-    first, second = (timeless(one.train_step(batches, aipo)) for one in (backend, calm))
+    first, second = (timeless(one.train_step(batches, aipo_loss)) for one in (backend, calm))
     assert first == second
     assert same(weights(backend), weights(calm))
 
@@ -250,10 +250,10 @@ def test_a_batch_without_sampled_tokens_is_refused() -> None:
     silent = pack([make_sample(0, [4], [2], sampled=[False])], 100)
     for batches in (silent, []):
         with pytest.raises(ValueError, match="without sampled tokens"):
-            backend.train_step(batches, aipo)
+            backend.train_step(batches, aipo_loss)
     batches = pack(tiny_group(backend._policy), 1000)
-    alone = make().train_step(batches, aipo)
-    beside = backend.train_step([*silent, *batches], aipo)
+    alone = make().train_step(batches, aipo_loss)
+    beside = backend.train_step([*silent, *batches], aipo_loss)
     assert beside["loss"] == alone["loss"]
     assert beside["gradient_norm"] == alone["gradient_norm"]
 
@@ -262,10 +262,10 @@ def test_groups_without_variance_change_nothing_but_are_measured() -> None:
     """Not even by the momentum of the steps before."""
     backend = make()
     samples = tiny_group(backend._policy)
-    backend.train_step(pack(samples, 1000), aipo)
+    backend.train_step(pack(samples, 1000), aipo_loss)
     before = weights(backend)
     flat = [replace(one, advantages=[0.0] * len(one.response)) for one in samples]
-    seen = backend.train_step(pack(flat, 1000), aipo)
+    seen = backend.train_step(pack(flat, 1000), aipo_loss)
     assert same(weights(backend), before)
     assert (seen["skipped"], seen["gradient_norm"]) == (1, 0)
     assert seen["gap"] > 0
@@ -277,7 +277,7 @@ def test_the_gradient_is_clipped(tmp_path: Path) -> None:
     for limit in (1e9, 1e-3):
         backend = make(max_grad_norm=limit)
         batches = pack(tiny_group(backend._policy), 1000)
-        told.append(backend.train_step(batches, aipo)["gradient_norm"])
+        told.append(backend.train_step(batches, aipo_loss)["gradient_norm"])
         kept.append(float(gradient(backend, tmp_path).norm()))
     assert told[0] == told[1] > 0.01, "the norm before clipping is told"
     assert kept == pytest.approx([told[0], 1e-3], rel=1e-3)
@@ -290,7 +290,7 @@ def test_muon_moves_matrices_in_all_directions_alike() -> None:
     embedding = backend._policy.model.get_input_embeddings().weight
     embedded = embedding.detach().clone()
     backend.set_learning_rate(1e-2)
-    backend.train_step(pack(tiny_group(backend._policy), 1000), aipo)
+    backend.train_step(pack(tiny_group(backend._policy), 1000), aipo_loss)
     values = torch.linalg.svdvals(layer.mlp.up_proj.weight.detach() - before)
     assert values[0] / values[4] < 1.5, "its step is about orthogonal"
     # AdamW's first step is as long as its rate
@@ -307,7 +307,7 @@ def test_adapters_train_alone_and_merge_into_the_model(architecture: str) -> Non
     assert begun.keys() == base.keys()
     assert all(torch.equal(begun[name], base[name]) for name in base)
     for _ in range(2):
-        backend.train_step(batches, aipo)
+        backend.train_step(batches, aipo_loss)
     trained = dict(backend.iter_weights())
     changed = {name for name in base if not torch.equal(trained[name], base[name])}
     assert changed == {name for name in base if "proj" in name}
@@ -337,7 +337,7 @@ def test_a_step_on_a_gpu_is_that_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> No
         )
         backend = make()
         batches = pack(tiny_group(tiny_policy("qwen3")[0]), 1000)
-        metrics = timeless(backend.train_step(batches, aipo))
+        metrics = timeless(backend.train_step(batches, aipo_loss))
         metrics.pop("mfu", None)
         seen.append((metrics, [weight.cpu() for weight in weights(backend)]))
     (metrics, trained), (expected, after) = seen

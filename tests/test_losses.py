@@ -6,11 +6,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learners.losses import LOSSES, LossInput, Totals
+from learners import losses
+from learners.aipo import aipo_loss
+from learners.losses import LossInput, Totals
 
 # the trainer's and the sampler's probability of a token
 Token = tuple[float, float]
 
+LOSSES = {"aipo": aipo_loss, **losses.LOSSES}
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from learners.advantages import by_turn
-from learners.aipo import due, train
+from learners.aipo import train
 from learners.config import Config
 from learners.engines import EngineError
 from learners.errors import RunStopped
 from learners.planning.plan import evaluations
 from learners.run.reaction import Action
+from learners.supervisor import due
 
 
 class Parts:

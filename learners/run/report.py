@@ -1,13 +1,14 @@
 """Reports of a run: metrics, evaluations, journal, model card and lines in the terminal."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
+from learners.config import Config, to_dict
 from learners.errors import STOPPED, ConfigError, RunStopped
 from learners.goals import End, holds
 from learners.rollouts.measures import HACKS
@@ -21,6 +22,7 @@ from learners.run.progress import line, milestones
 from learners.run.reaction import Action, holding, react, rolled_back
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
+from resume_gym.figures.dashboard import dashboard
 from resume_gym.support.user_errors import number_of
 
 HIGHEST_PAID = 10
@@ -48,41 +50,20 @@ class RunReport:
     """Writer of the run folder and the printed progress on rank 0; other ranks write nothing.
 
     Args:
+        config: settings of the run.
         run: folder of the run.
         work: tasks, rules and judge; None except on rank 0.
         heart: heartbeat of the run.
-        steps: number of steps of the run.
-        save_every: number of steps between two pictures of the metrics.
-        eval_rollouts: number of rollouts per held-out task.
-        on_collapse: reaction to a collapse; see `Config.on_collapse`.
-        on_hack: reaction to a hack; see `Config.on_hack`.
-        title: title of the picture of the metrics.
-        write_facts: writes and returns the facts for the model card, given `work`.
-        open_loggers: opens the loggers, given the number of steps done.
-        dashboard: draws metrics, evaluations and the floor agent's results into a file.
+
+    Attributes:
+        model: folder of the exported policy.
     """
 
     def __init__(
-        self,
-        run: RunFolder,
-        work: Workload | None,
-        heart: Heartbeat,
-        steps: int,
-        save_every: int,
-        eval_rollouts: int,
-        on_collapse: str,
-        on_hack: str,
-        title: str,
-        write_facts: Callable[[Workload], Mapping[str, Any]],
-        open_loggers: Callable[[int], Loggers],
-        dashboard: Callable[..., None],
+        self, config: Config, run: RunFolder, work: Workload | None, heart: Heartbeat
     ) -> None:
         self.model: Path = run.path / "model"
-        self._run, self._work, self._heart = run, work, heart
-        self._steps, self._save_every, self._eval_rollouts = steps, save_every, eval_rollouts
-        self._on_collapse, self._on_hack = on_collapse, on_hack
-        self._title, self._dashboard = title, dashboard
-        self._write_facts, self._open_loggers = write_facts, open_loggers
+        self._config, self._run, self._work, self._heart = config, run, work, heart
         self._clock = Stopwatch()
         self._history: list[dict[str, float]] = []
         self._open = ExitStack()
@@ -106,17 +87,12 @@ class RunReport:
     def _start(self, done: int) -> str:
         """Prepare the run folder; return why an alarm stops the run, or an empty string."""
         assert self._work
-        run, steps = self._run, self._steps
+        run, steps = self._run, self._config.steps
         if done and run.result("before") is None:  # trained weights cannot reproduce this result
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another run name"
             )
-        facts = self._write_facts(self._work)
-        run.note(f"Command: {facts['command']}")
-        own, *others = map(" ".join, facts["versions"].items())
-        run.note(f"{own} on {facts['machine']}.")
-        run.note(f"Versions: {', '.join(others)}.")
-        run.note(f"Settings that differ from the defaults: {run.unusual() or 'none'}.")
+        self._introduce(model_card.write_facts(run, self._config, self._work))
         self._begun = run.begun(done)
         if done or self._begun:
             again = f"; repeats {numbered(self._begun)}" if self._begun else ""
@@ -130,10 +106,20 @@ class RunReport:
             run.set_aside(done)
         if run.result("floor") is None and (floor := self._work.floor()):
             run.write_result("floor", floor)
-        self._loggers = self._open.enter_context(self._open_loggers(done))
+        loggers = Loggers(self._config.log_to, to_dict(self._config), run, done)
+        self._loggers = self._open.enter_context(loggers)
         ended = self._history and not rolled_back(self._history[-1])
         stop = self._react(self._history).stop if ended else ""
         return f"step {done}: {stop}" if stop else ""
+
+    def _introduce(self, facts: Mapping[str, Any]) -> None:
+        """Note in the journal what this process runs."""
+        run = self._run
+        run.note(f"Command: {facts['command']}")
+        own, *others = map(" ".join, facts["versions"].items())
+        run.note(f"{own} on {facts['machine']}.")
+        run.note(f"Versions: {', '.join(others)}.")
+        run.note(f"Settings that differ from the defaults: {run.unusual() or 'none'}.")
 
     def ended(self) -> End | None:
         """Return on every rank why the run ends before its last step; None if the run continues."""
@@ -154,7 +140,7 @@ class RunReport:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
         result: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
         if self._work and result is None:
-            count = len(self._work.held_out) * self._eval_rollouts
+            count = len(self._work.held_out) * self._config.eval_rollouts
             self._say(f"playing {number_of(count, 'held-out episode')} {when} training")
         return result
 
@@ -168,7 +154,7 @@ class RunReport:
     @property
     def dropped(self) -> list[str]:
         """Names of hacks whose episodes are left out of the next batch; empty except on rank 0."""
-        if not self._work or self._on_hack != "drop" or not self._history:
+        if not self._work or self._config.on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]
 
@@ -181,7 +167,7 @@ class RunReport:
 
     def _react(self, history: Sequence[Metrics]) -> Action:
         saved = checkpoint.steps(self._run.checkpoints)
-        return react(history, self._on_collapse, self._on_hack, saved)
+        return react(history, self._config.on_collapse, self._config.on_hack, saved)
 
     def step(self, step: int, metrics: Metrics, tokens: int, action: Action) -> None:
         """Record the metrics of a step, the milestones it reaches, and the reaction to its alarms.
@@ -204,11 +190,11 @@ class RunReport:
         self._run.append(row)
         self._tell(self._loggers.log_step(row))
         step_s = 3600 * model_card.hours(self._history) / len(self._history)
-        self._say(line(row, self._steps, step_s))
+        self._say(line(row, self._config.steps, step_s))
         told = [(sentence, True) for sentence in milestones(self._history)]
         for sentence, aloud in (*told, *action.sentences):
             self._tell([f"Step {step}: {sentence}."], aloud)
-        if step % self._save_every == 0:
+        if step % self._config.save_every == 0:
             self._draw()
 
     def evaluated(self, step: int) -> bool:
@@ -260,7 +246,7 @@ class RunReport:
         status = STOPPED if end and end.kind == "budget" else 0
         if not self._work:
             return status
-        kind, why = end or ("steps", f"all {self._steps} steps are done")
+        kind, why = end or ("steps", f"all {self._config.steps} steps are done")
         self._heart.end(kind, why)
         if not (self.model / model_card.CARD).exists():
             hours = model_card.hours(self._run.metrics())
@@ -283,7 +269,8 @@ class RunReport:
         if self._history:  # empty if the file of metrics is lost
             floor = self._run.result("floor")
             figures = floor.metrics() if floor else None
-            self._dashboard(self._history, picture, self._title, self._run.evaluations(), figures)
+            title = f"{self._config.name}: {self._config.model}"
+            dashboard(self._history, picture, title, self._run.evaluations(), figures)
 
     def _tell(self, sentences: Sequence[str], aloud: bool = True) -> None:
         for sentence in sentences:

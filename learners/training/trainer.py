@@ -33,7 +33,6 @@ class Trainer:
         backend: holds the weights and the optimizer.
         model: name or folder of the model that training started from.
         checkpoints: the folder of all checkpoints, visible to all ranks.
-        loss: policy loss.
         row_tokens: maximum number of tokens in a packed row.
         rate: returns the learning rate of a step, counted from 1; each rollback halves later rates.
         keep_steps: number of recent steps whose checkpoints are kept for `roll_back`; see
@@ -50,13 +49,12 @@ class Trainer:
         backend: LocalBackend,
         model: str,
         checkpoints: Path,
-        loss: Loss,
         row_tokens: int,
         rate: Callable[[int], float],
         keep_steps: int = 0,
     ) -> None:
         self._backend, self._model, self._checkpoints = backend, model, checkpoints
-        self._loss, self._row_tokens, self._rate = loss, row_tokens, rate
+        self._row_tokens, self._rate = row_tokens, rate
         self._keep_steps = keep_steps
         self._pending: tuple[int, Future[object] | None] | None = None
         self.policy = backend.prepare()
@@ -101,14 +99,19 @@ class Trainer:
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
 
-    def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
+    def step(self, step: int, samples: Sequence[Sample], loss: Loss) -> Mapping[str, float]:
         """Take optimizer step number `step`, counted from 1; see `LocalBackend.train_step`.
+
+        Args:
+            step: number of the step, which determines the learning rate.
+            samples: all rollouts of the step.
+            loss: policy loss.
 
         Returns:
             The metrics of the backend, and `learning_rate`.
         """
         rows = pack(samples, self._row_tokens, ranks.world())
-        return self.step_rows(rows, self._loss, self._rate(step) / 2**self._rollbacks)
+        return self.step_rows(rows, loss, self._rate(step) / 2**self._rollbacks)
 
     def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
         """Take one optimizer step on packed rows, with `loss` and the learning rate `rate`."""

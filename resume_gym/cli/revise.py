@@ -117,7 +117,11 @@ def _run(options: argparse.Namespace) -> int:
         ModelError: the agent failed; raised before any file is written.
     """
     resume, job = read_source(options.resume), read_source(options.job)
-    out, report_path = _places(options, resume)
+    out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
+    report_path: Path = options.report or out.parent / f"{out.stem}.diff.md"
+    inputs = [options.resume, options.job]
+    check_format(out)
+    check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
     agent = _agent(options.agent, contest)
     notes = _notes(resume, job)
@@ -137,36 +141,22 @@ def _run(options: argparse.Namespace) -> int:
         if not kept:
             notes.append(f'the agent changed the line "{CANDIDATE}": check the top of {out}')
     names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
-    files = {"out": str(out), "report": str(report_path)}
+    outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
+        changes = report(revision, names | outputs, notes)
         # model output may contain lone surrogates, which UTF-8 cannot encode
-        changes = report(revision, names | files, notes).encode("utf-8", "replace")
-        contents = {report_path: changes, out: resume.encoded(text)}
+        contents = {report_path: changes.encode("utf-8", "replace"), out: resume.encoded(text)}
         write_files(contents, options.resume, force=options.force)
     if options.json:
-        settings = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "spec": agent.spec,
-            "env": options.env,
-            "seed": options.seed,
-            "anonymous": options.anonymous,
-            "spent": {who: asdict(usage) for who, usage in agent.spent().items()},
-        }
-        written = files if revision.changed else dict.fromkeys(files)
-        print_json({**names, **written, **settings, **as_json(revision, notes)})
+        files = outputs if revision.changed else dict.fromkeys(outputs)
+        spent = {who: asdict(usage) for who, usage in agent.spent().items()}
+        settings = {"spec": agent.spec, "env": options.env, "seed": options.seed, "spent": spent}
+        settings["anonymous"] = options.anonymous
+        created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
+        print_json({**names, **files, **created, **settings, **as_json(revision, notes)})
     elif revision.changed:
-        print_summary(revision, notes, files.values())
+        print_summary(revision, notes, outputs.values())
     return _status(revision, agent.name)
-
-
-def _places(options: argparse.Namespace, resume: Source) -> tuple[Path, Path]:
-    """Return the paths of the revision and of the report, which can be written."""
-    out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
-    report_path: Path = options.report or out.parent / f"{out.stem}.diff.md"
-    check_format(out)
-    places = {"--out": out, "--report": report_path}
-    check_places(places, [options.resume, options.job], force=options.force)
-    return out, report_path
 
 
 def _anonymous(resume: Source) -> Anonymous:
@@ -262,7 +252,9 @@ def _compared(session: Session, judge: Judge) -> Revision:
     """Grade the revision and analyse each edit, which takes seconds for a long resume."""
     with progress_bars() as bars:
         bars.add_task("comparing the revision with your resume", total=None)
-        return graded(session, judge)
+        revision = graded(session, judge)
+        _ = revision.changes  # computed and cached here, while the progress bar is shown
+    return revision
 
 
 def _status(revision: Revision, name: str) -> int:

@@ -36,10 +36,6 @@ Data Analyst (2016 - 2019)
 * Responsible for
   ASP.NET site
 
-EDUCATION
-BSc Statistics, Illinois State University, 2016
-MSc Data Science, University of Somewhere, 2018
-
 SKILLS:
 Languages: SQL, Python, R
 Tools: Tableau, dbt
@@ -72,12 +68,6 @@ Data Analyst | 2016 - 2019
 
 * Helped with ETL in Python 3.11 and Node.js
 * Responsible for ASP.NET site
-
-## Education
-
-BSc Statistics, Illinois State University, 2016
-
-MSc Data Science, University of Somewhere, 2018
 
 ## Skills
 
@@ -128,14 +118,14 @@ def word_file() -> bytes:
     file = docx.Document()
     head = file.sections[0].header.paragraphs[0]
     head.text = "Jo Bell\tjo@example.com\t+1 415-555-2671"
-    file.sections[0].footer.paragraphs[0].text = "Page 1 of 1"
+    footer = file.sections[0].footer
+    footer.paragraphs[0].text = "Page 1 of 1"
+    footer.add_paragraph("Available from May")
     file.add_heading("Experience", 1)
     job = file.add_paragraph()
     job.add_run("Data Engineer, Ferry Lines\tJan 2020 – Present").bold = True
     file.add_paragraph("Lisbon")
-    bullet = file.add_paragraph("Built a ", style="List Bullet")
-    bullet.add_run("booking").bold = True
-    bullet.add_run(" pipeline of ﬁles, see ")
+    bullet = file.add_paragraph("Built a booking pipeline of ﬁles, see ", style="List Bullet")
     link(bullet, "the talk", "https://example.org/talk")
     file.add_paragraph("Nested", style="List Bullet 2")
     table = file.add_table(1, 2)
@@ -167,13 +157,12 @@ def saved(file: Any) -> bytes:
     return data.getvalue()
 
 
-def word_with(*changes: tuple[bytes, bytes]) -> bytes:
-    """The Word file with other XML."""
+def word_with(before: bytes, after: bytes) -> bytes:
+    """The Word file with other XML in its body."""
     data = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(word_file())) as old, zipfile.ZipFile(data, "w", 8) as new:
         for name in old.namelist():
             part = old.read(name)
-            for before, after in changes if name == "word/document.xml" else ():
-                part = part.replace(before, after)
-            new.writestr(name, part)
+            body = name == "word/document.xml"
+            new.writestr(name, part.replace(before, after) if body else part)
     return data.getvalue()

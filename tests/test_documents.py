@@ -77,28 +77,14 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
         ("a.docx", b"PK\x03\x04 word/document.xml", "it is damaged"),
         ("a.docx", b"\xd0\xcf\x11\xe0 old", r"old format \(.doc\); save it as .docx"),
         ("a.docx", LOCKED_WORD, "protected by a password"),
-        (
-            "a.docx",
-            lambda: word_with((b">Lisbon<", b">" + b"a" * 9_000_000 + b"<")),
-            "bytes of XML",
-        ),
-        (
-            "a.docx",
-            lambda: word_with((b"<w:body>", b'<w:body x="' + b"a" * 9_000_000 + b'">')),
-            "at most 5,000,000 bytes of XML, got 9,",
-        ),
-        (
-            "a.docx",
-            lambda: word_with(
-                (b"<w:document", b'<!DOCTYPE x [<!ENTITY e "hi">]><w:document'), (b"Lisbon", b"&e;")
-            ),
-            "it has a DOCTYPE declaration",
-        ),
+        ("a.docx", (b">Lisbon<", b">" + b"a" * 9_000_000 + b"<"), "bytes of XML"),
+        ("a.docx", (b"<w:body", b'<w:body x="' + b"a" * 9_000_000 + b'"'), "of XML, got 9,"),
+        ("a.docx", (b"<w:document", b'<!DOCTYPE x [<!ENTITY e "h">]><w:document'), "a DOCTYPE"),
         ("a.doc", b"Ada", "expected Markdown .*; got .doc; save it as .docx"),
         (
             "a.json",
             b"{}",
-            r"expected Markdown \(.md\), plain text \(.txt\), PDF .* or Word .*; got .json",
+            r"expected Markdown \(.md\), plain text .*, PDF .* or Word .*; got .json",
         ),
         ("ada", b"Ada", "got no extension"),
         ("a.pdf", b"a" * 20_000_001, "expected at most 20,000,000 bytes, got 20,000,001"),
@@ -112,7 +98,8 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: Any, says: str) -> None:
-    data = content() if callable(content) else content
+    made = word_with(*content) if isinstance(content, tuple) else content
+    data = made() if callable(made) else made
     with pytest.raises(DocumentError, match=says):
         read_document(put(tmp_path, name, data))
 

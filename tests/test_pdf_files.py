@@ -18,21 +18,10 @@ Page = list[tuple[float, float, str, str, float]]
 ONE_COLUMN = [
     *column(72, 720, ["# Maria Lindqvist", "Gothenburg | maria@example.com | +46 31 700 50 00"]),
     *column(72, 670, ["! EXPERIENCE", "! Senior SRE, Nordic Freight"]),
-    (470, 658, "2020 - Present", "Helvetica", 10),
-    *column(
-        72,
-        646,
-        [
-            "• Reduced paging by 62% over two quarters by deleting alerts that nobody acted on and",
-            "   rewriting the others around user-facing symp-",
-            "   toms",
-            "• Helped with on-call",
-            "",
-            "! SRE, Harbour Bank",
-        ],
-    ),
-    (470, 588, "2016 - 2020", "Helvetica", 10),
-    *column(72, 576, ["• Worked on Terraform modules for 14 teams"]),
+    *column(72, 646, ["• Cut paging by 62% over two quarters by deleting symp-", "   toms"]),
+    *column(72, 622, ["• Helped with on-call", "", "! SRE, Harbour Bank", "• Wrote modules"]),
+    *column(470, 658, ["2020 - Present"]),
+    *column(470, 600, ["2016 - 2020"]),
 ]
 
 
@@ -43,9 +32,8 @@ def test_pdf_in_one_column() -> None:
     assert text == (
         "# Maria Lindqvist\n\nGothenburg | maria@example.com | +46 31 700 50 00\n\n"
         "## Experience\n\n### Senior SRE, Nordic Freight\n\n2020 - Present\n\n"
-        "- Reduced paging by 62% over two quarters by deleting alerts that nobody acted on and "
-        "rewriting the others around user-facing symptoms\n- Helped with on-call\n\n"
-        "### SRE, Harbour Bank\n\n2016 - 2020\n\n- Worked on Terraform modules for 14 teams\n\n"
+        "- Cut paging by 62% over two quarters by deleting symptoms\n"
+        "- Helped with on-call\n\n### SRE, Harbour Bank\n\n2016 - 2020\n\n- Wrote modules\n\n"
         "## Skills\n\n- Languages: Go, Python\n- Platforms: AWS\n"
     )
     assert notes == ["lines of repeated page headers and footers left out: 2"]
@@ -159,6 +147,12 @@ def test_wrapped_words_are_joined_and_become_no_headings() -> None:
     )
 
 
+def test_two_entries_with_dates_are_two() -> None:
+    rows = ["# Ida Falk", "! EDUCATION", "! BSc, Lund 2012 - 2015", "! MSc, Olm 2015 - 2017"]
+    text, _ = read("PDF", pdf(column(72, 720, rows)))
+    assert text.endswith("### BSc, Lund\n\n2012 - 2015\n\n### MSc, Olm\n\n2015 - 2017\n")
+
+
 def test_spaced_out_letters_of_a_name_and_a_heading() -> None:
     rows = ["# I D A   F A L K", "", "! S K I L L S", "Rye"]
     assert read("PDF", pdf(column(72, 720, rows)))[0] == "# Ida Falk\n\n## Skills\n\nRye\n"
@@ -172,25 +166,21 @@ def test_form_fields_are_counted() -> None:
 
 
 def test_pdf_in_two_columns() -> None:
-    left = "! CONTACT;tomas@example.com;Lisbon;;! SKILLS;Figma;User research;HTML;Prototyping"
+    left = "! CONTACT;tomas@example.com;Lisbon;;! SKILLS;Figma;User research;HTML"
     right = (
         "! EXPERIENCE;! Senior Designer, Azulejo Labs;2019 - Present;"
-        "• Redesigned the checkout used by 40,000-60,000 shoppers;  a day;• Worked on the design;;"
-        "! Designer, Studio Tejo;2015 - 2019;• Made wireframes;• Drew"
+        "• Redesigned the checkout used by 40,000-60,000 shoppers;  a day;• Drew;"
     )
-    page = [
-        *column(50, 740, ["# Tomás Ferreira", "Product Designer"]),
-        *column(50, 680, left.split(";")),
-        *column(220, 680, right.split(";")),
-    ]
-    text = read("PDF", pdf(page))[0]
-    assert text.startswith("# Tomás Ferreira\n\nProduct Designer\n\n## Contact\n\n")
-    assert "\n## Skills\n\n- Figma\n- User research\n- HTML\n- Prototyping\n\n## Ex" in text
-    assert text.endswith(
+    name = column(50, 740, ["# Tomás Ferreira", "Product Designer"])
+    page = [*name, *column(50, 680, left.split(";")), *column(220, 680, right.split(";"))]
+    text, notes = read("PDF", pdf(page))
+    assert text == (
+        "# Tomás Ferreira\n\nProduct Designer\n\n## Contact\n\ntomas@example.com\n\nLisbon\n\n"
+        "## Skills\n\n- Figma\n- User research\n- HTML\n\n"
         "## Experience\n\n### Senior Designer, Azulejo Labs\n\n2019 - Present\n\n"
-        "- Redesigned the checkout used by 40,000-60,000 shoppers a day\n- Worked on the design\n\n"
-        "### Designer, Studio Tejo\n\n2015 - 2019\n\n- Made wireframes\n- Drew\n"
+        "- Redesigned the checkout used by 40,000-60,000 shoppers a day\n- Drew\n"
     )
+    assert notes == ["pages whose two columns are read one after the other: 1"]
 
 
 def test_pdf_with_dates_in_a_column_is_read_row_by_row() -> None:
@@ -203,54 +193,29 @@ def test_pdf_with_dates_in_a_column_is_read_row_by_row() -> None:
         assert f"{year} | {name}" in text
 
 
-def test_pdf_with_drawn_bullets() -> None:
-    file = io.BytesIO()
-    paper = canvas.Canvas(file, pagesize=(612, 792))
-    for x, y, text, font, size in column(72, 720, ["# Ada Moreno", "", "! EXPERIENCE"]):
-        paper.setFont(font, size)
-        paper.drawString(x, y, text)
-    paper.setFont("Helvetica", 10)
-    for y, text in ((660, "Built a pipeline"), (648, "for 12 harbours"), (636, "Led it")):
-        paper.drawString(90, y, text)
-    paper.circle(80, 664, 1.5, stroke=0, fill=1)
-    paper.rect(78, 638, 3, 3, stroke=0, fill=1)
-    paper.drawString(90, 610, "Rated")
-    for x in (70, 75, 80):
-        paper.circle(x, 614, 1.5)
-    paper.save()
-    text = read("PDF", file.getvalue())[0]
-    assert text.endswith("\n\n- Built a pipeline for 12 harbours\n- Led it\n\nRated\n")
-
-
-SIDEBAR = """\
-<h2>Skills</h2><ul><li>Python<li>SQL and dbt<li>Airflow<li>Terraform<li>Kubernetes<li>Go</ul>"""
-BODY = """\
-<h2>Experience</h2><h3>Data Engineer, Ferry Lines</h3><p>2020 – Present</p>
-<ul><li>Built a booking pipeline for 12 harbours that moves 4.5 million rows a night and replaced
-three spreadsheets<li>Cut costs by 38%</ul>
-<h3>Analyst, Harbour Bank</h3><p>2016 – 2020</p><ul><li>Wrote reports for 14 branches</ul>"""
-PRINTED = (
-    "## Skills\n\n- Python\n- SQL and dbt\n- Airflow\n- Terraform\n- Kubernetes\n- Go\n",
-    "## Experience\n\n### Data Engineer, Ferry Lines\n\n2020 – Present\n\n"
-    "- Built a booking pipeline for 12 harbours that moves 4.5 million rows a night and replaced "
-    "three spreadsheets\n- Cut costs by 38%\n\n"
-    "### Analyst, Harbour Bank\n\n2016 – 2020\n\n- Wrote reports for 14 branches\n",
-)
+PRINTED = """\
+<style>main { display: grid; grid-template-columns: 30% 1fr; gap: 24px }</style><h1>Ada Moreno</h1>
+<main><div><h2>Skills</h2><ul><li>Python<li>SQL and dbt<li>Airflow<li>Terraform<li>Kubernetes<li>Go
+</ul></div><div><h2>Experience</h2><h3>Data Engineer, Ferry Lines</h3><p>2020 – Present</p>
+<ul><li>Built a booking pipeline for 12 harbours that moves 5 million rows a night and replaced
+a sheet<li>Cut costs by 38%</ul></div></main>"""
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("columns", ["100%", "30% 1fr"])
-def test_pdf_printed_by_a_browser(columns: str) -> None:
-    style = f"<style>main {{ display: grid; grid-template-columns: {columns}; gap: 24px }}</style>"
-    page = f"{style}<h1>Ada Moreno</h1><main><div>{SIDEBAR}</div><div>{BODY}</div></main>"
+def test_pdf_printed_by_a_browser() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium())
         tab = browser.new_page()
-        tab.set_content(page)
+        tab.set_content(PRINTED)
         data = tab.pdf(margin=dict.fromkeys(("top", "bottom", "left", "right"), "2cm"))
         browser.close()
-    text = read("PDF", data)[0]
-    assert text == "# Ada Moreno\n\n" + "\n".join(PRINTED)
+    assert read("PDF", data)[0] == (
+        "# Ada Moreno\n\n"
+        "## Skills\n\n- Python\n- SQL and dbt\n- Airflow\n- Terraform\n- Kubernetes\n- Go\n\n"
+        "## Experience\n\n### Data Engineer, Ferry Lines\n\n2020 – Present\n\n"
+        "- Built a booking pipeline for 12 harbours that moves 5 million rows a night and replaced"
+        " a sheet\n- Cut costs by 38%\n"
+    )
 
 
 def test_pdf_spells_out_ligatures() -> None:

@@ -92,9 +92,11 @@ def write_markdown(rows: Iterable[OutlineRow]) -> str:
         capitals = text.isupper() and (len(text) > 4 or " " in text)
         blocks.append(("heading", f"## {capwords(text) if capitals else text}"))
     blocks += _body(pending, section, False)
-    lines = [text for _, text in blocks[:1]]
-    for (above, _), (kind, text) in pairwise(blocks):
-        lines += [text] if above == kind == "bullet" else ["", text]
+    lines: list[str] = []
+    for (above, _), (kind, text) in pairwise([("", ""), *blocks]):
+        escaped = kind == "text" and _STRUCTURAL.match(text)
+        apart = [""] if lines and not above == kind == "bullet" else []
+        lines += [*apart, f"\\{text}" if escaped else text]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -152,8 +154,7 @@ def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Ite
 
 
 def _paragraph(row: OutlineRow) -> _Block:
-    text = _labelled(row)
-    return "text", f"\\{text}" if _STRUCTURAL.match(text) else text
+    return "text", _labelled(row)
 
 
 def _labelled(row: OutlineRow, *, listed: bool = False) -> str:
@@ -170,7 +171,8 @@ def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
     for row in rows:
         # Dates below a gap belong to the group above if that group is one row, e.g. an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
-        entry = row.hint == "entry" and group and group[-1].hint != "entry"
+        dated = has_date(row.text) and any(has_date(above.text) for above in group)
+        entry = row.hint == "entry" and group and (dated or group[-1].hint != "entry")
         if group and not dangling and (row.gap or entry or begins_with_symbol(row.text)):
             yield group
             group = []

@@ -61,9 +61,10 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     empty = [str(number) for number, runs in enumerate(pages, start=1) if not runs]
     notes = [f"no text on page {', '.join(empty)}; run OCR first"] if empty else []
     bodies = _without_margins(pages, counts)
-    columns = [column for runs in bodies for column in _columns(runs)]
-    if split := len(columns) - len(bodies):
-        notes.append(f"columns that are read one after the other: {split}")
+    parts = [_columns(runs) for runs in bodies]
+    if split := sum(len(part) > 1 for part in parts):
+        notes.append(f"pages whose two columns are read one after the other: {split}")
+    columns = [column for part in parts for column in part]
     rows = join_lines(_lines(columns))
     if lost := sum(len(LOST.findall(row.text)) for row in rows):
         notes.append(f"characters that the file's fonts do not map to text: {lost}")

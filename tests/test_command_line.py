@@ -87,13 +87,11 @@ def test_without_a_command_the_help_is_shown(words: list[str], capsys: Any) -> N
         (["data", "chekc"], "; got 'chekc'\n"),
         (["eval", "--rolouts", "3"], "unrecognized arguments: --rolouts 3; "
          "did you mean '--rollouts'?\n"),
-        (["eval", "more"], "unrecognized arguments: more\n"),
         (["eval", "--seed", "x"], "--seed: expected int, got 'x'\n"),
         (["eval", "--split", "x"], "--split: expected one of 'train', 'eval'; got 'x'\n"),
         (["plot"], "the following arguments are required: RUN_OR_RESULT\n"),
         (["eval", "--rollouts", "0"], "--rollouts: expected a whole number >= 1, got '0'"),
         (["eval", "--json", "--markdown"], "not allowed with argument"),
-        (["data", "check", "x", "--page-lines", "-1"], "expected a whole number >= 1, got '-1'"),
     ],
 )  # fmt: skip
 def test_bad_syntax_is_told_in_one_line(words: list[str], says: str, capsys: Any) -> None:
@@ -164,17 +162,16 @@ def test_a_warning_is_one_plain_line() -> None:
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:
-    for words in (["--help"], ["data", "check", "mini", "--page-lines", "20", "--json"]):
-        reading, writing = os.pipe()
-        os.close(reading)
-        done = child(*words, stdout=writing)
-        os.close(writing)
-        assert (done.returncode, done.stderr) == (1, "")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = child("--help", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_a_full_disk_is_an_error() -> None:
     with Path("/dev/full").open("w") as full:
-        done = child("data", "check", "mini", "--page-lines", "20", "--json", stdout=full)
+        done = child("--help", stdout=full)
     assert done.returncode == 1
     assert done.stderr == "resume-gym: [Errno 28] No space left on device\n"
 
@@ -187,24 +184,6 @@ def test_characters_that_a_terminal_lacks_are_replaced(tmp_path: Path) -> None:
     done = child("data", "check", str(tmp_path / "twice.jsonl"), env=narrow)
     assert (done.returncode, done.stderr) == (1, "")
     assert "caf?" in done.stdout
-
-
-@pytest.mark.slow
-def test_commands_work_without_streams_and_in_a_deleted_folder(tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    command = (
-        f"exec 3>&2; cd {gone}; rmdir {gone}; "
-        f'run() {{ {sys.executable} -m resume_gym "$@"; echo $? >&3; }}; '
-        "run data check mini --page-lines 20 >&-; run play <&-; run data check nowhere 2>&-"
-    )
-    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=300, check=True, env=path
-    )
-    assert done.stderr.splitlines() == [
-        "0", "resume-gym: play reads commands from stdin, which is closed", "2", "2"
-    ]  # fmt: skip
 
 
 # Exit statuses
@@ -227,7 +206,6 @@ class Raising:
         (ModuleNotFoundError("needs x"), 2, "needs x"),
         (FileNotFoundError(2, "No such file or directory", "a.md"), 2,
          "a.md: No such file or directory"),
-        (IsADirectoryError(21, "Is a directory", "a"), 2, "a: Is a directory"),
         (PermissionError(13, "Permission denied", "a"), 2, "a: Permission denied"),
         (OSError(28, "No space left on device", "a"), 1, "a: No space left on device"),
         (JudgeError("no answer"), 1, "no answer"),

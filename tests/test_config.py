@@ -1,5 +1,6 @@
 import dataclasses
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,6 @@ import pytest
 
 from learners.command_line import parse
 from learners.config import PRESETS, Config, ConfigError, differences, read_toml, to_toml
-from learners.planning.machine import Machine
-from learners.planning.plan import RunPlan
 from resume_gym.judges import make_judge
 
 
@@ -54,12 +53,6 @@ def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default(
     assert len({one.name for one in configs.values()}) == len(names), "they share a run's folder"
 
 
-@pytest.mark.parametrize("name", ["nano", "smollm2"])
-def test_vllm_presets_differ_from_the_plain_ones_in_who_samples(name: str) -> None:
-    plain, beside = (load(["--config", one]) for one in (name, f"{name}_vllm"))
-    assert set(differences(plain, beside)) == {"name", "engine", "threads"}
-
-
 def test_the_preset_of_the_source_has_its_settings() -> None:
     config = load(["--config", "qwen3_14b_4xh200"])
     assert '"gemini"' in config.judge
@@ -88,14 +81,6 @@ def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
     assert parse(words)[:3] == (words, Config(seed=9), machine)
 
 
-@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
-def test_a_dry_run_of_a_preset_plans_for_its_hardware(preset: str) -> None:
-    arguments = parse(["--config", preset, "--dry-run"])
-    plan = RunPlan(arguments.config, Machine.named(arguments.machine or ""))
-    assert bool(plan.machine.gpus) == (plan.config.precision == "bfloat16")
-    assert parse(["--config", preset, "--dry-run", "here"]).machine == "here"
-
-
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
@@ -103,11 +88,9 @@ def test_a_dry_run_of_a_preset_plans_for_its_hardware(preset: str) -> None:
         ("--confg nano", "unrecognized arguments: --confg nano; did you mean '--config'?"),
         ("nano", "unrecognized arguments: nano; did you mean '--config nano'?"),
         ("runs/a/config.toml", "did you mean '--config runs/a/config.toml'?"),
-        ("--seed 2 --steps", "resume-gym: --steps: expected one argument"),
         ("--steps many", "--steps: expected int, got 'many'"),
         ("--steps 0", "steps: expected a number > 0, got 0"),
         ("--group-size 1", "group_size: expected a number >= 2, got 1"),
-        ("--temperature 0", "temperature: expected a number > 0, got 0.0"),
         ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
         (
             "--loss ppo",
@@ -132,10 +115,7 @@ def test_an_invalid_setting_is_named(
     [
         ("lerning_rate = 1.0", "unknown name 'lerning_rate'; did you mean 'learning_rate'?"),
         ("[train]\nsteps = 3", "unknown name 'train'"),
-        ('steps = "3"', "steps: expected a valid integer, got '3'"),
         ("steps = true", "steps: expected a valid integer, got True"),
-        ("temperature = inf", "temperature: expected a finite number, got inf"),
-        ("name = 3", "name: expected a valid string, got 3"),
         ("runs = 3", "runs: expected a path, got 3"),
         ("precision = []", "precision: expected 'float32' or 'bfloat16', got []"),
         ("steps = = 3", "Invalid value (at line 1, column 9)"),
@@ -156,14 +136,14 @@ def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path) -> None:
         tasks="naïve/\x7f☂.jsonl",
         learning_rate=1e-20,
         weight_decay=1e16,
-        precision="bfloat16",
-        steps=160,
+        backend="fsdp2",
+        offload=True,
+        log_to=("tensorboard", "trackio"),
     )
     file = tmp_path / "config.toml"
     file.write_text(to_toml(config), encoding="utf-8")
     assert read_toml(file) == config
-    written = [line.partition(" = ")[0] for line in to_toml(config).splitlines()]
-    assert written == [one.name for one in dataclasses.fields(Config)]
+    assert list(tomllib.loads(to_toml(config))) == [one.name for one in dataclasses.fields(Config)]
 
 
 def test_help_says_what_each_flag_is_and_its_default_under_a_preset(
@@ -188,25 +168,17 @@ VLLM = {"engine": "vllm"}
     ("values", "told"),
     [
         ({"seed": -1}, "seed: expected a number >= 0, got -1"),
-        ({"steps": 1.5}, r"steps: expected a valid integer, got 1\.5"),
         ({"loss": "grpo"}, r"^credit: grpo .*expected episode, got turn$"),
         ({"trainer_procs": 2}, "trainer_procs: 2 needs backend 'fsdp2' or 'deepspeed', got"),
         ({"replicas": 2, "backend": "deepspeed"}, "replicas: 2 needs backend 'fsdp2', got"),
         ({"offload": True}, "offload: True needs backend 'fsdp2' or 'deepspeed', got 'local'"),
-        ({"async_save": True}, "async_save: True needs backend 'fsdp2', got 'local'"),
-        (
-            {"compile": True, "backend": "deepspeed"},
-            "compile: True needs backend .local. or .fsdp2.",
-        ),
         ({"backend": "fsdp2", "optimizer": "muon"}, "muon needs backend 'local', got 'fsdp2'"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"engine_procs": 2}, "engine_procs: 2 needs engine 'vllm', got 'transformers'"),
-        ({"engine_urls": ("http://a:1",)}, "engine_urls: .* needs engine 'vllm'"),
         ({**VLLM, "engine_urls": ("a:1",)}, "engine_urls: expected http://HOST:PORT, got 'a:1'"),
         ({**VLLM, "engine_urls": ("http://me:KEY@a:1",)}, "engine_urls: expected no key in the"),
         ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
         ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
-        ({**VLLM, "max_staleness": -1}, "max_staleness: expected a number >= 0, got -1"),
         ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
         ({"log_to": "wandb"}, "log_to: expected a list, got 'wandb'"),
         ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard', 'wandb' or 'trackio', got"),
@@ -218,16 +190,12 @@ def test_wrong_values_and_combinations_are_named(values: dict[str, Any], told: s
         Config(**values)
 
 
-def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> None:
+def test_switches_and_lists_of_a_command_line() -> None:
     urls = ("http://a:1", "http://b:2")
     config = Config(backend="fsdp2", offload=True, engine="vllm", engine_urls=urls)
     assert load(["--backend=fsdp2", "--offload", "--engine=vllm", "--engine-urls", *urls]) == config
     logged = Config(log_to=("tensorboard", "trackio"))
     assert load(["--log-to", "tensorboard", "trackio"]) == logged
-    file = tmp_path / "config.toml"
-    for one in (config, logged):
-        file.write_text(to_toml(one))
-        assert read_toml(file) == one
 
 
 @pytest.mark.parametrize(

@@ -23,19 +23,6 @@ from resume_gym.llm.gemini import KEYS
 
 H200 = Machine.named("4 x NVIDIA H200")
 SMALL = Machine((), memory_bytes=16 * 10**9, cores=2)
-# a machine that each preset is made for
-MACHINES = {
-    "nano": SMALL,
-    "nano_vllm": SMALL,
-    "smollm2": SMALL,
-    "smollm2_vllm": SMALL,
-    "one_gpu": Machine.named("A100"),
-    "one_gpu_24gb": Machine.named("RTX 4090"),
-    "four_gpus_24gb": Machine.named("4 x L4"),
-    "qwen3_14b_4xh200": H200,
-    "qwen3_14b_vllm_judge": H200,
-    "two_nodes": Machine.named("2 x 8 x H200"),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +46,15 @@ def preset(name: str) -> Config:
     return read_toml(PRESETS / f"{name}.toml")
 
 
+def machine_of(name: str) -> Machine:
+    """The machine that `--dry-run` assumes for a preset; a small one, if it needs no GPUs."""
+    machine = parse(["--config", name, "--dry-run"]).machine or ""
+    return SMALL if machine == "here" else Machine.named(machine)
+
+
+TWO = machine_of("two_nodes")
+
+
 SOURCE, ALONE = preset("qwen3_14b_4xh200"), replace(preset("one_gpu"), model="Qwen/Qwen3-0.6B")
 APART = replace(ALONE, colocated=False)
 BESIDE = replace(
@@ -75,17 +71,15 @@ def printed(plan: RunPlan) -> str:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.toml")))
 def test_every_preset_fits_its_machine(name: str) -> None:
-    plan = planned(preset(name), MACHINES[name])
+    plan = planned(preset(name), machine_of(name))
     assert plan.verdicts is not None
-    assert (plan.times is None) == (not plan.machine.gpus)
+    assert bool(plan.times) == bool(plan.machine.gpus) == (plan.config.precision == "bfloat16")
     assert plan.config.eval_every
     if plan.times:
         during = (evaluations(plan.config) - 2) * plan.times.evaluation
         assert 0 < during < 0.1 * plan.times.total
     assert plan.counted == ("Qwen" not in plan.config.model)
     text = printed(plan)
-    assert ("characters a token" in text) == ("Qwen" in plan.config.model)
-    assert ("sleep while the trainers train" in text) == plan.config.colocated
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
 
 
@@ -93,7 +87,7 @@ def test_four_gpus_of_80_gb_train_all_weights() -> None:
     config = replace(preset("four_gpus_24gb"), lora_rank=0)
     assert RunPlan(config, Machine.named("4 x A100")).memory.total < 60e9
     with pytest.raises(ConfigError, match="a trainer's memory"):
-        RunPlan(config, MACHINES["four_gpus_24gb"])
+        RunPlan(config, machine_of("four_gpus_24gb"))
 
 
 @pytest.mark.parametrize(
@@ -116,23 +110,20 @@ def test_the_source_s_verdicts_and_their_cost() -> None:
     once = RunPlan(replace(SOURCE, judge="gemini"), H200).verdicts
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
-    text = printed(plan)
-    for told in ("9,600   7,680 in training, 1,920 in", "57,600   6 per verdict, to", "$180   by"):
-        assert told in text
+    assert "$180   by list prices" in printed(plan)
 
 
 def test_other_judges_have_no_price() -> None:
     own = planned(preset("qwen3_14b_vllm_judge"), H200)
     assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
-    text = printed(own)
-    assert "grades; must run at http://127.0.0.1:8001/v1" in text
+    assert "http://127.0.0.1:8001/v1" in printed(own)
     far = json.dumps({"name": "openai", "model": "unlisted"})
     assert "unknown   the model has no list price" in printed(
         RunPlan(replace(SOURCE, judge=far), H200)
     )
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
     assert "unknown   tiers(rubric, gemini/" in printed(RunPlan(replace(SOURCE, judge=tiers), H200))
-    offline = planned(preset("two_nodes"), MACHINES["two_nodes"])
+    offline = planned(preset("two_nodes"), TWO)
     assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16, 0)
     assert "the judge reads" not in printed(offline)
 
@@ -152,11 +143,6 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches() -> None:
     assert times.sampling == pytest.approx(10_240 * read / (0.7 * 4.8e12))
     assert times.step == times.sampling > plan.step.seconds
     assert times.total == 160 * times.step + 3 * times.evaluation
-    text = printed(plan)
-    assert f"{times.total / 3600:.1f} h   at most" in text
-    assert f"{4 * times.total / 3600:.0f}   at most" in text
-    waiting = 1 - plan.step.seconds / times.step
-    assert f"of which the trainers wait {100 * waiting:.0f} %" in text
     turns = RunPlan(replace(SOURCE, max_staleness=0), H200).times
     assert turns.step == times.sampling + plan.step.seconds
 
@@ -166,8 +152,6 @@ def test_the_source_s_experiment_fits_four_h200() -> None:
     assert plan.parameters == 14_768_307_200
     assert sum(plan.memory[:3]) / 1e9 == pytest.approx(78.8, abs=0.05)
     assert 110e9 < plan.memory.total < 125e9
-    text = printed(plan)
-    assert "GPU 1-3   train" in text
     assert plan.serving.weights == 2 * plan.parameters
     assert plan.serving.cache == 2 * 40 * 8 * 128 * 2  # keys and values of a token, in bf16
     assert plan.serving.tokens == (126_900_000_000 - plan.serving.weights) // plan.serving.cache
@@ -192,12 +176,6 @@ def two(memory: int) -> Machine:
             r"the CPU's memory .*: expected at most 128\.0 GB, got 413\.\d GB",
         ),
         (
-            SOURCE,  # copies what a checkpoint holds, to write it beside training
-            H200._replace(memory_bytes=128 * 10**9),
-            r"the CPU's memory .*: expected at most 128\.0 GB, got 177\.2 GB",
-        ),
-        (SOURCE, SMALL, r"the CPU's memory .*: expected at most 16\.0 GB, got 44\d\.\d GB"),
-        (
             SOURCE,
             Machine.named("3 x H200"),
             r"GPUs: expected at least 4 \(1 for engines, 3 for trainers\), got 3; with --colocated",
@@ -219,7 +197,7 @@ def two(memory: int) -> Machine:
             Machine.named("8 x H200"),
             r"replicas: expected a divisor of 7 \(the number of processes\), got 2; --dry-run",
         ),
-        (Config(), MACHINES["two_nodes"], r"backend: expected .* for 2 machines, got 'local'"),
+        (Config(), TWO, r"backend: expected .* for 2 machines, got 'local'"),
     ],
 )
 def test_what_does_not_fit_is_refused(config: Config, machine: Machine, told: str) -> None:
@@ -230,7 +208,6 @@ def test_what_does_not_fit_is_refused(config: Config, machine: Machine, told: st
 def test_what_fits_in_the_cpu_s_memory() -> None:
     copied = planned(SOURCE, H200)
     assert 3 * copied.host / 1e9 == pytest.approx(12 * 14.7683, abs=0.01)
-    assert "59.1 GB   per trainer: offloaded, or copied" in printed(copied)
     machine = Machine.named("4 x H100")
     offloaded = RunPlan(replace(SOURCE, offload=True, async_save=False), machine)
     assert offloaded.memory.total < 80e9
@@ -269,7 +246,6 @@ def test_memory_follows_the_settings() -> None:
     assert wide.memory.gathered == 2 * plan.memory.gathered
     adapted = RunPlan(replace(apart, lora_rank=8), machine)
     assert adapted.memory.optimizer == 2 * adapted.memory.gradients < plan.memory.optimizer / 50
-    assert "of the adapters, fp32, 1 of 4 shards" in printed(adapted)
     assert adapted.step.operations < plan.step.operations
     split = RunPlan(replace(apart, engine_gpus=2), machine)
     embedded = RunPlan(replace(apart, engine="transformers"), machine)
@@ -279,28 +255,21 @@ def test_memory_follows_the_settings() -> None:
 
 def test_two_machines() -> None:
     config = preset("two_nodes")
-    plan = planned(config, MACHINES["two_nodes"])
+    plan = planned(config, TWO)
     assert sum(plan.memory[:3]) == pytest.approx(16 * plan.parameters / 7, rel=1e-6)
-    text = printed(plan)
-    assert "Processes of each machine" in text
-    assert "GPU 1-7   train" in text
 
 
 def test_on_a_cpu_only_state_and_engines_count() -> None:
     plan = RunPlan(Config(), SMALL)
-    assert "CPU   rank 0 also plays the episodes" in printed(plan)
-    assert "unknown   needs bf16, known GPUs and own vLLM servers" in printed(plan)
-    assert plan.step.seconds is None
+    assert plan.step.seconds is plan.times is None
     beside = RunPlan(preset("nano_vllm"), SMALL)
     assert beside.serving.device - beside.serving.weights == 10**9
 
 
 def test_servers_that_run_already_take_nothing_here() -> None:
     plan = RunPlan(replace(SOURCE, engine_urls=("http://far:8000",)), Machine.named("3 x H200"))
-    assert plan.serving is None
-    text = printed(plan)
-    assert "http://far:8000" in text
-    assert "unknown   needs bf16, known GPUs and own vLLM servers" in text
+    assert plan.serving is plan.times is None
+    assert "http://far:8000" in printed(plan)
 
 
 def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,11 +319,10 @@ def test_a_plan_is_printed() -> None:
     text = printed(planned(SOURCE, H200))
     for told in (
         "14.8 B parameters, on 4 x NVIDIA H200. Nothing is started.",
+        "GPU 1-3   train",
         "117.1 GB   of 141.0 GB per GPU",
         "594,258   51 episodes of full length at once",
-        "3 groups of 16",
-        "at most, training at 45 % of the GPUs' peak",
-        "at most, decoding at 70 % of the bandwidth",
+        f"{planned(SOURCE, H200).times.total / 3600:.1f} h   at most",
     ):
         assert told in text
 

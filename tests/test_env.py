@@ -118,6 +118,17 @@ def test_the_environment_keeps_its_contracts(tasks_file: str, judge: str | None)
     check_env(gym.make(ID, tasks=tasks_file, judge=judge))
 
 
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        *(f"ResumeEdit{kind}Mini-v0" for kind in ("Evidence", "Feedback", "Net")),
+        "examples.release_notes:ReleaseNotes-v0",
+    ],
+)
+def test_the_other_environments_keep_the_contracts(env_id: str) -> None:
+    check_env(gym.make(env_id))
+
+
 def test_the_last_info_has_the_verdict(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

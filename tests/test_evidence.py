@@ -5,7 +5,6 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-import gymnasium as gym
 import pytest
 
 from resume_gym import Session, load_tasks, tool_call
@@ -13,7 +12,6 @@ from resume_gym.agents import AGENTS, Agent
 from resume_gym.env import make_edit_env
 from resume_gym.episode.evidence import EvidenceSession, passages, search
 from resume_gym.evaluation import Episode, evaluate
-from resume_gym.testing import check_env
 
 MINI: Any = make_edit_env("ResumeEditEvidenceMini-v0", split="eval")
 FIGURELESS = [task for task in load_tasks("default", "eval") if task.weakness == "no_metrics"]
@@ -90,7 +88,3 @@ def test_to_copy_any_figure_loses() -> None:
     assert fmean(one.edits for one in copied) > 1
     assert figures(copied, "hallucination") < 0
     assert fmean(one.reward for one in copied) < fmean(one.reward for one in careful) - 2
-
-
-def test_the_environment_keeps_the_contract() -> None:
-    check_env(gym.make("ResumeEditEvidenceMini-v0"))

@@ -104,6 +104,7 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Twenty-one steps in two parts; their number does not depend on the machine."""
+    monkeypatch.setattr(imitation, "_BUFFER", 4)
     clock = count(0.0, 0.5)  # read three times a step, which so takes a second
     monkeypatch.setattr(imitation, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--threads", "1"]

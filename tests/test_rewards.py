@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BEST, RESUME, WORST, make_task
+from conftest import BEST, WORST, make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,28 +41,6 @@ def test_rewards_of_the_turns() -> None:
         -0.25,
         1.0 + 1.0,  # the page fits
     ]
-
-
-@pytest.mark.parametrize(
-    ("action", "term"),
-    [
-        (FAILING, "failed_edit"),
-        (edit("- Built", old=""), "failed_edit"),
-        (edit("a", old="a"), "failed_edit"),
-        (edit("b", old="a"), "failed_edit"),
-        (tool_call("str_replace"), "failed_edit"),
-        ("hello", "malformed"),
-        (REVIEW + REVIEW, "malformed"),
-        (tool_call("submit", now=True), "malformed"),
-        (tool_call("rewrite"), "malformed"),
-        ("x" * 1000, "malformed"),
-    ],
-)
-def test_every_failure_costs_a_quarter_and_a_turn(action: str, term: str) -> None:
-    session = play(action, rules=Rules(max_chars=900))
-    assert nonzero(session) == {term: -0.25}
-    assert session.state.turns == 1
-    assert session.resume == RESUME
 
 
 @pytest.mark.parametrize(("page_lines", "layout"), [(11, 1.0), (10, -1.0)])

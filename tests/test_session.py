@@ -189,9 +189,10 @@ def test_no_string_raises_and_every_observation_is_a_text(texts: list[str]) -> N
 
 
 def test_a_reply_stays_within_the_observation_space(task: Task) -> None:
-    long = replace(task, resume="a\n\n" * 100_000)
-    session = Session(long, Rules(max_turns=3, max_chars=400_000))
-    reply = session.step(tool_call("str_replace", old="a", new="c", count=100_000)).observation
+    old, new = "a" * 200, "c" * 200
+    long = replace(task, resume=f"{old}\n\n" * 3000)
+    session = Session(long, Rules(max_turns=3, max_chars=700_000))
+    reply = session.step(edit(old, new, count=3000)).observation
     assert UnicodeText(MAX_OBSERVATION).contains(reply)
     assert reply.startswith("@@ ")
     assert "characters left out]" in reply

@@ -117,15 +117,6 @@ def test_a_judge_that_fails_is_reported_and_not_a_number(capsys):
     assert capsys.readouterr() == ("", "resume-gym: no key\n")
 
 
-def test_eval_prints_a_table_for_a_paper(capsys):
-    agents = ["--agent", "noop", "--agent", "best=oracle"]
-    assert main(["eval", *agents, "--tasks", TASKS, "--markdown"]) == 0
-    lines = capsys.readouterr().out.split("\n")
-    assert lines[2] == "|  | noop | best |"
-    assert "| mean | 0.42 | 7.50 |" in lines
-    assert any(line.startswith("| best - noop | +7.08 |") for line in lines)
-
-
 def test_the_table_of_many_agents_fits_a_terminal(capsys):
     names = "abcdefgh"
     agents = [word for name in names for word in ("--agent", f"{name}=noop")]

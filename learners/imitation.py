@@ -12,7 +12,6 @@ errors, to show the effect of these errors.
 """
 
 import asyncio
-import json
 import multiprocessing
 import os
 import pickle
@@ -61,17 +60,18 @@ from learners.nano.model import make_model, make_tokenizer
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import PROBE_LIMIT
 from learners.rollouts.tokens import ChatTokens
-from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
+from learners.run.folder import RunFolder
 from learners.training import models, ranks
 from learners.training.batching import PackedRow, Sample, pack, tree_tokens
-from learners.training.checkpoint import CheckpointError, write_folder, write_text
+from learners.training.checkpoint import CheckpointError, set_damaged_aside, write_folder
 from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
 from resume_gym.support.command_line import complain
+from resume_gym.support.printing import say
 from resume_gym.support.terminal import Terminal
 from resume_gym.synthesis.procedural import generate_task
 
@@ -88,6 +88,7 @@ DEFAULTS = Config(
     optimizer="muon",
     learning_rate=4e-3,
 )
+EVALUATIONS = "evaluations.jsonl"
 SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
 _AHEAD = 8  # packed rows that each worker process prepares in advance
@@ -266,14 +267,14 @@ def imitate(
     trainer.wait_for_checkpoint()
 
 
-def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> Returns:
+def evaluate(config: Config, trainer: Trainer, work: Workload, folder: RunFolder) -> Returns:
     """Play the held-out tasks, and check that training computes the same probabilities as sampling.
 
     Raises:
         EngineError: log-probabilities of sampling and training differ by more than rounding errors.
     """
     policy, step = trainer.policy, trainer.state.get("steps", 0)
-    trajectories = Trajectories(folder)
+    trajectories = folder.trajectories
     policy.temperature = config.eval_temperature
     orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)
     summary = asyncio.run(orchestrator.evaluate(step)).summary
@@ -325,26 +326,33 @@ def run(dose: Dose, config: Config) -> None:
     prepare_cpu(config.threads)
     if config.optimizer == "muon" and not has_bfloat16():
         print("muon is slow on this CPU, which has no bfloat16; consider --optimizer adamw")
-    folder = config.runs / config.name
+    folder = RunFolder(config.runs / config.name)
+    with folder.lock():
+        _run(dose, config, folder)
+
+
+def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
     drill = dose.drill if config.model == NEW else 0.0
     if config.model == NEW:
-        if not (start := folder / "start").is_dir():
+        if not (start := folder.path / "start").is_dir():
             new_model(config.seed, start)
         config = replace(config, model=str(start))
     models.download(config.model)
     work = make_workload(config)
-    trainer = make_trainer(replace(config, temperature=1.0), folder / "checkpoints")
+    for sentence in set_damaged_aside(folder.checkpoints):
+        say(f"warning: {sentence}", error=True)
+    trainer = make_trainer(replace(config, temperature=1.0), folder.checkpoints)
     trainer.resume()
     whole = 60 * dose.minutes
+    if trainer.state.get("seconds", 0.0) < whole:
+        folder.set_aside(trainer.state.get("steps", 0))
     phases = (
         Phase("drill", None, False, drill),
         Phase("short pages", EXPERT, True, dose.short),
         Phase("habits off", EXPERT, False, 1 - dose.habits),
         Phase("habits on", HASTY, False, 1.0),
     )
-    evaluations = folder / "evaluations.jsonl"
-    lines = evaluations.read_text(encoding="utf-8").splitlines() if evaluations.exists() else []
-    evaluated = {(row["phase"], row["minutes"]) for row in map(json.loads, lines)}
+    evaluated = _evaluated(folder)
     for number, phase in enumerate(phases, start=1):
         until = whole * phase.until
         if trainer.state.get("seconds", 0.0) < until:
@@ -355,15 +363,28 @@ def run(dose: Dose, config: Config) -> None:
         # `<`: the phase was too short for a step; `=`: this or an interrupted process trained it
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
-            summary = evaluate(config, trainer, work, folder / "trajectories")
+            summary = evaluate(config, trainer, work, folder)
             Terminal().print(table({phase.title: summary}))
+            if phase is phases[-1]:
+                folder.write_result("after", summary)
             row = {"phase": phase.title, "minutes": dose.minutes, **trainer.state}
-            with evaluations.open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps({**row, **summary.metrics()})}\n")
-    trainer.export(folder / "model", replace=True)
+            folder.writer.append_row(EVALUATIONS, {**row, **summary.metrics()}, synced=True)
+    trainer.export(folder.path / "model", replace=True)
     # `resume-gym eval` reads the sampling settings of the exported model from this file
-    write_text(folder / "config.toml", to_toml(config))
-    print(f"the model is in {folder / 'model'}")
+    folder.writer.replace("config.toml", to_toml(config))
+    print(f"the model is in {folder.path / 'model'}")
+
+
+def _evaluated(folder: RunFolder) -> set[tuple[str, float]]:
+    """Return phase and minutes of each stored evaluation; leave out and tell damaged lines."""
+    folder.writer.mend(EVALUATIONS)
+    found = set()
+    for line in folder.reader.lines(EVALUATIONS):
+        try:
+            found.add((str(line.record["phase"]), float(line.record["minutes"])))
+        except (KeyError, TypeError, ValueError):
+            say(f"warning: {EVALUATIONS}, line {line.number} is damaged", error=True)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,6 +1,8 @@
 """The heartbeat of a run, what it says of an end, and what is counted across restarts."""
 
+import errno
 import json
+import os
 import signal
 import sys
 import time
@@ -14,6 +16,7 @@ from learners.config import Config
 from learners.run.folder import RunFolder
 from learners.run.heartbeat import Heartbeat
 from learners.training import checkpoint
+from resume_gym.evaluation import Returns
 
 BUSY = """
 import hashlib, sys
@@ -66,6 +69,28 @@ def test_an_error_is_in_the_journal_and_in_the_heartbeat(tmp_path: Path) -> None
         raise OSError("no space\nleft")
     assert (beat(run)["state"], beat(run)["why"]) == ("stopped", "no space left")
     assert "Stopped: no space left" in (tmp_path / "journal.md").read_text()
+
+
+def test_a_run_that_a_full_disk_ends_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, replace = RunFolder(tmp_path), Path.replace
+
+    def full(self: Path, target: Path) -> Path:
+        if list(run.checkpoints.glob("*")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replace(self, target)
+
+    def save_and_write() -> None:
+        (checkpoint.begin(run.checkpoints, 4) / "weights").write_text("half")
+        run.write_result("before", Returns(8, 2, 1.5, 0.5))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"), Heartbeat(run, 9, 0):
+        save_and_write()
+    assert beat(run)["state"] == "stopped"
+    assert "No space left on device" in beat(run)["why"]
+    assert list(run.checkpoints.iterdir()) == []
 
 
 def test_ctrl_c_is_answered_while_python_hears_no_signal_and_the_second_ends_at_once(

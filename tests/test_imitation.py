@@ -1,6 +1,5 @@
 """The warm start: its rows, the order in which they come, and the whole command."""
 
-import json
 import pickle
 import re
 from dataclasses import replace
@@ -11,15 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from jobs import garble
 
 from learners import imitation
 from learners.demonstrations import HASTY
 from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of, shuffled
 from learners.losses import LossInput, Totals, likelihood
+from learners.run.folder import RunFolder
+from learners.training import checkpoint
 from learners.training.batching import PackedRow
 from learners.training.cpu import has_bfloat16
 from learners.training.models import load, load_tokenizer
 from resume_gym import Session, load_tasks
+from resume_gym.folders.jobs import status
 
 CONFIG = replace(DEFAULTS, model="nano", row_tokens=4096)
 PHASE = Phase("short pages with faults", HASTY, short=True, until=1.0)
@@ -99,6 +102,28 @@ def test_bfloat16_is_the_default_only_where_instructions_for_it_exist(
     assert has_bfloat16() == has
 
 
+def test_one_process_at_a_time_trains_in_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunFolder(tmp_path / "imitation").lock(), pytest.raises(SystemExit, match="2"):
+        main(["--minutes", "1", "--runs", str(tmp_path)])
+    assert "writes to this folder; wait" in capsys.readouterr().err
+
+
+def test_damaged_evaluations_are_played_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(tmp_path)
+    earlier = '{"phase": "habits off", "minutes": 6, "reward": 1.5}\n'  # without a checksum
+    (tmp_path / "evaluations.jsonl").write_text(earlier)
+    folder.writer.append_row("evaluations.jsonl", {"phase": "habits on", "minutes": 6.0})
+    with (tmp_path / "evaluations.jsonl").open("a") as lines:
+        lines.write('{"minutes": 6}\n[]\n{"phase": "habits on", "minu')
+    assert imitation._evaluated(folder) == {("habits off", 6.0), ("habits on", 6.0)}
+    told = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(", ")[2] for line in told] == ["line 3 is damaged", "line 4 is damaged"]
+
+
 @pytest.mark.slow
 def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -111,19 +136,30 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     flags += ["--optimizer", "adamw", "--learning-rate", "1e-3"]  # Muon is slow on some CPUs
     main([*flags, "--minutes", "0.2", "--eval-rollouts", "1", "--habits", "0.3"])
     first = capsys.readouterr().out
+    folder = RunFolder(tmp_path / "imitation")
+    assert status(folder.path) == "ended"
+    # the machine was cut off: the newest checkpoint is damaged, a line is incomplete
+    older, newer = checkpoint.steps(folder.checkpoints)
+    garble(checkpoint.path_of(folder.checkpoints, newer) / "state.json")
+    with (folder.path / "evaluations.jsonl").open("a") as lines:
+        lines.write('{"phase": "habits o')
     main([*flags, "--minutes", "0.35", "--eval-rollouts", "1", "--habits", "0.3"])
-    second = capsys.readouterr().out
+    second, told = capsys.readouterr()
+    assert f"step-{newer:06d} was renamed to damaged-step-{newer:06d}" in told
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", first + second)]
     assert losses[-1] < losses[0] - 0.3
-    lines = (tmp_path / "imitation" / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["phase"] for line in lines] == ["habits off", "habits on"] * 2
-    assert all("reward" in json.loads(line) for line in lines)
+    rows = [line.record for line in folder.reader.lines("evaluations.jsonl", sealed=True)]
+    assert [row["phase"] for row in rows] == ["habits off", "habits on"] * 2
+    result = folder.result("after")
+    assert result
+    assert rows[-1]["reward"] == result.reward
     assert "differ by" in first
-    steps = [int(step) for step in re.findall(r"step (\d+)", first + second)]
-    assert steps == sorted(steps), "the second run goes on after the first"
-    folder = str(tmp_path / "imitation" / "model")
-    assert sum(one.numel() for one in load(folder).parameters()) < 6_000_000
-    tokenizer = load_tokenizer(folder)
+    steps = [int(step) for step in re.findall(r"step (\d+)", second)]
+    assert older < steps[0], "the second run goes on after the older checkpoint"
+    assert steps == sorted(steps)
+    exported = str(folder.path / "model")
+    assert sum(one.numel() for one in load(exported).parameters()) < 6_000_000
+    tokenizer = load_tokenizer(exported)
     session = Session(load_tasks("default", "eval")[0])
     assert len(tokenizer) == 4096
     assert len(tokenizer.encode(session.prompt)) < 2000

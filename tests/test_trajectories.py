@@ -1,6 +1,4 @@
-import errno
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,13 +59,12 @@ def test_rewards_come_in_order(tmp_path: Path) -> None:
     assert [one["reward"] for one in kept.graded(9, {4, 5})] == [2, 1, 0]
 
 
-@pytest.mark.parametrize("bytes_left", [1, 40, 500])
-def test_a_line_that_was_cut_short_is_removed(bytes_left: int, tmp_path: Path) -> None:
+def test_a_line_that_was_cut_short_is_removed(tmp_path: Path) -> None:
     kept = Trajectories(tmp_path)
     one, _ = run(SUBMIT)
     kept.append(9, one)
     whole = kept.path(9).read_bytes()
-    kept.path(9).write_bytes(whole + whole[:bytes_left])
+    kept.path(9).write_bytes(whole + whole[:40])
     assert kept.restore(9, planned())[2].session.done
     assert kept.path(9).read_bytes() == whole
     one.member = 0
@@ -125,31 +122,3 @@ def test_wrong_values_in_a_whole_line_are_refused(
     kept.path(9).write_text(seal({**record, **change(record)}) + "\n")
     with pytest.raises(ConfigError, match=rf"-000009\.jsonl is from another run or step: {told}"):
         kept.restore(9, planned())
-
-
-def test_no_episode_is_written_through_a_link(tmp_path: Path) -> None:
-    stored = Trajectories(tmp_path)
-    (tmp_path / "outside").touch()
-    stored.path(10).symlink_to(tmp_path / "outside")
-    with pytest.raises(ConfigError, match="expected a regular file"):
-        stored.append(10, planned()[0])
-    assert not (tmp_path / "outside").stat().st_size
-
-
-def test_a_full_disk_leaves_no_part_of_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = Trajectories(tmp_path)
-    first, _ = run(SUBMIT)
-    second, _ = run(REVIEW, SUBMIT)
-    kept.append(9, first)
-    written, write = kept.path(9).read_bytes(), os.write
-
-    def full(file: int, line: bytes) -> int:
-        write(file, line[:9])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*step-000009\.jsonl'"):
-        kept.append(9, second)
-    assert kept.path(9).read_bytes() == written

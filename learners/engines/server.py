@@ -21,7 +21,7 @@ from learners.engines import EngineError
 from learners.engines.api_key import KEY, make_key
 from learners.engines.command import ServerSettings, command, environment
 from learners.training import ranks
-from learners.training.checkpoint import open_to_append
+from resume_gym.folders.writer import open_to_append
 
 START_TIMEOUT_S = 900.0
 """Timeout in seconds for the start of a server; reading a large model takes minutes."""

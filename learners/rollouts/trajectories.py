@@ -6,17 +6,15 @@ damaged lines, and a resumed run plays their episodes again. A stored episode is
 if its record has changed, for example because the episode now has a verdict.
 """
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from learners.errors import ConfigError
 from learners.rollouts.rollout import Record, Rollout
-from learners.training.checkpoint import open_to_append, write_text
+from resume_gym.folders.reader import INCOMPLETE, FolderReader
+from resume_gym.folders.writer import FolderWriter
 from resume_gym.support.atomic_write import sync
-from resume_gym.support.json_lines import check_regular, seal, unseal
 
 
 class Trajectories:
@@ -35,6 +33,7 @@ class Trajectories:
         self._note = note
         self._kind = kind
         self._restored: Mapping[tuple[int, int], Record] = {}
+        self._reader, self._writer = FolderReader(folder), FolderWriter(folder)
         folder.mkdir(parents=True, exist_ok=True)
 
     def held_out(self) -> "Trajectories":
@@ -48,20 +47,8 @@ class Trajectories:
     def append(self, step: int, rollout: Rollout) -> None:
         """Append a finished rollout, unless `restore` has read an identical record."""
         record = rollout.record()
-        if record == self._restored.get((rollout.group, rollout.member)):
-            return
-        line = seal(record).encode() + b"\n"
-        file = open_to_append(self.path(step))
-        end = os.fstat(file).st_size
-        # unbuffered, so a killed process truncates at most this line; a call may write only a part
-        try:
-            while line:
-                line = line[os.write(file, line) :]
-        except OSError as error:  # such as a full disk; the next line must not follow a partial one
-            os.ftruncate(file, end)
-            raise OSError(error.errno, error.strerror, str(self.path(step))) from None
-        finally:
-            os.close(file)
+        if record != self._restored.get((rollout.group, rollout.member)):
+            self._writer.append_row(self.path(step).name, record)
 
     def sync(self, step: int) -> None:
         """Sync the file of a finished step to disk, so that the file survives a power cut."""
@@ -117,21 +104,24 @@ class Trajectories:
     def _played(self, step: int, groups: Collection[int] | None) -> dict[tuple[int, int], Record]:
         """Return a step's records by (group, member), and remove damaged lines from their file."""
         path = self.path(step)
-        if not path.exists():
-            return {}
         records: dict[tuple[int, int], Record] = {}
-        whole = []
-        check_regular(path)
-        *lines, rest = path.read_bytes().split(b"\n")
-        for line in lines:
-            with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
-                record = unseal(line)
-                records[int(record["group"]), int(record["member"])] = record
-                whole.append(line.decode() + "\n")
+        whole: list[Record] = []
+        damaged, incomplete = 0, False
+        for line in self._reader.lines(path.name, sealed=True):
+            if line.problem == INCOMPLETE:
+                incomplete = True
+                continue
+            try:
+                key = int(line.record["group"]), int(line.record["member"])
+            except (KeyError, OverflowError, TypeError, ValueError):
+                damaged += 1
+            else:
+                records[key] = line.record
+                whole.append(line.record)
         if strange := {group for group, _ in records if groups and group not in groups}:
             raise ConfigError(f"{path} is from another run or step: it has group {min(strange)}")
-        if damaged := len(lines) - len(whole):
+        if damaged:
             self._note(f"Damaged lines removed from {path.name}: {damaged}.")
-        if rest or damaged:
-            write_text(path, "".join(whole))
+        if damaged or incomplete:
+            self._writer.replace_rows(path.name, whole)
         return records

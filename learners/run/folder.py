@@ -1,11 +1,8 @@
 """Folder of a run, with all files that are needed to resume the run."""
 
-import fcntl
 import json
-import os
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
@@ -16,19 +13,13 @@ from learners.errors import ConfigError
 from learners.goals import Condition, End, budget, conditions, ended
 from learners.rollouts.trajectories import Trajectories
 from learners.training import checkpoint
-from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION
 from resume_gym.evaluation import Returns, Summary
-from resume_gym.support.atomic_write import sync
-from resume_gym.support.json_lines import (
-    check_figures,
-    check_step,
-    is_finite,
-    read_bytes,
-    read_lines,
-    seal,
-    unseal,
-)
+from resume_gym.folders.jobs import RUN
+from resume_gym.folders.reader import INCOMPLETE, FolderReader
+from resume_gym.folders.writer import FolderWriter
+from resume_gym.support.json_lines import check_figures, check_step, is_finite, parse
+from resume_gym.support.printing import visible
 from resume_gym.support.user_errors import number_of
 
 HEARTBEAT = "heartbeat.json"
@@ -36,6 +27,11 @@ TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
 """Metrics that are totals of the run so far, not values of one step."""
 Metrics = Mapping[str, float]
 """Metrics of one step by name; the metric `step` is the number of the step."""
+
+_LARGEST = 1e100
+"""Largest valid metric, far above all values of float32; sums of squares do not overflow."""
+_LONGEST_S = 1e9
+"""Longest valid time in seconds."""
 
 # settings that may change on resume: they affect where, how fast and how long a run computes, but
 # not the result of a step
@@ -72,6 +68,8 @@ class RunFolder:
         checkpoints: folder of the checkpoints.
         logs: folder of the server logs.
         trajectories: storage of the run's episodes.
+        reader: reader of the files.
+        writer: writer of the files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,30 +77,11 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.logs = path / "logs"
         self.trajectories = Trajectories(path / "trajectories", self.note)
-        self._metrics = path / "metrics.jsonl"
-        self._evaluations = path / "evaluations.jsonl"
+        self.reader, self.writer = FolderReader(path), FolderWriter(path)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the folder against other runs during the block; a crash releases the lock, too.
-
-        Raises:
-            ConfigError: another process holds the lock, or `lock` is not a regular file.
-        """
-        with os.fdopen(open_to_append(self.path / "lock"), "a+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise ConfigError(
-                    f"{self.path}: {holder} writes to this folder; wait until the process ends, or "
-                    "choose another run name"
-                ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
-            yield
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock the folder against other processes during a block; see `FolderWriter.lock`."""
+        return self.writer.lock(RUN.lock)
 
     def configure(self, config: Config) -> bool:
         """Check `config` against the settings of an existing run in the folder, then write it.
@@ -130,19 +109,20 @@ class RunFolder:
                 f"{self.path} has other settings: {', '.join(conflicts)}; choose another run name"
             )
         self._check_edition()
-        write_text(file, to_toml(config))
+        self.writer.replace(file.name, to_toml(config))
         return is_new
 
     def _check_edition(self) -> None:
         """Raise a ConfigError if the run began with another `EDITION` of tasks and rubric judge."""
-        file = self.path / "facts.json"
-        if not file.is_file():
+        content = self.reader.content("facts.json")
+        if content is None:
             return
         try:
-            facts = json.loads(read_bytes(file))
+            facts = parse(content)
             edited, edition = facts["judge"] is not None, facts.get("edition")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ConfigError(f"{file} is damaged: {type(error).__name__}: {error}") from None
+        except (ValueError, KeyError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.path / 'facts.json'} is damaged: {told}") from None
         if edited and edition != EDITION:
             raise ConfigError(
                 f"{self.path} began with edition {edition or 1} of the tasks and verdicts, "
@@ -156,11 +136,12 @@ class RunFolder:
             ValueError: a value is not finite; nothing is written.
         """
         check_figures(metrics, f"step {metrics['step']:.0f}.")
-        _append_line(self._metrics, metrics)
+        # synced now, so that after a power cut no checkpoint is newer than the metrics
+        self.writer.append_row("metrics.jsonl", metrics, synced=True)
 
     def append_evaluation(self, evaluation: Mapping[str, object]) -> None:
         """Append an evaluation, whose values include `step`, to `evaluations.jsonl`."""
-        _append_line(self._evaluations, evaluation)
+        self.writer.append_row("evaluations.jsonl", evaluation, synced=True)
 
     def metrics(self) -> list[dict[str, float]]:
         """Return the metrics of all steps, oldest first.
@@ -168,11 +149,32 @@ class RunFolder:
         Raises:
             ConfigError: a value or a step is invalid, although the checksum of its line is correct.
         """
-        return _parse_lines(self._metrics)[0]
+        return self._rows("metrics.jsonl")[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
         """Return the evaluations in order of their end; raise the same errors as `metrics`."""
-        return _parse_lines(self._evaluations)[0]
+        return self._rows("evaluations.jsonl")[0]
+
+    def _rows(self, name: str) -> tuple[list[dict[str, Any]], int]:
+        """Return the rows of a file with a line per step, and the number of its damaged lines."""
+        rows: dict[int, dict[str, Any]] = {}
+        damaged = 0
+        for line in self.reader.lines(name, sealed=True):
+            if line.problem:
+                damaged += line.problem != INCOMPLETE
+                continue
+            try:
+                rows[check_step(line.record.get("step"), rows)] = line.record
+                _check_row(line.record, name == "metrics.jsonl")
+            except ValueError as error:
+                told = f"{self.path / name} is damaged: line {line.number}, {error}; restore it"
+                raise ConfigError(told) from None
+        if damaged and not rows:
+            raise ConfigError(
+                f"{self.path / name}: expected lines with a checksum; "
+                "`plot` and `view` open runs of other versions"
+            )
+        return list(rows.values()), damaged
 
     def result(self, when: str) -> Returns | None:
         """Return the result "before" or "after" training, or of the agent "floor"; None if missing.
@@ -181,14 +183,15 @@ class RunFolder:
             ConfigError: the file is damaged, or another version wrote it.
         """
         file = self.path / f"{when}.json"
-        if not file.exists():
+        content = self.reader.content(file.name)
+        if content is None:
             return None
         try:
-            values = json.loads(read_bytes(file))
+            values = parse(content)
             result = Summary(**values) if "score" in values else Returns(**values)
             _check_result(result)
             return result
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             again = "delete it to play the held-out tasks again"
             remedy = again if when != "before" else "restore it, or choose another run name"
             raise ConfigError(f"{file} is damaged: {error}; {remedy}") from None
@@ -199,7 +202,7 @@ class RunFolder:
 
     def write_result(self, when: str, result: Returns) -> None:
         """Write the held-out result "before" or "after" training, or of the agent "floor"."""
-        write_text(self.path / f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
+        self.writer.replace(f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
 
     def set_aside(self, step: int) -> None:
         """Rename `after.json`, the result of a run that now continues, to `after-STEP.json`."""
@@ -237,8 +240,8 @@ class RunFolder:
         last = (self.metrics() or [{}])[-1]
         totals = {name: last.get(name, 0.0) for name in TOTALS}
         # totals in the heartbeat file are newer, and include steps that `truncate` removed
-        with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
-            beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
+        with suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
+            beat = self.reader.object(HEARTBEAT)["totals"]
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
             totals |= {name: max(value, totals[name]) for name, value in newer.items()}
         return totals
@@ -256,25 +259,24 @@ class RunFolder:
             Sentences about damaged lines, which are also removed, and about missing steps.
         """
         told = []
-        for file in (self._metrics, self._evaluations):
-            if file.exists():
-                rows, damaged = _parse_lines(file)
+        for name in ("metrics.jsonl", "evaluations.jsonl"):
+            if (self.path / name).exists():
+                rows, damaged = self._rows(name)
                 if damaged:
-                    told.append(f"Damaged lines removed from {file.name}: {damaged}.")
-                kept = [seal(row) + "\n" for row in rows if row["step"] <= step]
-                write_text(file, "".join(kept))
+                    told.append(f"Damaged lines removed from {name}: {damaged}.")
+                self.writer.replace_rows(name, (row for row in rows if row["step"] <= step))
         missing = sorted({*range(1, step + 1)} - {int(row["step"]) for row in self.metrics()})
         if missing:
-            lacks = f"{self._metrics.name} lacks {len(missing)} of {number_of(step, 'step')}"
+            lacks = f"metrics.jsonl lacks {len(missing)} of {number_of(step, 'step')}"
             told.append(f"{lacks}; the first missing step is {missing[0]}.")
         return told
 
     def note(self, sentence: str) -> None:
-        """Append a sentence to the journal."""
-        file = self.path / "journal.md"
-        title = "" if file.exists() else f"# Journal of {self.path.name}\n\n"
-        with os.fdopen(open_to_append(file), "a", encoding="utf-8") as journal:
-            journal.write(f"{title}- {datetime.now():%Y-%m-%d %H:%M:%S} {sentence}\n")
+        """Append a sentence to the journal, as one line without control characters."""
+        title = f"# Journal of {self.path.name}\n\n"
+        head = "" if (self.path / "journal.md").exists() else title
+        entry = f"{datetime.now():%Y-%m-%d %H:%M:%S} {visible(' '.join(sentence.splitlines()))}"
+        self.writer.append("journal.md", f"{head}- {entry}\n")
 
 
 def numbered(steps: range) -> str:
@@ -291,33 +293,16 @@ def _check_result(result: Returns) -> None:
     check_figures(values)
 
 
-def _append_line(file: Path, row: Mapping[str, object]) -> None:
-    with os.fdopen(open_to_append(file), "a", encoding="utf-8") as lines:
-        lines.write(seal(row) + "\n")
-    # synced now, so that after a power cut no checkpoint is newer than the metrics
-    sync(file)
-    sync(file.parent)
-
-
-def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of a JSON Lines file, and the number of its damaged lines."""
-    rows: dict[int, dict[str, Any]] = {}
-    damaged = 0
-    # a process that is killed while it writes leaves an incomplete last line, which is dropped
-    for number, line in enumerate(read_lines(file) if file.exists() else (), 1):
-        try:
-            row = unseal(line)
-        except (RecursionError, ValueError):
-            damaged += 1
+def _check_row(row: Mapping[str, Any], plain: bool) -> None:
+    """Raise a ValueError if a value of a row is invalid; in a `plain` row, all are numbers."""
+    check_figures({"reward": None, **row})  # None: a missing reward is invalid, too
+    for name, value in row.items():
+        if not is_finite(value):
+            if plain:
+                raise ValueError(f"{name}: expected a number, got {value!r:.40}")
             continue
-        try:
-            rows[check_step(row.get("step"), rows)] = row
-            check_figures({"reward": None, **row})  # None: a missing reward is invalid, too
-        except ValueError as error:
-            told = f"{file} is damaged: line {number}, {error}; restore it"
-            raise ConfigError(told) from None
-    if damaged and not rows:
-        raise ConfigError(
-            f"{file}: expected lines with a checksum; `plot` and `view` open runs of other versions"
-        )
-    return list(rows.values()), damaged
+        largest = _LONGEST_S if name.startswith("seconds_") else _LARGEST
+        if abs(value) > largest:
+            raise ValueError(f"{name}: expected at most {largest:g}, got {value:g}")
+        if name == "tasks" and value <= 0:
+            raise ValueError(f"{name}: expected a number > 0, got {value:g}")

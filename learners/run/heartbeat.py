@@ -1,5 +1,6 @@
 """Status of a run for people and programs, and handling of Ctrl-C."""
 
+import errno
 import json
 import os
 import signal
@@ -14,13 +15,14 @@ from types import TracebackType
 from typing import Self
 
 from learners.run.folder import HEARTBEAT, TOTALS, Metrics, RunFolder
-from learners.training.checkpoint import write_text
+from learners.training import checkpoint
 from learners.training.ranks import INTERRUPTED
 from resume_gym.support.command_line import complain
 from resume_gym.support.terminal import Terminal
 
 _END_S = 5.0
 """Time in seconds to close loggers and servers after Ctrl-C, before the process is killed."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _IDLE = {"now": "", "next": ""}
 _PHASES: Mapping[str, tuple[str, str]] = {
     "start": ("starting", "playing held-out tasks"),
@@ -93,11 +95,16 @@ class Heartbeat:
         self._wake.close()
         self._thread.join()
         self._woken.close()
-        with suppress(OSError):  # such as a full disk, which may also be why the run ends
-            if isinstance(error, Exception):
-                why = " ".join(str(error).split()) or type(error).__name__
-                self._status = {"state": "stopped", "why": why, "end": ""}
+        if isinstance(error, Exception):
+            why = " ".join(str(error).split()) or type(error).__name__
+            self._status = {"state": "stopped", "why": why, "end": ""}
+            if getattr(error, "errno", None) in _FULL:
+                # an unfinished checkpoint fills the disk: make room to say why the run has ended
+                with suppress(OSError):
+                    checkpoint.remove_unfinished(self._run.checkpoints)
+            with suppress(OSError):
                 self._run.note(f"Stopped: {why}")
+        with suppress(OSError):
             self._write()
         if isinstance(error, KeyboardInterrupt):
             raise SystemExit(INTERRUPTED) from None
@@ -166,7 +173,7 @@ class Heartbeat:
             "process": os.getpid(),
             "host": socket.gethostname(),
         }
-        write_text(self._run.path / HEARTBEAT, json.dumps(beat, indent=1) + "\n")
+        self._run.writer.replace(HEARTBEAT, json.dumps(beat, indent=1) + "\n")
 
     def _interrupt(self) -> None:
         """Handle Ctrl-C; kill the process if it does not end soon, or at the next Ctrl-C."""

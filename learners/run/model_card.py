@@ -27,10 +27,10 @@ from learners.rollouts.rollout import Record
 from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder
 from learners.training import models
-from learners.training.checkpoint import write_text
 from resume_gym.episode.sources import BUNDLED
 from resume_gym.evaluation import Returns
 from resume_gym.evaluation.table import sections
+from resume_gym.folders.writer import FolderWriter
 
 CARD = "README.md"
 PICTURE = "dashboard.png"
@@ -83,7 +83,7 @@ def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any
         "versions": _versions(config),
         "machine": str(Machine.here()),
     }
-    write_text(run.path / _FACTS, json.dumps(facts, indent=1) + "\n")
+    run.writer.replace(_FACTS, json.dumps(facts, indent=1) + "\n")
     return facts
 
 
@@ -145,7 +145,7 @@ def write(run: RunFolder, target: Path) -> None:
     """
     if (run.path / PICTURE).exists():
         shutil.copyfile(run.path / PICTURE, target / PICTURE)
-    write_text(target / CARD, str(make(run)))
+    FolderWriter(target).replace(CARD, str(make(run)))
 
 
 def make(run: RunFolder) -> ModelCard:

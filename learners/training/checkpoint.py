@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from learners.errors import ConfigError
-from resume_gym.support.atomic_write import UNFINISHED, replacing, sync
-from resume_gym.support.json_lines import read_bytes, seal, unseal
+from resume_gym.folders.reader import FolderReader
+from resume_gym.folders.writer import FolderWriter
+from resume_gym.support.atomic_write import UNFINISHED, sync
+from resume_gym.support.json_lines import seal, unseal
 
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")
@@ -46,14 +47,19 @@ def begin(folder: Path, step: int) -> Path:
         raise FileExistsError(f"step {step}: {last[1]} exists already")
     folder.mkdir(parents=True, exist_ok=True)
     # only one process saves into a folder, so leftovers are from a process that was killed
+    remove_unfinished(folder)
+    unfinished = folder / f"{UNFINISHED}step-{step:06d}"
+    unfinished.mkdir()
+    return unfinished
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what an interrupted save has left in the folder of all checkpoints."""
     for leftover in folder.glob(f"{UNFINISHED}*"):
         if leftover.is_dir() and not leftover.is_symlink():
             shutil.rmtree(leftover)
         else:
             leftover.unlink()
-    unfinished = folder / f"{UNFINISHED}step-{step:06d}"
-    unfinished.mkdir()
-    return unfinished
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
@@ -112,12 +118,12 @@ def set_damaged_aside(folder: Path) -> list[str]:
 def damage_of(folder: Path) -> str | None:
     """Return how a checkpoint differs from its manifest, or None if it does not differ."""
     try:
-        manifest = unseal(read_bytes(folder / _MANIFEST))
+        manifest = unseal(FolderReader(folder).content(_MANIFEST) or b"")
         step, written = int(manifest["step"]), dict(manifest["files"])
         found = _digests(folder)
     except OSError as error:
         return str(error)
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         return f"{_MANIFEST}: {error}"
     if folder.name != f"step-{step:06d}":
         return f"{_MANIFEST}: it belongs to step {step}"
@@ -171,7 +177,7 @@ def mark_best(folder: Path, step: int) -> bool:
     name = f"step-{step:06d}"
     exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()
     if exists:
-        write_text(folder / _BEST, f"{name}\n")
+        FolderWriter(folder).replace(_BEST, f"{name}\n")
     return exists
 
 
@@ -220,25 +226,6 @@ def steps(folder: Path) -> list[int]:
 def latest(folder: Path) -> tuple[int, Path] | None:
     """Return step and folder of the newest checkpoint; None if there is no checkpoint."""
     return max(_saved(folder), default=None)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    with replacing(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
-
-
-def open_to_append(path: Path) -> int:
-    """Open a file for reading and appending, create it if missing, and return its descriptor.
-
-    Raises:
-        ConfigError: the path is not a regular file, or is a link, which may point outside the run.
-    """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-    # checked before opening, since a device may react to being opened
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise ConfigError(f"{path}: expected a regular file, got something else; remove it")
-    return os.open(path, flags, 0o666)
 
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:

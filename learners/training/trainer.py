@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,9 @@ class Trainer:
             raise self._failure(step, error) from error
 
     def _failure(self, step: int, error: BaseException) -> CheckpointError:
+        if _first():  # the disk may be full, and others need room to say so
+            with suppress(OSError):
+                checkpoint.remove_unfinished(self._checkpoints)
         last = checkpoint.latest(self._checkpoints)
         latest = f"the last checkpoint is {last[1]}" if last else "there is no checkpoint yet"
         message = f"the checkpoint of step {step} could not be saved: {error}; {latest}"

@@ -4,11 +4,10 @@
 episode has several lines, only the last counts. `evaluation.json`, written last, holds statistics.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import Any, Self
 from resume_gym.episode.editing import AnySession
 from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.records import COUNTS, counts
-from resume_gym.support.atomic_write import replacing
-from resume_gym.support.json_lines import check_regular, read_bytes, read_lines, seal, unseal
+from resume_gym.folders.jobs import EVALUATION
+from resume_gym.folders.reader import INCOMPLETE, FolderReader
+from resume_gym.folders.writer import FolderWriter
+from resume_gym.support.json_lines import parse
 from resume_gym.support.user_errors import TaskError
 
 Key = tuple[str, str, int]
@@ -29,7 +30,6 @@ RECORD_ERRORS = (
 )
 """Exceptions that the replay of an invalid record may raise."""
 _CHECKED = (*COUNTS, "weakness", "score", "ledger", "graded")
-_MADE = ("episodes.jsonl", "evaluation.json")
 
 
 def row_of(
@@ -111,12 +111,12 @@ class Results:
         self, folder: Path, settings: Mapping[str, object], tasks: Sequence[object] = ()
     ) -> None:
         self.folder = folder
-        self._episodes = folder / "episodes.jsonl"
+        self._reader, self._writer = FolderReader(folder), FolderWriter(folder)
         # convert tuples to lists, so that the settings can be compared with stored JSON
         self._settings: dict[str, Any] = json.loads(json.dumps(settings))
         self._tasks = tasks
         self.is_new = False
-        self._file = -1
+        self._lock = ExitStack()
 
     def __enter__(self) -> Self:
         """Lock the output folder and write `settings.json`.
@@ -128,40 +128,37 @@ class Results:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check()
-        self._file = os.open(self._episodes, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise TaskError(f"{self.folder}: another process is writing to it") from None
-        self._check()  # check again: another process may have written before the lock was taken
-        self._mend()
-        self.is_new = not (self.folder / "settings.json").exists()
-        with replacing(self.folder / "settings.json") as file:
-            file.write_text(json.dumps(self._settings, indent=1) + "\n", encoding="utf-8")
+        with ExitStack() as locked:
+            locked.enter_context(self._writer.lock(EVALUATION.lock, signed=False))
+            self._check()  # another process may have written before the lock was taken
+            self._writer.mend(EVALUATION.lock)
+            self.is_new = not (self.folder / "settings.json").exists()
+            self._writer.replace("settings.json", json.dumps(self._settings, indent=1) + "\n")
+            self._lock = locked.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._file)
+        self._lock.close()
 
     def _check(self) -> None:
         """Check that the folder is unused or holds an evaluation with matching settings."""
-        file = self.folder / "settings.json"
-        for name in (file.name, *_MADE):
-            check_regular(self.folder / name)
+        file, made = self.folder / "settings.json", (*EVALUATION.files, EVALUATION.last)
+        for name in (file.name, *made):
+            self._reader.file(name)
         if (self.folder / "metrics.jsonl").exists():
             # the commands `plot` and `view` show a folder with `metrics.jsonl` as a training run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
-        if not file.exists():
-            for name in _MADE:
+        content = self._reader.content(file.name)
+        if content is None:
+            for name in made:
                 # an empty file is left by a process that was killed before it wrote the settings
                 if (self.folder / name).exists() and (self.folder / name).stat().st_size:
                     raise TaskError(f"{self.folder} holds {name}, but no settings.json")
             return
         try:
-            before = json.loads(read_bytes(file))
+            before = parse(content)
             changed = _differences(before, self._limited(before.get("limit")))
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
+        except (ValueError, TypeError, AttributeError, KeyError) as problem:
             message = f"expected settings of an evaluation: {type(problem).__name__}: {problem}"
             raise TaskError(f"{file}: {message}") from None
         if changed:
@@ -176,23 +173,9 @@ class Results:
         lower = {"limit": limit, "tasks_digest": digest(choose(self._tasks, limit))}
         return {**self._settings, **lower}
 
-    def _mend(self) -> None:
-        """Remove an incomplete last line of `episodes.jsonl`, left by a killed process."""
-        end = sum(map(len, read_lines(self._episodes)))
-        if end < os.fstat(self._file).st_size:
-            os.ftruncate(self._file, end)
-
     def append(self, row: Mapping[str, object]) -> None:
         """Append the line of an episode, graded or failed."""
-        line = seal(row).encode() + b"\n"
-        end = os.fstat(self._file).st_size
-        try:
-            while line:
-                line = line[os.write(self._file, line) :]
-        except OSError:
-            # on a full disk, for example, remove the part of the line that was written
-            os.ftruncate(self._file, end)
-            raise
+        self._writer.append_row("episodes.jsonl", row)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the last line of each episode, in file order."""
@@ -205,22 +188,25 @@ class Results:
                 yield row
 
     def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, line in enumerate(read_lines(self._episodes), 1):
+        # lines of earlier versions have no checksum; a replay checks all but the verdict
+        for line in self._reader.lines("episodes.jsonl"):
+            if line.problem == INCOMPLETE:
+                continue
+            problem = line.problem
             try:
-                # lines of earlier versions have no checksum; a replay checks all but the verdict
-                row = unseal(line, required=False)
-                hash(key_of(row))
-            except (ValueError, KeyError, TypeError, RecursionError) as problem:
-                message = f"expected an episode: {type(problem).__name__}: {problem}"
-                raise TaskError(f"{self._episodes}, line {number}: {message}") from None
-            yield number, row
+                hash(key_of(line.record))
+            except (KeyError, TypeError) as error:
+                problem = problem or f"{type(error).__name__}: {error}"
+            if problem:
+                place = f"{self.folder / 'episodes.jsonl'}, line {line.number}"
+                raise TaskError(f"{place}: expected an episode: {problem}")
+            yield line.number, line.record
 
     def finish(self, evaluation: Mapping[str, object]) -> None:
         """Write the results of an evaluation and the current time to `evaluation.json`."""
         created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         text = json.dumps({**evaluation, **created}, indent=1, ensure_ascii=False, allow_nan=False)
-        with replacing(self.folder / "evaluation.json") as file:
-            file.write_text(text + "\n", encoding="utf-8")
+        self._writer.replace(EVALUATION.last, text + "\n")
 
 
 def key_of(row: Mapping[str, Any]) -> Key:

@@ -1,21 +1,17 @@
-"""JSON lines with checksums, and functions that read files in bounded memory.
+"""JSON lines with checksums, and checks of the values in them.
 
 A checksum detects changes of a line; it does not authenticate the writer.
 """
 
 import hashlib
 import json
+import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Container, Mapping
 from typing import Any, TypeGuard
 
-from resume_gym.support.user_errors import TaskError
-
-MOST_BYTES = 2**26
-"""Maximum size in bytes of a line, and of a file that is read whole."""
 CHECKSUM = "sha256"
 """Last key of a line; its value is the checksum of the line without this key."""
 _OBJECTS = ("errors", "verdict", "by_weakness", "tasks_by_weakness", "items")
@@ -33,10 +29,6 @@ def strict_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse)
 
 
-class ChecksumError(ValueError):
-    """Raised for a line that does not match its checksum."""
-
-
 def seal(record: Mapping[str, object]) -> str:
     """Return a record as a line of JSON with a checksum, without a line feed.
 
@@ -49,32 +41,46 @@ def seal(record: Mapping[str, object]) -> str:
     return f'{text[:-1]}, "{CHECKSUM}": "{hashlib.sha256(text.encode()).hexdigest()}"}}'
 
 
-def unseal(
-    line: bytes, *, required: bool = True, loads: Callable[[bytes], Any] = json.loads
-) -> dict[str, Any]:
-    """Return the record in a line that `seal` wrote.
+def unseal(line: bytes, required: bool = True) -> dict[str, Any]:
+    """Return the record in a line that `seal` wrote; see `parse`.
 
     Args:
         line: line of JSON with a checksum.
         required: whether the line must have a checksum; earlier package versions wrote none.
-        loads: JSON parser.
 
     Raises:
-        ChecksumError: The checksum is wrong, or missing although required.
-        ValueError: The line is not a JSON object.
-        RecursionError: The JSON is nested too deeply.
+        ValueError: The checksum is wrong, or missing although required, or see `parse`.
     """
     sealed = _SEALED.fullmatch(line)
     if sealed and hashlib.sha256(sealed[1] + b"}").hexdigest() != sealed[2].decode():
-        raise ChecksumError("the checksum does not match the content")
+        raise ValueError("the checksum does not match the content")
     if required and not sealed:
-        raise ChecksumError("expected a checksum at the end of the line")
-    record = loads(line)
-    if not isinstance(record, dict):
-        raise ValueError(f"expected an object, got {record!r:.40}")
+        raise ValueError("expected a checksum at the end of the line")
+    record = parse(line)
     if record.pop(CHECKSUM, None) is not None and not sealed:
-        raise ChecksumError("expected a SHA-256 checksum as the last value")
+        raise ValueError("expected a SHA-256 checksum as the last value")
     return record
+
+
+def parse(content: bytes) -> dict[str, Any]:
+    """Return the JSON object in a file or a line; NaN and infinities become None.
+
+    Raises:
+        ValueError: The text is no JSON object, is nested too deeply or has a number that overflows.
+    """
+    try:
+        value = json.loads(content, parse_constant=lambda constant: None, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("expected less deeply nested JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"expected a finite number, got {text}")
+    return number
 
 
 def is_finite(value: Any) -> TypeGuard[float]:
@@ -112,52 +118,6 @@ def check_step(step: object, earlier: Container[int]) -> int:
     if step in earlier:
         raise ValueError(f"step: expected one row for step {step:.0f}, got a second row")
     return int(step)
-
-
-def check_regular(file: Path) -> None:
-    """Check that a file, if it exists, is regular: reading a pipe or a device might never end.
-
-    Raises:
-        TaskError: The file is not regular.
-    """
-    if file.exists() and not file.is_file():
-        raise TaskError(f"{file}: expected a regular file")
-
-
-def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[bytes]:
-    r"""Yield the lines of a file from a byte offset, each with its "\n" if it has one.
-
-    Args:
-        file: file to read.
-        start: byte offset of the first line.
-        whole: whether to leave out a last line that has no "\n", since it may be incomplete.
-
-    Raises:
-        TaskError: The file is not regular, or a line is longer than `MOST_BYTES`.
-    """
-    check_regular(file)
-    with file.open("rb") as opened:
-        opened.seek(start)
-        while (line := opened.readline(MOST_BYTES)).endswith(b"\n"):
-            yield line
-        if len(line) == MOST_BYTES:
-            raise TaskError(f"{file}: expected lines of at most {MOST_BYTES:,} bytes")
-        if line and not whole:
-            yield line
-
-
-def read_bytes(file: Path) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        TaskError: The file is not regular, or larger than `MOST_BYTES`.
-    """
-    check_regular(file)
-    with file.open("rb") as opened:
-        content = opened.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise TaskError(f"{file}: expected at most {MOST_BYTES:,} bytes")
-    return content
 
 
 def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, Any]:

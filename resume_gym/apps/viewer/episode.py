@@ -86,17 +86,20 @@ def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
     return "", "", {}
 
 
-def episode(record: Mapping[str, Any], task: object, original: str | None) -> dict[str, Any]:
+def episode(record: Mapping[str, Any], task: object) -> dict[str, Any]:
     """Return the data that the page needs to show an episode, as JSON values.
 
     Args:
         record: stored record of the episode.
         task: task of the episode; None if it is not found.
-        original: document of the task before any edit; None if unknown.
     """
     played = turns(record)
-    after, notes = _original_and_final(record, original)
-    rules = record.get("rules") or {}
+    rules, original = record.get("rules") or {}, record.get("original")
+    after = [str(text) for text in (original, record.get("text")) if rules and text is not None]
+    old = rules and original is None
+    notes = (
+        ["The record, of an earlier version, lacks the document before the edits."] if old else []
+    )
     return {
         "rules": rules,
         "notes": notes,
@@ -114,23 +117,6 @@ def episode(record: Mapping[str, Any], task: object, original: str | None) -> di
         "task": _fields(task, original),
         "text": "" if after else str(record.get("text") or ""),
     }
-
-
-def _original_and_final(
-    record: Mapping[str, Any], original: str | None
-) -> tuple[list[str], list[str]]:
-    """Return the document before and after all edits, and notes; no document if none was edited."""
-    if "rules" not in record or "text" not in record:
-        return [], []
-    stored, final = record.get("original"), str(record["text"])
-    if stored is not None:
-        told = "The task's current document differs from that of the recorded episode."
-        changed = original is not None and original != stored
-        return [str(stored), final], [told] if changed else []
-    told = "The record, of an earlier version, lacks the document before the edits"
-    if original is None:
-        return [final], [f"{told}."]
-    return [original, final], [f"{told}; the task's current document is shown."]
 
 
 def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
@@ -184,7 +170,7 @@ def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {"fields": fields, "other": {**rest, **other}}
 
 
-def _fields(task: object, original: str | None) -> list[dict[str, Any]] | None:
+def _fields(task: object, original: object) -> list[dict[str, Any]] | None:
     """Return the nonempty fields of a task that the page does not show elsewhere."""
     if not is_dataclass(task) or isinstance(task, type):
         return None

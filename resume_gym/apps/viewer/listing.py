@@ -8,8 +8,9 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from resume_gym.apps.viewer.data import FolderContents, is_results, stamp, status
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.tasks import Tasks
+from resume_gym.folders.jobs import job_of, stamp, status
 from resume_gym.support.json_lines import is_finite
 
 
@@ -125,7 +126,7 @@ def _finite(value: object) -> float | None:
 def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
     """Open a run, an evaluation, or a folder of runs and evaluations."""
     listing = Listing(path, trusted)
-    is_listing = not is_results(path) and listing.folders()
+    is_listing = not job_of(path) and listing.folders()
     return listing if is_listing else FolderContents(path, trusted)
 
 
@@ -138,6 +139,6 @@ def _inside(folder: Path) -> list[Path]:
 
 def _is_readable(folder: Path) -> bool:
     try:
-        return is_results(folder)
+        return job_of(folder) is not None
     except OSError:  # e.g. a folder that belongs to another user
         return False

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from resume_gym.env import find_edit_env
-from resume_gym.episode.editing import AnySession, Rules
+from resume_gym.episode.editing import AnySession
 from resume_gym.episode.sources import BUNDLED
 from resume_gym.support.trust import FLAG
 
@@ -38,14 +38,6 @@ class Tasks(NamedTuple):
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
         return str(getattr(self.by_id.get(task_id), "weakness", ""))
-
-    def original(self, task_id: str) -> str | None:
-        """Return the document of a task before any edit; None if unknown."""
-        task = self.by_id.get(task_id)
-        if task is None or self.session_type is None:
-            return None
-        # lift the size limit, since the episode may have been played with a limit above the default
-        return self.session_type(task, Rules(max_chars=2**31)).original
 
 
 def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:

@@ -58,13 +58,6 @@ def grades(verdict: Verdict) -> dict[str, int]:
     return {field: getattr(verdict, field) for field in GRADED_FIELDS}
 
 
-def repaired(task: Task, count: int | None = None) -> str:
-    text = task.resume
-    for fix in task.fixes[:count]:
-        text = swap(fix.old, fix.new, text)
-    return text
-
-
 @lru_cache(maxsize=1)
 def generated() -> tuple[Task, ...]:
     """One task of each weakness, split and size."""

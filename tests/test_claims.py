@@ -17,11 +17,10 @@ from rubric_cases import (
     generated,
     grades,
     judged,
-    repaired,
     swap,
 )
 
-from resume_gym.episode.tasks import Evidence, Task
+from resume_gym.episode.tasks import Evidence, Task, repaired
 from resume_gym.text.lines import Content, parse, plain, read
 from resume_gym.text.reference import align, make_reference
 from resume_gym.text.style import is_weak

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fake_judges import fake, revision, verdict
 from feedback_faults import faults
-from rubric_cases import TASK, VAGUE, WORKED, repaired, swap
+from rubric_cases import TASK, VAGUE, WORKED, swap
 
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.sources import load_tasks
-from resume_gym.episode.tasks import WEAKNESSES, Task
+from resume_gym.episode.tasks import WEAKNESSES, Task, repair, repaired
 from resume_gym.judges import (
     make_judge,
 )
@@ -24,11 +24,9 @@ FEW = (TASK, *TASKS[1::4])
 
 def drafts(task: Task) -> Iterator[str]:
     """The original, each stage of its repair, and drafts with an invented figure."""
-    text = task.resume
-    yield text
-    for fix in task.fixes:
-        text = text.replace(fix.old, fix.new, 1)
-        yield text
+    yield task.resume
+    yield from (text for _, text in repair(task))
+    text = repaired(task)
     for number, line in enumerate(text.split("\n")):
         if line.startswith("- ") and number % 5 == 0:
             yield text.replace(line, line + ", up 37% as head of a team of 9")

@@ -389,7 +389,6 @@ def status(*arguments: object) -> int:
         (["gemini", "--size", "mini"], "--size mini: expected --generator procedural"),
         (["gemini", "--client", '{"speed": 9}'], "--client: expected options among"),
         (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
-        (["gemini", "--client", '{"provider": 1}'], "--client: provider is set by another option"),
         (["procedural", "--out", "no/tasks.jsonl"], "there is no folder"),
         (["procedural", "--out", "."], "--out: expected a file, but '.' is a folder"),
     ],
@@ -401,33 +400,3 @@ def test_options_that_do_not_fit(
     assert status("--count", 1, "--out", out, "--generator", *arguments) == 2
     assert message in capsys.readouterr().err
     assert not list(out.parent.iterdir())
-
-
-@pytest.mark.parametrize("text", ["[]", "{", '{"temperature": NaN}'])
-def test_options_of_the_client_are_an_object(text: str, out: Path, capsys: Any) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        status("--generator", "gemini", "--client", text, "--count", 1, "--out", out)
-    assert "--client: expected" in capsys.readouterr().err
-
-
-def test_without_a_key_no_request_is_sent(
-    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.delenv("GEMINI_API_KEY")
-    with gemini_server() as server:
-        assert status(*arguments_for(server, out)) == 2
-    assert "expected a key in" in capsys.readouterr().err
-    assert not server.requests
-    assert list(out.parent.iterdir()) == []
-
-
-def test_a_wrong_key_ends_the_run_and_is_not_shown(out: Path, capsys: Any) -> None:
-    body = json.dumps({"error": {"code": 400, "message": f"API key {KEY} not valid"}})
-    with gemini_server() as server:
-        server.script += [Say(status=400, body=body)] * 20
-        assert status(*arguments_for(server, out)) == 1
-    printed, errors = capsys.readouterr()
-    assert "resume-gym: gemini/gemini-3-pro-preview: 400" in errors
-    kept = b"".join(path.read_bytes() for path in out.parent.iterdir()).decode("latin-1")
-    assert KEY not in printed + errors + kept
-    assert len(server.requests) <= 16

@@ -283,17 +283,6 @@ def test_an_episode_is_graded_over_the_wire(served: tuple[dict[str, Any], Loopba
     )
 
 
-def test_a_judge_has_room_to_think_beside_its_answer(
-    served: tuple[dict[str, Any], Loopback],
-) -> None:
-    options, server = served
-    play(options, PLAYED.fixes[0].new)
-    play({**options, "thinking_tokens": 100}, PLAYED.fixes[0].new)
-    sent = [one.get("generationConfig", one) for one in server.requests]
-    room = [one.get("maxOutputTokens", one.get("max_completion_tokens")) for one in sent]
-    assert room == [4096 + 8192] * 3 + [4096 + 100] * 3
-
-
 def test_an_episode_that_could_not_be_judged_is_graded_later(
     served: tuple[dict[str, Any], Loopback],
 ) -> None:

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from model_answers import checked, code_of, compared, documents
-from rubric_cases import repaired
 
 from resume_gym.episode.rewards import GRADED_FIELDS
 from resume_gym.episode.sources import BUNDLED, load_tasks
-from resume_gym.episode.tasks import WEAKNESSES, Evidence, Fix, Task
+from resume_gym.episode.tasks import WEAKNESSES, Evidence, Fix, Task, repaired
 from resume_gym.judges import JudgeRefused, plaintext
 from resume_gym.judges.plaintext import clean, folded, make_code, neutral, stands_in
 from resume_gym.judges.prompt import (
@@ -228,18 +227,12 @@ Change = Callable[[dict[str, Any]], Any]
     ("change", "why"),
     [
         (lambda said: said.update(code="0" * 16), "code: expected the code of"),
-        (lambda said: said.pop("code"), "code: Field required"),
         (lambda said: said.update(note="x"), "note: Extra inputs"),
-        (lambda said: said["clarity"].update(better="the revision"), "clarity.better"),
         (lambda said: said["clarity"].update(confidence=0.9), "clarity.confidence"),
-        (lambda said: said["clarity"].update(reason="x" * 2000), "clarity.reason"),
         (lambda said: said["clarity"].update(because=[]), "clarity: expected the number of a"),
         (lambda said: said["clarity"].update(because=[0]), "number of a listed change, got 0"),
-        (lambda said: said["preference"].update(because=[1, 2]), "of a listed change, got 2"),
-        (lambda said: said.update(changes=[]), "number of a listed change, got 1"),
         (lambda said: said.update(changes=said["changes"] * 41), "at most 40 items"),
         (lambda said: said["changes"][0].update(quote_a="", quote_b=" "), "expected a quotation"),
-        (lambda said: said["changes"][0].update(quote_a="won a prize"), "does not occur in A"),
         (lambda said: said["changes"][0].update(quote_a="a team of 40"), "does not occur in A"),
         (lambda said: said["changes"][0].update(quote_b="Helped build"), "does not occur in B"),
         (lambda said: said["changes"][0].update(quote_b="Led ... pipeline"), "not occur in B"),
@@ -259,11 +252,8 @@ def test_other_comparisons_are_malformed(change: Change, why: str) -> None:
         (lambda said: said.update(code=said["code"][:15]), "code: expected the code of"),
         (lambda said: said.update(answer="supported"), "answer: 'supported', but 1 claims"),
         (lambda said: said.update(claims=[]), "answer: 'unsupported', but 0 claims"),
-        (lambda said: said.update(answer="not supported"), "answer: Input should be"),
-        (lambda said: said["claims"][0].update(quote=""), "does not occur in REVISED"),
         (lambda said: said["claims"][0].update(quote="a team of 41"), "does not occur in REVISED"),
         (lambda said: said["claims"][0].update(quote="12 harbours"), "so the kind must be moved"),
-        (lambda said: said["claims"][0].update(kind="lie"), "claims.0.kind"),
         (lambda said: said.update(claims=said["claims"] * 21), "claims: List should have at most"),
     ],
 )

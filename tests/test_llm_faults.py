@@ -356,17 +356,6 @@ def test_a_key_is_masked_in_linear_time() -> None:
     assert masked("a\\/b\\/c-def e", "/b/c-def") == "a[key] e"
 
 
-def test_a_reason_that_is_a_key_is_in_no_warning(
-    recwarn: pytest.WarningsRecorder, tmp_path: Path
-) -> None:
-    body = {"candidates": [{"finishReason": KEY, "content": {"parts": [{"text": GOOD}]}}]}
-    for told, reason in (("finish reason [key]", KEY), ("finish reason missing", None)):
-        body["candidates"][0]["finishReason"] = reason  # type: ignore[assignment]
-        fault = Fault("", (Say(body=json.dumps(body)),) * TWICE, "Malformed", TWICE)
-        assert told in str(suffer(fault, "gemini", tmp_path / told).error)
-    assert KEY not in "".join(str(one.message) for one in recwarn)
-
-
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_stored_answer_is_of_one_server(provider: str, tmp_path: Path) -> None:
     options = {"model": "judge-1", "store": tmp_path / "store.sqlite"}

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import openai_server, user_text
 from model_answers import checked, compared, documents
-from rubric_cases import TASK, WORKED, repaired, swap
+from rubric_cases import TASK, WORKED, swap
 
 from resume_gym.episode.rewards import Verdict
-from resume_gym.episode.tasks import Task
+from resume_gym.episode.tasks import Task, repaired
 from resume_gym.judges import (
     JudgeError,
     JudgeMalformed,

@@ -18,13 +18,12 @@ from rubric_cases import (
     generated,
     grades,
     judged,
-    repaired,
     swap,
 )
 
 from resume_gym import load_tasks
 from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC
-from resume_gym.episode.tasks import Fix, Task
+from resume_gym.episode.tasks import Fix, Task, repaired
 from resume_gym.judges import JudgeRefused, make_judge
 from resume_gym.judges.rubric import compare
 from resume_gym.judges.vetoes import veto
@@ -238,9 +237,7 @@ def test_without_fixes_a_line_is_better_only_if_the_documents_support_it() -> No
     judges = [make_judge({"name": "rubric", "fixes": known}) for known in (True, False)]
     told = []
     for task in tasks:
-        revised = task.resume
-        for fix in task.fixes:
-            revised = revised.replace(fix.old, fix.new, 1)
+        revised = repaired(task)
         verdicts = [judge.judge(task, revised) for judge in judges]
         told.append([one.hallucination for one in verdicts])
         assert verdicts[1] == judges[0].judge(replace(task, fixes=()), revised)

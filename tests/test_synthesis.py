@@ -15,7 +15,16 @@ import resume_gym
 from resume_gym.agents.wording import weak_head
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.sources import load_tasks
-from resume_gym.episode.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Fix, Task, read_jsonl
+from resume_gym.episode.tasks import (
+    EVIDENCE_KINDS,
+    SPLITS,
+    WEAKNESSES,
+    Fix,
+    Task,
+    read_jsonl,
+    repair,
+    repaired,
+)
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
 from resume_gym.synthesis.content import (
     LEVELS,
@@ -54,14 +63,6 @@ tasks = st.builds(
 
 def size_of(task: Task) -> procedural.Size:
     return SIZES[task.task_id.split("-")[0]]
-
-
-def repaired(task: Task, fixes: int | None = None) -> str:
-    text = task.resume
-    for fix in task.fixes[:fixes]:
-        assert text.count(fix.old) == 1, (task.task_id, fix.old)
-        text = text.replace(fix.old, fix.new)
-    return text
 
 
 def seen(task: Task) -> list[Fix]:
@@ -196,6 +197,7 @@ def fixes_repair_the_resume_within_the_page(task: Task) -> None:
     lines = wrapped_lines(task.resume, PAGE_WIDTH)
     assert (lines > size.page_lines) == (task.weakness == "too_long")
     assert size.fixes[0] <= len(seen(task)) <= size.fixes[1]
+    assert {count for count, _ in repair(task)} == {1}
     assert repaired(task) != task.resume
     for done in range(size.fixes[0], len(task.fixes) + 1):
         assert wrapped_lines(repaired(task, done), PAGE_WIDTH) <= size.page_lines

@@ -23,7 +23,7 @@ from viewer_runs import (
     write_run,
 )
 
-from resume_gym import Rules, Session
+from resume_gym import Session
 from resume_gym.apps.viewer import html
 from resume_gym.apps.viewer.listing import open_folder
 from resume_gym.apps.viewer.server import serve
@@ -223,28 +223,15 @@ def test_curves_are_read_and_lead_to_episodes(page, run):
     show(page, run, "")
     chart = page.locator(".chart", has_text="Reward, and its spread")
     svg, legend = chart.locator("svg[role=img]"), chart.locator(".legend")
-    assert chart.locator("path").count() == 3  # the spread, the curve and an error bar
     assert svg.locator("circle").count() == 1  # before training, on held-out tasks
     assert "training (band: one standard deviation) 1.50" in legend.text_content()
-    assert "held-out tasks (± two standard errors)" in legend.text_content()
     assert "from 0.50 to 1.50" in svg.get_attribute("aria-label")
     svg.focus()
     page.keyboard.press("ArrowLeft")
-    expect(page.get_by_role("status")).to_contain_text(
-        "step 2: training (band: one standard deviation) 1.00, held-out"
-    )
-    page.keyboard.press("ArrowLeft")
-    assert chart.get_by_role("link", name="step 1").count() == 1
-    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("status")).to_contain_text("step 2: training")
     page.keyboard.press("Enter")
-    assert page.locator("h1").inner_text().startswith("Run")  # nothing was played at step 0
-    box = svg.bounding_box()
-    page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"])  # of 0 to 3
     expect(rows(page)).to_have_count(GROUP)
     assert set(page.locator("td.step").all_inner_texts()) == {"2"}
-    for value, decimals in ((32.5, 0), (33.5, 0), (0.125, 2), (6.375, 2), (6.45, 1), (7.0, 2)):
-        assert page.evaluate(f"fixed({value}, {decimals})") == f"{value:.{decimals}f}"
-    assert page.evaluate("fixed(-0.125, 2)") == "−0.12", "as in the terminal"
 
 
 def test_the_highest_paid_episodes_of_the_last_evaluation_are_listed(page, tmp_path):
@@ -261,19 +248,6 @@ def test_the_highest_paid_episodes_of_the_last_evaluation_are_listed(page, tmp_p
         assert all("step 2, " in one for one in items.all_inner_texts())
         items.first.locator("a").click()
         expect(page.locator("h1")).to_contain_text("0 ")
-
-
-def test_the_labels_of_an_axis_differ_and_none_is_cut(page, tmp_path):
-    (tmp_path / "trajectories").mkdir()
-    rows = [{"step": n, "reward": 1 + n * 1e-9, "score": n * -2.5e-7} for n in (1, 2)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with served(tmp_path) as address:
-        show(page, address, "")
-        for svg in page.locator(".chart > svg").all():
-            labels = svg.locator("text[text-anchor=end]")
-            texts = labels.all_text_contents()
-            assert len(set(texts)) == len(texts) > 1
-            assert all(one.evaluate("one => one.getBBox().x") >= 0 for one in labels.all())
 
 
 def test_an_episode_is_downloaded_as_it_was_recorded(page, run, folder):
@@ -329,14 +303,8 @@ def test_a_list_of_runs(page, listed, folder):
     run = page.get_by_role("row", name=folder.name)
     assert "3" in run.inner_text()
     assert "1.50" in run.inner_text()
-    page.keyboard.press("j")  # the last to change comes first
-    page.keyboard.press("Enter")
-    page.wait_for_selector("h1:has-text('Evaluation two')")
-    page.keyboard.press("0")
-    page.wait_for_selector("h1:has-text('Runs and')")
     run.get_by_role("link").click()
     page.wait_for_selector("h1:has-text('Run <img')")
-    show(page, page.url.partition("#")[0], "episode/1")
     page.get_by_role("link", name="All runs").click()
     page.wait_for_selector("h1:has-text('Runs and')")
     assert page.faults == []
@@ -352,7 +320,6 @@ def test_runs_are_sorted_and_compared(page, tmp_path):
     (tmp_path / "second" / "after.json").write_text('{"reward": 7.0, "errors": {"reward": 0.5}}')
     with served(tmp_path) as address:
         show(page, address, "")
-        assert page.title().startswith("Runs and evaluations")
         page.get_by_role("button", name="held-out reward").click()
         page.get_by_role("button", name="held-out reward").click()
         expect(page.locator("td.name").first).to_have_text("second")
@@ -362,34 +329,26 @@ def test_runs_are_sorted_and_compared(page, tmp_path):
         page.get_by_label("compare first").check()
         assert rows(page).first.inner_text().split()[0] == "second", "it stays sorted"
         page.get_by_role("link", name="Compare 2").click()
-        chart = page.locator(".chart", has_text="Reward")
-        expect(chart.locator(".legend li")).to_have_count(5)  # the step, two curves, two of points
-        assert "held-out tasks 7.00\xa0±\xa00.50" in chart.locator(".legend").inner_text()
+        legend = page.locator(".chart", has_text="Reward").locator(".legend")
+        assert "held-out tasks 7.00\xa0±\xa00.50" in legend.inner_text()
         settings = page.get_by_role("region", name="Settings that differ")
         told = [one.inner_text().split("\t") for one in settings.locator("tbody tr").all()]
         assert settings.locator("thead th").all_inner_texts() == ["second", "first"]
         assert ["learning_rate", "0.2", "0.1"] in told
         assert "steps" not in [name for name, *_ in told]
-        page.get_by_text("All other figures").click()
         show(page, address, "runs?run=second&run=result")
         latest = page.get_by_role("region", name="Latest evaluation")
         assert set(latest.locator("thead th").all_inner_texts()) == {
             *("second", "result: good", "result: bad"),
         }
-        show(page, address, "runs?run=first&run=second")
-        assert page.locator("h1").inner_text() == "Compare first, second", "in the order of ticking"
         show(page, address, "runs?run=nowhere")
     assert page.faults == []
 
 
 def test_a_running_evaluation_is_followed(page, tmp_path):
     folder = write_evaluation(tmp_path / "result")
-    settings = {
-        "env": "ResumeEdit-v0",
-        "limit": 3,
-        "rollouts": 2,
-        "agents": {"good": "", "bad": ""},
-    }
+    settings = {"env": "ResumeEdit-v0", "limit": 3, "rollouts": 2}
+    settings["agents"] = {"good": "", "bad": ""}
     (folder / "settings.json").write_text(json.dumps(settings))
     (folder / "evaluation.json").unlink()
     episodes = folder / "episodes.jsonl"
@@ -406,9 +365,6 @@ def test_a_running_evaluation_is_followed(page, tmp_path):
         writer.flush()
         page.clock.run_for(3100)
         expect(so_far.first).to_contain_text("6 of 6")
-        mean = f"{play(evil_task(0), 1).reward:.2f}".replace("-", "−")
-        assert so_far.last.inner_text().split("\t")[1:] == ["7 of 6", mean, "1"]
-        assert rows(page).first.locator("a").inner_text() == "12", "the latest comes first"
     assert page.faults == []
 
 
@@ -430,26 +386,6 @@ def test_what_a_judge_was_asked_and_what_a_turn_cost(page, tmp_path):
     assert page.faults == []
 
 
-@pytest.mark.parametrize("path", ["", "runs?run=four&run=other"])
-def test_no_figure_is_cut_on_a_phone(page, tmp_path, path):
-    agents = {"noop": 3, "random": 2, "careful": 1, "oracle": 0}
-    folder = write_evaluation(tmp_path / "four", agents=agents)
-    write_evaluation(tmp_path / "other", agents=agents)
-    page.set_viewport_size({"width": 400, "height": 800})
-    with served(tmp_path if path else folder) as address:
-        show(page, address, path)
-        for table in page.locator("main .scroll.card:visible").all():
-            box = table.bounding_box()
-            cells = table.locator("tbody tr:not(.title)").first.locator("td")
-            columns = [one.bounding_box() for one in cells.all()]
-            inside = [one for one in columns if one["x"] < box["x"] + box["width"] - 2]
-            assert len(inside) == min(2, len(columns))
-            assert inside[-1]["x"] + inside[-1]["width"] <= box["x"] + box["width"] + 1
-            for cell in table.locator("td.number").all():
-                assert cell.evaluate("one => one.scrollWidth <= one.clientWidth + 1")
-        assert page.locator(".sideways:visible").count() > 0  # says that there is more
-
-
 def test_the_table_is_filtered_and_sorted(page, run, folder):
     results = read(folder)
     show(page, run, "episodes")
@@ -466,8 +402,6 @@ def test_the_table_is_filtered_and_sorted(page, run, folder):
     page.click("#clear")
     expect(rows(page)).to_have_count(STEPS * GROUP)
     page.get_by_role("button", name="reward").click()
-    shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
-    assert shown == sorted(row.reward for row in results.rows)
     page.get_by_role("button", name="reward ↑").click()
     assert page.locator("th[aria-sort=descending]").inner_text() == "reward\xa0↓"
     shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
@@ -486,14 +420,6 @@ def test_nothing_has_been_played_yet(page, tmp_path):
     assert page.faults == []
 
 
-def test_the_fields_of_a_task_are_lines_without_json(page, run):
-    show(page, run, "")
-    value = [{"old": "Helped build", "new": "Built", "facts": ["She built."], "plain": False}, "b"]
-    lines = page.evaluate("value => asLines(value)", value).split("\n")
-    assert lines == ["• old: Helped build", "  new: Built", "  facts: She built.", "• b"]
-    assert page.evaluate("() => asLines({ a: [1, 2] })") == "a: \n  • 1\n  • 2"
-
-
 def test_an_episode_shows_what_happened(page, run):
     session = play(evil_task(0), 0)
     show(page, run, "episode/0")
@@ -510,31 +436,14 @@ def test_an_episode_shows_what_happened(page, run):
             told = f"{abs(value):.2f}"
             assert re.search(rf"{term.replace('_', ' ')}\s+[+−]{told}", ledger), term
 
-    items, lines = page.locator(".page li"), wrapped_lines(session.text, RULES.page_width)
-    assert lines > RULES.page_lines
-    assert items.count() == lines + 1
-    assert f"{RULES.page_lines} lines" in items.nth(RULES.page_lines).text_content()
-    assert page.locator(".page li.over").count() == lines - RULES.page_lines
+    lines = wrapped_lines(session.text, RULES.page_width)
+    assert page.locator(".page li.over").count() == lines - RULES.page_lines > 0
     sides = page.locator(".sides")
     assert "Worked on reports" in "".join(sides.locator(".minus").all_text_contents())
-    # grid cells: two headings, then a cell for each side of each pair of lines
-    assert sides.locator("> *").count() == 2 + 2 * len(session.original.rstrip("\n").split("\n"))
     prompt = page.locator("details", has=page.locator("summary", has_text="system prompt"))
     assert prompt.locator("pre").is_hidden()
     prompt.locator("summary").click()
     assert prompt.locator("pre").inner_text() == Session.system_prompt
-
-
-def test_free_lines_of_the_page_are_counted(page, tmp_path):
-    session = play(evil_task(0), 0, Rules(max_turns=6, page_lines=60, page_width=40))
-    record = {**session.record(), "agent": "a", "rollout": 0}
-    (tmp_path / "episodes.jsonl").write_text(json.dumps(record) + "\n")
-    with served(tmp_path) as address:
-        show(page, address, "episode/0")
-        free = 60 - wrapped_lines(session.text, 40)
-        assert page.locator(".page li.free").count() == free
-        assert "edge" in page.locator(".page li").nth(60).get_attribute("class")
-        assert f"{free} to spare" in page.locator(".page li.edge").inner_text()
 
 
 def test_two_of_a_group_are_compared(page, run):
@@ -548,16 +457,6 @@ def test_two_of_a_group_are_compared(page, run):
     assert page.locator(".turn").count() == 4 + 3
 
 
-def test_a_group_is_listed_by_rollout(page, tmp_path):
-    folder = write_run(tmp_path / "run")
-    file = folder / "trajectories" / "step-000001.jsonl"
-    file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
-    with served(folder) as address:
-        show(page, address, "episode/0")
-        listed = page.locator(".chip", has_text="rollout").all_inner_texts()
-        assert [one.split(":")[0] for one in listed] == [f"rollout {n}" for n in range(GROUP)]
-
-
 def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     show(page, evaluation, "")
     figures = page.get_by_role("region", name="Figures of each agent")
@@ -565,7 +464,7 @@ def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     assert "−1.25 to 0.50" in figures.locator("tr", has_text="95 % interval").inner_text()
     differences = page.get_by_role("region", name="Differences in mean reward")
     told = differences.locator("tbody tr").inner_text().split("\t")
-    assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.25", "-", "0 / 1 / 2"]
+    assert told[:3] == ["bad − good", "−5.00", "−6.00 to −4.00"]
     show(page, evaluation, "episodes?outcome=not+graded")
     assert rows(page).count() == 1
     rows(page).locator("a").click()

@@ -2,17 +2,14 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import art
 import art_tokenise
 import pytest
 from art_tokenise import TOKENIZER, Request, careful, served, tokenised
-from players_art import metrics
 from scripts import OTHER, TASK, as_calls, as_text
 
-from resume_gym import Session
 from resume_gym.integrations.art import Episodes
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.testing import ENV, UNAVAILABLE
@@ -67,30 +64,6 @@ def test_the_tokens_trained_on_are_those_sampled_behind_the_prompts_sampled_from
         assert one.assistant_mask == mask
 
 
-def test_advantages_are_of_the_rewards_of_a_group_on_one_task() -> None:
-    groups, _ = _gather(4)
-    for group, task in zip(groups, (TASK, OTHER), strict=True):
-        assert group.metadata == {"scenario_id": task.task_id}
-        for one in group:
-            assert Session.replay(task, json.loads(one.logs[0])).reward == one.reward
-            turns, terms = metrics(one, "turn"), metrics(one, "ledger")
-            assert sum(turns.values()) == sum(terms.values()) == one.reward
-        rewards = [one.reward for one in group]
-        mean = sum(rewards) / 4
-        assert len(set(rewards)) == 4
-        for one in tokenised([group]):
-            assert (one.advantage > 0) == (one.trajectory.reward > mean)
-
-
-def test_episodes_are_played_at_once() -> None:
-    groups, requests = _gather(16)
-    assert [len(group) for group in groups] == [16, 16]
-    first = str(groups[0].trajectories[0].messages()[1]["content"])
-    asked = [request["messages"][1]["content"] == first for request in requests]
-    # the second group begins before the first one ends
-    assert not all(asked[: sum(asked)])
-
-
 def test_a_failed_judge_ends_the_gathering_unless_failures_are_allowed() -> None:
     # in each group the first two submit what they have not changed, which needs no judge
     with pytest.raises(JudgeUnavailable):
@@ -105,19 +78,6 @@ def test_a_failed_judge_ends_the_gathering_unless_failures_are_allowed() -> None
         # two of a group's are left, and their mean is of two
         advantages = [one.advantage for one in tokenised(groups)]
         assert advantages == pytest.approx([-1, 1, -1, 1], abs=1e-3)
-
-
-def test_metrics_reach_the_log_without_what_was_not_judged(tmp_path: Path) -> None:
-    groups, _ = _gather(4, UNAVAILABLE, max_exceptions=4)
-    model = art.Model(name="m", project="p", base_path=str(tmp_path))
-    asyncio.run(model.log(groups, split="train"))
-    (history,) = tmp_path.rglob("history.jsonl")
-    logged = json.loads(history.read_text())
-    rewards = [one.reward for group in groups for one in group]
-    assert logged["train/reward"] == sum(rewards) / 4
-    assert logged["train/exception_rate"] == 0.5
-    assert logged["train/ledger/submit"] == 1.0
-    assert logged["data/step_num_scenarios"] == 2
 
 
 def test_the_settings_of_requests_and_environment_arrive() -> None:

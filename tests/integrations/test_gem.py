@@ -4,8 +4,6 @@ import gem
 import gem_episode
 import gymnasium as gym
 import pytest
-from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
-from gem.wrappers.observation_wrapper import ObservationWrapper
 from players_gem import NAME
 from scripts import OTHER, REVIEW, SUBMIT, TASK
 
@@ -67,20 +65,6 @@ def test_the_final_words_are_told_once_by_the_reset_after_them() -> None:
     assert (info["submitted"], info["edits"]) == (False, 0)
     assert "final_info" not in env.step(REVIEW)[4]
     assert "final_info" not in env.reset()[1]
-
-
-def test_gems_wrappers_work_inside_a_vector_that_resets() -> None:
-    def joined(env: gem.Env) -> gem.Env:
-        return ObservationWrapper(env, include_chat_template=False)
-
-    envs = gem.make_vec([NAME] * 2, wrappers=[joined, EpisodeTrackingWrapper], task_id=TASK.task_id)
-    envs.reset()
-    observations = envs.step([REVIEW, REVIEW])[0]
-    assert all(TASK.job in text and REVIEW in text for text in observations)
-    infos = envs.step([SUBMIT, edits(TASK, 1)[0]])[4]
-    assert infos[0]["prev_ep_cumulative_rewards"] == infos[0]["final_info"]["episode_reward"]
-    assert infos[1]["cumulative_rewards"] == 1.25
-    assert infos[1]["step_counter"] == 2
 
 
 def test_a_spawned_twin_goes_on_by_itself() -> None:

@@ -12,8 +12,6 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from players_sb3 import play
 from sb3_contrib import MaskablePPO
 from scripts import OTHER, SCRIPTS, TASK
-from stable_baselines3 import DQN, PPO
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import SubprocVecEnv
@@ -58,16 +56,6 @@ def test_the_menu_knows_nothing_of_the_planted_truth() -> None:
         assert careful_menu(resume_gym.Session(blind, session.rules)) == careful_menu(session)
 
 
-def test_a_long_page_offers_every_bullet_for_deletion_and_a_short_page_none() -> None:
-    for session in sessions(gym.make(ENV, split="eval").unwrapped):
-        too_long = session.state.document.lines > session.rules.page_lines
-        bullets = [line for line in session.resume.split("\n") if line.startswith("- ")]
-        menu = careful_menu(session)
-        deletions = [resume_gym.tool_call("str_replace", old=f"\n{b}", new="") for b in bullets]
-        offered = [text in menu for text in deletions]
-        assert all(offered) if too_long else not any(offered)
-
-
 def test_a_place_without_a_text_is_masked_and_costs_what_no_call_costs() -> None:
     env = MenuEnv(**MINI, places=64)
     env.reset(options={"task_id": TASK.task_id})
@@ -100,31 +88,6 @@ def test_a_group_shares_its_task_and_not_its_session() -> None:
 def test_in_processes_a_judge_that_fails_ends_the_run() -> None:
     with pytest.raises((EOFError, ConnectionError)):
         play(SubprocVecEnv, SCRIPTS[0], UNAVAILABLE)
-
-
-class Terms(BaseCallback):
-    """The sum of the terms of every turn, as the infos have them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sums: list[float] = []
-
-    def _on_step(self) -> bool:
-        for info in self.locals["infos"]:
-            self.sums.append(sum(v for k, v in info.items() if k.startswith("reward_")))
-        return True
-
-
-def test_learners_store_the_rewards_of_the_ledger() -> None:
-    env = make_vec_env(MenuEnv, 2, env_kwargs=MINI)
-    on_policy = PPO("MlpPolicy", env, n_steps=16, batch_size=32)
-    on_policy.learn(32, callback=(terms := Terms()))
-    assert terms.sums == list(on_policy.rollout_buffer.rewards.flatten())
-    assert any(terms.sums)
-    off_policy = DQN("MlpPolicy", make_vec_env(MenuEnv, 1, env_kwargs=MINI), learning_starts=8)
-    off_policy.learn(32, callback=(terms := Terms()))
-    assert off_policy.replay_buffer is not None
-    assert terms.sums == list(off_policy.replay_buffer.rewards[:32].flatten())
 
 
 def test_a_policy_that_heeds_masks_chooses_texts_only() -> None:

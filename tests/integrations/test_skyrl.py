@@ -1,24 +1,17 @@
-import asyncio
 from collections.abc import Callable
 from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
 import pytest
 import skyrl_generator
-import torch
-from players_skyrl import TASKS, TOKENIZER, batch, config, dataset, generate, make_generator, played
+from players_skyrl import TASKS, TOKENIZER, generate, played
 from scripts import SCRIPTS
 
 from resume_gym import Task, TaskError, Verdict, tool_call
 from resume_gym.integrations.skyrl import register, rows
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.testing import ENV, Script, play_bare
-
-from skyrl.train.evaluate import evaluate  # isort: skip
-from skyrl.train.trainer import RayPPOTrainer  # isort: skip
-from skyrl.train.utils.trainer_utils import build_dataloader  # isort: skip
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 CASTS = [tuple(script for script in SCRIPTS if script.task_id == task_id) for task_id in TASKS]
@@ -68,44 +61,6 @@ def test_the_trainer_gets_the_chat_as_the_template_writes_it_and_the_agents_turn
     assert TOKENIZER.decode(output["prompt_token_ids"][0] + ids) == whole.removesuffix("\n")
     said = [token for token, on in zip(ids, mask, strict=True) if on]
     assert TOKENIZER.decode(said) == "".join(f"{text}<|im_end|>" for text in script.actions)
-
-
-def test_whole_episodes_rewards_become_the_trainers_advantages() -> None:
-    casts = [cast[:2] for cast in CASTS]
-    sizes = [f"trainer.{name}_size=2" for name in ("train_batch", "policy_mini_batch")]
-    cfg = config("generator.n_samples_per_prompt=2", *sizes)
-    cfg.trainer.algorithm.grpo_norm_by_std = False
-    cfg.trainer.enable_ray_gpu_monitor = False  # neither Ray nor GPUs run here
-    cfg.generator.inference_engine.enable_ray_prometheus_stats = False
-    generator = make_generator(cfg, actors(casts))
-    trainer: Any = RayPPOTrainer(cfg, None, TOKENIZER, None, None, generator)
-    trainer.dispatch = SimpleNamespace(get_lcm_dp_size=lambda: 1)  # for the workers
-    asked, uids = batch(TASKS, 2)
-    output = asyncio.run(trainer.generate(asked))
-    output, uids = trainer.postprocess_generator_output(output, uids)
-    data = trainer.convert_to_training_input(output, uids)
-    data["values"] = None  # no critic
-    data = trainer.compute_advantages_and_returns(data)
-    totals = torch.tensor([[play_bare(script).total for script in cast] for cast in casts])
-    wanted = (totals - totals.mean(1, keepdim=True)).flatten()
-    for got, mask, advantage in zip(data["advantages"], data["response_mask"], wanted, strict=True):
-        assert torch.allclose(got[mask.bool()], advantage)
-    assert trainer.all_metrics["reward/avg_raw_reward"] == pytest.approx(totals.mean().item())
-    assert trainer.all_metrics["environment/mean_reward_preference"] > 0
-
-
-def test_metrics_of_an_evaluation_are_means_over_its_batches() -> None:
-    cfg = config("trainer.eval_batch_size=1", "data.dataloader.num_workers=0")
-    cfg.trainer.dump_eval_results = False
-    lines = {str(i): iter(cast[0].actions) for i, cast in enumerate(CASTS)}
-    generator = make_generator(cfg, lambda name: next(lines[name.split("_")[0]]))
-    loader = build_dataloader(cfg, dataset(), is_train=False)
-    assert len(loader) == 2
-    metrics = asyncio.run(evaluate(loader, generator, cfg, None, TOKENIZER))
-    mean = sum(play_bare(cast[0]).total for cast in CASTS) / 2
-    assert metrics["eval/all/environment/mean_episode_reward"] == pytest.approx(mean)
-    assert metrics["eval/all/environment/mean_reward_submit"] == 1
-    assert metrics["eval/all/avg_score"] == pytest.approx(mean)
 
 
 class Patient:

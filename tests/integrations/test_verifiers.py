@@ -86,18 +86,6 @@ def test_an_episode_that_is_cut_off_is_an_error() -> None:
     assert "cut off" in str(trace.last_error)
 
 
-def test_a_server_that_fails_is_the_error_that_the_library_reports(tmp_path: Path) -> None:
-    def fail(messages: object) -> dict[str, str]:
-        raise ConnectionAbortedError("told to")
-
-    with served(fail) as url:
-        (episode,) = evaluate(url, str(tmp_path), select={"limit": 1})
-    (trace,) = episode.traces
-    assert trace.has_error
-    assert trace.rewards == {}
-    assert {error.type for error in trace.errors} == {"ProviderError"}
-
-
 def test_another_environment_is_chosen_by_its_id() -> None:
     taskset = {"id": "resume-edit", "gym_id": ENV, "gym_kwargs": {"max_turns": 3, "split": "eval"}}
     loaded = loaders.load_taskset(loaders.taskset_config_type("resume-edit")(**taskset))

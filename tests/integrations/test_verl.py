@@ -19,12 +19,10 @@ import pytest
 import ray
 import torch
 import transfer_queue
-from scripts import MALFORMED, OTHER, SCRIPTS, TASK
+from scripts import SCRIPTS, TASK
 from transformers import AutoTokenizer
 from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
-from verl.trainer.ppo.metric_utils import process_validation_metrics
-from verl.trainer.ppo.reward import extract_reward
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.utils import tensordict_utils
 from verl.utils.dataset.rl_dataset import collate_fn
@@ -32,7 +30,6 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from resume_gym.testing import ENV, UNAVAILABLE, Script, play_bare
 
 REPAIRS, THINKS = SCRIPTS[:2]
-TALKS = MALFORMED[-1]
 
 
 def play_here(chosen: list[dict[str, Any]], *overrides: str) -> DataProto:
@@ -101,20 +98,6 @@ def test_members_of_a_group_play_its_task_at_the_same_time() -> None:
     assert out.non_tensor_batch["__num_turns__"].tolist() == [turns[0]] * 4 + [turns[1]] * 4
     prompts = out.batch["prompts"]
     assert all(torch.equal(prompts[i], prompts[4 * (i // 4)]) for i in range(8))
-
-
-def test_trainer_gets_the_reward_and_logs_its_terms() -> None:
-    out = players.manager().generate_sequences(
-        players.batch(players.rows(REPAIRS, TALKS._replace(task_id=OTHER.task_id)))
-    )
-    rewards, logged = extract_reward(out)
-    talks = play_bare(TALKS._replace(task_id=OTHER.task_id))
-    assert rewards.sum(1).tolist() == [play_bare(REPAIRS).total, talks.total]
-    sources = out.non_tensor_batch["data_source"]
-    metrics = process_validation_metrics(sources, ["a", "b"], logged)[ENV]
-    assert metrics["reward_malformed"]["mean@1"] == talks.ledger["malformed"] / 2
-    assert metrics["reward_submit"]["mean@1"] == 0.5
-    assert "text" not in metrics
 
 
 @pytest.mark.parametrize(("said", "spare"), [(2, 0), (3, 10)], ids=["reply", "turn"])

@@ -61,14 +61,6 @@ def test_oracle_makes_as_many_fixes_as_the_turns_allow():
         assert session.state.edits == min(len(task.fixes), rules.max_turns - 2)
 
 
-def test_oracle_cuts_the_longest_passages_first():
-    task = next(task for task, rules in TASKS if task.weakness == "too_long" and rules == FULL)
-    first = Session(task, FULL)
-    first.step(tool_call("review"))
-    longest = max(task.fixes, key=lambda fix: fix.old.count("\n"))
-    assert make_agent("oracle", 0)(first) == tool_call("str_replace", old=longest.old, new="")
-
-
 def test_careful_sees_only_what_a_model_sees():
     for task, rules in TASKS:
         bare = dataclasses.replace(
@@ -109,15 +101,12 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         ("Responsible for cutting waste 9%", "Cut waste 9%"),
         ("Was tasked with planning routes", "Planned routes"),
         ("In charge of hiring of 3 clerks", "Hired 3 clerks"),
-        ("Had the job of carrying crates", "Carried crates"),
         ("Made some changes to the menu", "Changed the menu"),
         ("Was responsible for the migration of 3 archives", "Migrated 3 archives"),
-        ("Mentoring of two engineers", "Mentored two engineers"),
         ("Planning and coordination of fairs", "Planned and coordinated fairs"),
         ("Various bug fixes in the till", "Fixed bugs in the till"),
         ("Was asked to assist in planning routes", "Was asked to assist in planning routes"),
         ("Helped with hiring of 3 clerks", "Helped with hiring of 3 clerks"),
-        ("Supported the team in carrying crates", "Supported the team in carrying crates"),
         ("Worked on moving the archive", "Worked on moving the archive"),
         ("Responsible for pricing", "Responsible for pricing"),
         (
@@ -126,10 +115,6 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         ),
         ("Retention of drivers: up 18 points", "Retention of drivers: up 18 points"),
         (
-            "Responsible for hiring clerks and training the new ones",
-            "Responsible for hiring clerks and training the new ones",
-        ),
-        (
             "Responsible for planning shifts, ordering supplies and training staff",
             "Responsible for planning shifts, ordering supplies and training staff",
         ),
@@ -137,8 +122,6 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
             "Duties included planning shifts for 9 sites, cutting overtime by 20%",
             "Planned shifts for 9 sites, cutting overtime by 20%",
         ),
-        ("Worked on something new", "Worked on something new"),
-        ("Helped people", "Helped people"),
         ("Training is what I do", "Training is what I do"),
         # fillers
         ("Sold several sizes of 2019 wine", "Sold several sizes of 2019 wine"),
@@ -167,15 +150,6 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
 )
 def test_careful_rewrites_bullets(weak, strong):
     assert edits(f"# Ann\n\n- {weak}\n") == f"# Ann\n\n- {strong}\n"
-
-
-@pytest.mark.parametrize(
-    ("gerund", "past"),
-    [("moving", "moved"), ("carrying", "carried"), ("playing", "played"), ("planning", "planned"),
-     ("leading", "led"), ("rewriting", "rewrote"), ("upselling", "upsold")],
-)  # fmt: skip
-def test_past_tense(gerund, past):
-    assert past_tense(gerund) == past
 
 
 def test_careful_makes_the_formatting_consistent():

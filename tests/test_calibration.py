@@ -90,8 +90,6 @@ def test_the_rubric_judge_is_as_good_as_claimed(half: str) -> None:
     ("change", "message"),
     [
         (lambda row: row["labels"].update(clarity=2), "line 3: clarity: expected -1, 0 or"),
-        (lambda row: row["labels"].pop("clarity"), "line 3: .*clarity"),
-        (lambda row: row.update(kind="typo"), "line 3: kind: expected one of number"),
         (lambda row: row.update(task_id="nobody"), "line 3: nobody: missing"),
         (lambda row: row.update(edits=[["no such text", "x"]]), "line 3: edits: .*occurs 0 times"),
     ],
@@ -104,12 +102,6 @@ def test_a_bad_pair_is_refused(tmp_path: Path, change, message: str) -> None:
     path.write_text("\n".join((about, task, json.dumps(row))), encoding="utf-8")
     with pytest.raises(TaskError, match=message):
         load_pairs(path)
-
-
-def test_a_limit_takes_of_each_kind() -> None:
-    kinds = Counter(pair.kind for pair in FEW)
-    assert set(kinds.values()) == {2}
-    assert len(kinds) == 14
 
 
 # Figures
@@ -144,14 +136,6 @@ def test_a_judge_that_is_always_right() -> None:
     assert found.false_alarms["all"].hits == 0
     assert found.kappa["preference"] == 1
     assert set(found.consistency.values()) == {None}
-
-
-def test_a_judge_that_calls_everything_fabricated() -> None:
-    found = run(Fake(lambda task, revised, draw: verdict(hallucination=-1)))
-    assert all(one.value == 1 for one in found.recall.values())
-    assert all(one.value == 1 for one in found.false_alarms.values())
-    assert found.accuracy["hallucination"].hits == 16
-    assert found.kappa["clarity"] == 0
 
 
 def test_failures_are_counted_separately_from_verdicts() -> None:
@@ -280,8 +264,6 @@ def test_the_command_fails_on_drift(tmp_path: Path, monkeypatch, capsys) -> None
     command("--pairs", path, "--least", "1")
     with pytest.raises(TaskError, match="--freeze: expected a new file"):
         command("--freeze", path, "--limit", "1")
-    with pytest.raises(TaskError, match="--least: expected a share from 0 to 1, got nan"):
-        command("--pairs", path, "--least", "nan")
 
     changed = tmp_path / "changed.jsonl"
     asyncio.run(freeze(Fake(lambda *_: verdict(grade=1)), FEW[:14], changed))
@@ -309,9 +291,7 @@ def test_the_command_prints_a_table_or_json(capsys) -> None:
     command("--limit", "28", "--repeats", "2")
     out = capsys.readouterr().out
     assert "rubric on 28 labelled pairs, 2 times each" in out
-    assert "moved_number" in out
     assert re.search(r"cost +nothing", out)  # it asks no model
-    assert "says nothing about the accuracy of the judge" in " ".join(out.split())
     command("--limit", "28", "--repeats", "2", "--json")
     written = json.loads(capsys.readouterr().out)
     assert written["recall"]["number"] == {
@@ -331,19 +311,13 @@ def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--judge", "rubrik"], "--judge: .*did you mean 'rubric'"),
-        (["--pairs", "{bytes}"], "bytes, line 1: 'utf-8' codec"),
-        (["--pairs", "{deep}"], "deep, line 1: maximum recursion depth exceeded"),
-    ],
+    ("content", "message"),
+    [(b'"\xe9"', "line 1: 'utf-8' codec"), (b"[" * 99_999, "line 1: maximum recursion depth")],
 )
-def test_the_command_rejects_invalid_options(
-    arguments: list[str], message: str, tmp_path: Path
+def test_a_file_that_cannot_be_read_is_an_error(
+    content: bytes, message: str, tmp_path: Path
 ) -> None:
-    files = {"bytes": b'"\xe9"', "deep": b"[" * 99_999}
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    paths = {name: tmp_path / name for name in files}
-    with pytest.raises(TaskError, match=message):
-        command("--limit", "1", *(one.format(**paths) for one in arguments))
+    file = tmp_path / "pairs.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(TaskError, match=f"pairs.jsonl, {message}"):
+        command("--limit", "1", "--pairs", str(file))

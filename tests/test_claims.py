@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from rubric_cases import (
     DASHBOARDS,
-    FACT,
     HELPED,
     JOB,
     RESUME,
@@ -21,19 +20,16 @@ from rubric_cases import (
 )
 
 from resume_gym.episode.tasks import Evidence, Task, repaired
-from resume_gym.text.lines import Content, parse, plain, read
-from resume_gym.text.reference import align, make_reference
-from resume_gym.text.style import is_weak
+from resume_gym.text.lines import Content, plain, read
+from resume_gym.text.reference import make_reference
 
 # Claims without support
 
 FABRICATIONS = {
     "figure": swap(WORKED, WORKED + ", saving 31%"),
-    "money": swap("$1.2M", "$12M"),
     "unit": swap("20 minutes", "20 seconds"),
     "figure in words": swap(WORKED, WORKED + " in seventeen countries"),
     "multiple": swap(WORKED, WORKED + ", which doubled sales"),
-    "years": swap("Data analyst who", "Data analyst with 9+ years of experience who"),
     "moved figure": swap(WORKED, WORKED + ", saving $1.2M"),
     "moved evidence": swap(WORKED, WORKED + " in 60 stores"),
     "tool": swap(WORKED, WORKED + " with Airflow"),
@@ -42,7 +38,6 @@ FABRICATIONS = {
     "skill": swap("Excel, Snowflake\n", "Excel, Snowflake, stakeholder management\n"),
     "employer": swap(WORKED, WORKED + " at Globex"),
     "employer at the head": swap(WORKED, "- Globex project: wrote SQL checks"),
-    "other employer": swap("Bluefin Logistics", "Initech"),
     "employer of the other job": swap("Bluefin Logistics", "Harbor Retail"),
     "job": swap("## Skills", "### Data Analyst, Initech (Jan 2015 - May 2018)\n\n## Skills"),
     "title": swap("### Data Analyst", "### Lead Data Analyst"),
@@ -53,9 +48,7 @@ FABRICATIONS = {
     "scope": swap(WORKED, WORKED + " company-wide"),
     "degree": swap("BSc", "PhD"),
     "certificate": swap("Data analyst who", "Certified data analyst who"),
-    "school": swap("Marlow University", "Stanford University"),
     "date": swap("Jun 2018 -", "Jun 2016 -"),
-    "month": swap("Jun 2018 -", "Jan 2018 -"),
     "still there": swap("Feb 2021)", "Present)"),
     "bullet under another job": swap(DASHBOARDS + "\n", "").replace(
         WORKED, WORKED + "\n" + DASHBOARDS
@@ -65,7 +58,6 @@ FABRICATIONS = {
     "invented outcome": swap(WORKED, WORKED + ", delighting the drivers"),
     "invented work": swap(WORKED, WORKED + " and coached two-person crews in the depots"),
     "invented work in front": swap(WORKED, "- Hired contractors and wrote SQL checks"),
-    "another work": swap(WORKED, "- Persuaded two landlords to lower the rents of garages"),
     "professor": swap("Data analyst who", "Data analyst and lecturer who"),
 }
 
@@ -114,11 +106,6 @@ def test_the_job_is_not_evidence() -> None:
     assert judged(FROM_NOTES, task).hallucination == -1
 
 
-def test_evidence_that_repeats_a_fact_changes_nothing() -> None:
-    again = replace(TASK, evidence=(Evidence("portfolio", "Work", f"{FACT}\n"),))
-    assert judged(repaired(TASK), again) == judged(repaired(TASK))
-
-
 @pytest.mark.parametrize("revised", FABRICATIONS.values(), ids=FABRICATIONS)
 def test_a_claim_without_support_is_caught(revised: str) -> None:
     verdict = judged(revised)
@@ -135,10 +122,8 @@ HONEST = {
     "no separator": swap("1,200 lines", "1200 lines"),
     "scaled": swap("1,200 lines", "1.2K lines"),
     "money in full": swap("$1.2M", "$1,200,000"),
-    "percent": swap("8%", "8 percent"),
     "in words": swap("3 hours", "three hours"),
     "unit": swap("20 minutes", "20 min"),
-    "range": swap("from 3 hours to 20 minutes", "to 20 minutes (from 3 hours)"),
     "evidence": repaired(TASK),
     "evidence in other words": swap(VAGUE, "Improved stock reporting for 60 stores"),
     "merge": swap(
@@ -169,7 +154,6 @@ HONEST = {
         "Forecast parcel volumes for 45 depots", "For 45 depots, forecast parcel volumes"
     ),
     "heading": swap("## Summary", "## Profile"),
-    "present": swap("Present)", "now)"),
     "skill from a bullet": swap("SQL, Python, R", "SQL, Python, R, forecasts, dashboards"),
 }  # fmt: skip
 
@@ -242,24 +226,6 @@ def test_names_are_capitals_that_no_sentence_explains() -> None:
     assert not read("Rehearsed the cutover. Calibrated it in May, on Monday.").names
 
 
-@pytest.mark.parametrize(
-    ("bullet", "expected"),
-    [
-        ("Rebuilt the index", False),
-        ("Lead two squads", False),
-        ("Cutting latency", False),
-        ("Responsible for the index", True),
-        ("Was involved in the audit", True),
-        ("Was exposed to audits", True),
-        ("In charge of audits, mostly", True),
-        ("As deputy to the head, rebuilt the index", False),
-        ("Weekly dashboards", False),
-    ],
-)
-def test_weak_openings_hide_who_did_the_work(bullet: str, expected: bool) -> None:
-    assert is_weak(read(bullet)) == expected
-
-
 def test_lines_that_were_compared_are_not_kept() -> None:
     reference = make_reference(TASK)
     known = read("Wrote SQL checks that caught late scans")
@@ -268,15 +234,3 @@ def test_lines_that_were_compared_are_not_kept() -> None:
         assert reference.similarity(line, known) > 0
     kept = (one for one in gc.get_objects() if type(one) is Content)
     assert sum(one.body.endswith(" for otters") for one in kept) <= 1
-
-
-def test_a_line_is_aligned_with_all_that_it_tells_of() -> None:
-    reference = make_reference(TASK)
-    merged = parse(HONEST["merge"])
-    told = dict(zip((line.body for line in merged), align(merged, reference), strict=True))
-    (line,) = (body for body in told if "wrote SQL" in body)
-    bodies = [reference.lines[unit].body for unit in told[line]]
-    assert bodies == [
-        "Forecast parcel volumes for 45 depots, with an error below 8%",
-        "Wrote SQL checks that caught late scans",
-    ]

@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from conftest import RESUME, make_task
+from conftest import make_task
 
 from resume_gym import Fix, Task, load_tasks
 from resume_gym.cli.data_check import add_command
 from resume_gym.corpus.check import CheckReport, check, read_rows
-from resume_gym.corpus.duplicates import bare, bare_resume, near_duplicates
+from resume_gym.corpus.duplicates import near_duplicates
 from resume_gym.episode.tasks import Evidence, write_jsonl
 from resume_gym.support.command_line import Parser
 from resume_gym.support.user_errors import TaskError
@@ -78,28 +78,6 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert not check(*read_rows([file])).fit
 
 
-def test_who_and_how_much_do_not_make_another_resume() -> None:
-    other = RESUME.replace("Ada Moreno", "Bo Li").replace("ada@example.com", "bo@example.org")
-    other = other.replace("12 harbours", "3 harbours")
-    assert bare_resume(other) == bare_resume(RESUME)
-    assert bare_resume(other + "\nMore") != bare_resume(RESUME)
-    assert "ferry" not in bare_resume(RESUME, ["Ferry Lines"])
-
-
-def test_near_duplicates_are_found_and_measured() -> None:
-    base = words(0, 102)
-    half = words(0, 50) + " " + words(300, 52)
-    near = words(0, 92) + " " + words(500, 10)
-    within, across = near_duplicates(
-        {"base": base, "half": half, "near": near}, {"leak": base, "other": words(200, 90)}, 0.7
-    )
-    assert [(pair.task_id, pair.other_id) for pair in within] == [("near", "base")]
-    assert within[0].similarity == pytest.approx(90 / 110)  # of 100 runs each
-    assert [(pair.task_id, pair.other_id, pair.similarity) for pair in across] == [
-        ("leak", "base", 1.0)
-    ]
-
-
 @pytest.mark.parametrize("threshold", [0.3, 0.6, 0.7, 1.0])
 def test_no_near_duplicate_is_missed(threshold: float) -> None:
     draw = Random(3)
@@ -154,15 +132,6 @@ def test_one_resume_for_many_jobs_is_no_near_duplicate() -> None:
     assert found(report, "repeated_resume") == ["hand-0-1", "hand-1-1", "hand-2-1"]
 
 
-def test_a_mail_address_does_not_hide_a_job() -> None:
-    tasks = [replace(t, job=f"Write to jobs@ferry.example: {t.job}") for t in many(3)]
-    kinds = {one.kind for one in check(tasks).findings}
-    assert "same_task" not in kinds
-    long = replace(tasks[0], resume=f"ada@example.com {words(0, 40)}")
-    assert len(bare_resume(long.resume).split()) == 43
-    assert bare("See github.com/ada for all of it") == "see github com ada for all of it"
-
-
 def test_what_leaks_between_the_splits() -> None:
     train, held_out = many(2), many(2, "eval")
     again = check([*train, replace(train[1], task_id="again")])
@@ -182,11 +151,9 @@ def test_one_shared_bullet_of_many_is_a_warning_and_standard_lines_are_none() ->
     report = check([train, held_out])
     assert severity(report, "shared_bullet") == ["warning"]
     assert report.fit
-    for heading in ("Languages", "References"):
-        line = f"## {heading}\n- English: Native or bilingual proficiency\n"
-        tasks = [many(1)[0], many(1, "eval")[0]]
-        told = [replace(task, resume=task.resume + line) for task in tasks]
-        assert not found(check(told), "shared_bullet")
+    line = "## Languages\n- English: Native or bilingual proficiency\n"
+    told = [replace(task, resume=task.resume + line) for task in (many(1)[0], many(1, "eval")[0])]
+    assert not found(check(told), "shared_bullet")
 
 
 def test_the_repaired_bullet_leaks_too() -> None:
@@ -251,7 +218,6 @@ def test_a_blank_text_is_an_error(name: str) -> None:
     "task",
     [
         replace(make_task(), job="Planted weakness: vague_bullets. Data engineer."),
-        make_task(resume=RESUME.replace("## Skills", "## Skills (too_long)")),
         replace(make_task(), evidence=(Evidence("portfolio", "Weak_Verbs", "Text."),)),
     ],
 )
@@ -299,10 +265,7 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     write_jsonl(train, many(3))
     write_jsonl(held_out, [replace(many(1)[0], task_id="leak", split="eval")])
     assert command(str(train)) == 0
-    shown = capsys.readouterr().out
-    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 1" in shown
-    assert "warning tasks without fixes" in shown
-
+    assert "fit to train on; tasks: 3, kinds of errors: 0" in capsys.readouterr().out
     assert command(str(train), str(held_out)) == 1
     shown = capsys.readouterr().out
     leaked = "error   resumes of eval that are near-duplicates of a resume of train: 1\n"
@@ -310,15 +273,7 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     assert command(str(train), str(held_out), "--json") == 1
     written = json.loads(capsys.readouterr().out)
     assert written["fit"] is False
-    assert written["splits"]["eval"]["weak_verbs"] == 1
     assert "leaked_resume" in [one["kind"] for one in written["findings"]]
-
-
-def test_the_command_takes_other_sources_and_page_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("procedural-mini:3:6") == 0
-    assert "tasks: 12" in capsys.readouterr().out
-    assert command("procedural-mini:3:6", "--page-lines", "55") == 1
-    assert "too_long tasks with at most 55 lines: 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from resume_gym import EditSession, Rules, ToolCall, tool_call
-from resume_gym.episode.document import Edit, find, rewrite
+from resume_gym.episode.document import rewrite
 from resume_gym.episode.editing import Ledger, Shown
 from resume_gym.episode.tools import Toolbox, schema
 
@@ -126,7 +126,6 @@ def test_verdicts_lie_between_minus_one_and_one(taste: float) -> None:
         ({"editors": frozenset({"ad"})}, "editors: expected names of tools in `toolbox`; got ad"),
         ({"verdict_weights": {"tast": 1.0}}, "expected fields of the verdict; got tast"),
         ({"verdict_weights": {"taste": 0.0}}, "taste: expected a positive multiple of 0.25"),
-        ({"verdict_weights": {"taste": 0.1}}, "taste: expected a positive multiple of 0.25"),
         ({"noun": "lines"}, "noun: expected a name that `info` does not use; got lines"),
     ],
 )
@@ -137,16 +136,10 @@ def test_an_invalid_domain_is_an_error_at_its_definition(
         type("Wrong", (Adding,), parts)
 
 
-def test_missing_parts_of_a_domain_are_named() -> None:
-    with pytest.raises(TypeError, match="Bare: expected the attributes editors, noun, system_p"):
-        type("Bare", (EditSession,), {})
-
-
 @pytest.mark.parametrize(
     ("tool", "told"),
     [
         (schema("a", "", {"b": {"type": "boolean"}}, []), "expected type 'string' or 'integer'"),
-        (schema("a", "", {"b": {}}, []), "a: b: expected type 'string' or 'integer', got None"),
         (schema("a", "", {}, ["b"]), "a: b is required, but is not in properties"),
         (schema("submit", "", {}, []), "submit occurs twice"),
     ],
@@ -154,8 +147,3 @@ def test_missing_parts_of_a_domain_are_named() -> None:
 def test_a_schema_that_cannot_be_read_is_refused(tool: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Toolbox(schema("submit", "", {}, []), tool)
-
-
-def test_an_empty_text_has_no_matches() -> None:
-    assert find("some text", "", "exact") == find("some text", "", "fuzzy") == []
-    assert isinstance(Adding(TASK).act(ToolCall("add", {"words": "x"})), Edit)

@@ -12,7 +12,7 @@ import pytest
 from conftest import BEST
 from gymnasium.envs.registration import EnvSpec
 
-from resume_gym import Task, TaskError, Verdict, tool_call
+from resume_gym import TaskError, tool_call
 from resume_gym.env import ResumeEditEnv
 from resume_gym.episode import rewards
 from resume_gym.judges import JudgeUnavailable
@@ -25,25 +25,10 @@ BUILT = tool_call("str_replace", old="Helped build", new="Built")
 pytestmark = pytest.mark.filterwarnings("error", "ignore:This process .* is multi-threaded")
 
 
-class FixedJudge:
-    """Says the best of everything; fails as often as it is told to."""
-
-    name = "fixed"
-
-    def __init__(self, failures: int = 0) -> None:
-        self.failures = failures
-
-    def judge(self, task: Task, revised: str) -> Verdict:
-        if self.failures:
-            self.failures -= 1
-            raise JudgeUnavailable("no answer")
-        return BEST
-
-
-def judged(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, failures: int = 0) -> Any:
-    judge = FixedJudge(failures)
-    monkeypatch.setattr("resume_gym.env.make_judge", lambda spec: judge)
-    return gym.make(ID, **{**options, "judge": "fixed"})
+def judged(options: dict[str, Any], failures: int = 0) -> Any:
+    """The best verdict, after some failures."""
+    answers = [*[JudgeUnavailable("no answer")] * failures, BEST]
+    return gym.make(ID, **{**options, "judge": {"name": "scripted:FixedJudge", "answers": answers}})
 
 
 def python(code: str) -> str:
@@ -95,10 +80,8 @@ def test_bad_arguments_are_errors_at_construction() -> None:
         gym.make(ID, tasks="nope")
     with pytest.raises(ValueError, match="render_mode: expected None, ansi, human, rgb_array"):
         ResumeEditEnv(render_mode="html")
-    with pytest.raises(ValueError, match="max_turns: expected a whole number >= 3"):
-        ResumeEditEnv(max_turns=1)
     with pytest.raises(ValueError, match="judge: expected a name, a mapping or None"):
-        ResumeEditEnv(judge=FixedJudge())  # type: ignore[arg-type]
+        ResumeEditEnv(judge=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("env_id", "split"), [(ID, "train"), ("ResumeEditMini-v0", "eval")])
@@ -129,10 +112,8 @@ def test_the_other_environments_keep_the_contracts(env_id: str) -> None:
     check_env(gym.make(env_id))
 
 
-def test_the_last_info_has_the_verdict(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = judged(options, monkeypatch)
+def test_the_last_info_has_the_verdict(options: dict[str, Any]) -> None:
+    env = judged(options)
     env.reset()
     for action in ("hello", REVIEW, REVIEW, BUILT, SUBMIT):
         info = env.step(action)[4]
@@ -157,21 +138,16 @@ def test_a_step_before_the_first_reset_asks_for_it(env: gym.Env[str, str]) -> No
         env.unwrapped.step(REVIEW)
 
 
-def test_a_pickled_copy_makes_its_judge_again(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = judged(options, monkeypatch)
+def test_a_pickled_copy_makes_its_judge_again(options: dict[str, Any]) -> None:
+    env = judged(options)
     env.reset(seed=2)
     env.step(BUILT)
     twin = pickle.loads(pickle.dumps(env))
-    assert twin.unwrapped._judge is None
     assert twin.step(SUBMIT) == env.step(SUBMIT)
 
 
-def test_a_failing_judge_raises_and_the_episode_is_graded_later(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = judged(options, monkeypatch, failures=2)
+def test_a_failing_judge_raises_and_the_episode_is_graded_later(options: dict[str, Any]) -> None:
+    env = judged(options, failures=2)
     env.reset()
     env.step(BUILT)
     with pytest.raises(JudgeUnavailable):

@@ -100,8 +100,6 @@ def test_procedural_tasks_are_those_of_the_generator(out: Path) -> None:
     assert (said["wanted"], said["tasks"], said["skipped"]) == (12, 12, [])
     assert said["splits"] == {"eval": 2, "train": 10}
     assert set(said["weaknesses"].values()) <= {1, 2, 3}
-    assert said["versions"].keys() == {"resume-gym", "python"}
-    assert said["usage"] is None
     assert Counter(task.split for task in made) == {"train": 10, "eval": 2}
     assert names(out) == ["tasks.card.md", "tasks.jsonl", "tasks.jsonl.manifest.json"]
 
@@ -122,20 +120,12 @@ def test_a_corpus_by_a_model(serve: Any, out: Path, capsys: pytest.CaptureFixtur
     said = manifest(out)
     gemini = serve is gemini_server
     model = "gemini-3-pro-preview" if gemini else "local"
-    assert said["settings"]["model"]["model"] == model
     assert said["usage"]["served"] == [model]
     assert said["usage"]["outcomes"] == {"answer": 12}
-    assert said["usage"]["tokens_in"] == 1200
-    if gemini:
-        assert said["usage"]["dollars"] == pytest.approx((1200 * 2 + 300 * 12) / 1e6)
-        assert all(model in path for path in server.paths)
-    else:
-        assert said["usage"]["dollars"] is None
+    price = pytest.approx((1200 * 2 + 300 * 12) / 1e6) if gemini else None
+    assert said["usage"]["dollars"] == price
     assert said["attempts"] == 12
-    printed, errors = capsys.readouterr()
-    assert errors == f"{out}: 10 of 12 tasks, {'$0.01' if gemini else 'price unknown'}\n"
-    assert "12 of 12 tasks (2 eval, 10 train)" in printed
-    assert ("$0.01" if gemini else "price unknown") in printed
+    assert "12 of 12 tasks (2 eval, 10 train)" in capsys.readouterr().out
     assert KEY not in b"".join(path.read_bytes() for path in out.parent.iterdir()).decode("latin-1")
 
 
@@ -169,13 +159,7 @@ def test_bad_drafts_are_requested_again_with_their_faults(out: Path) -> None:
     assert [turns[one.task_id] for one in PERSONAS[:COUNT]] == [2, 2, 2, 2, 2, 2, 1]
     again = [text for body in server.requests if "EARLIER ANSWER" in (text := user_text(body))]
     told = "\n".join(text.split("WHAT IS WRONG WITH IT")[1] for text in again)
-    for fault in (
-        "The words 'placeholder' give the exercise away.",
-        "padding: 12 are wanted, not 0.",
-        "Invalid JSON",
-        "is the same as its strong form.",
-        "stands in a document and in no fact.",
-    ):
+    for fault in ("'placeholder'", "12 are wanted, not 0", "Invalid JSON", "in no fact"):
         assert fault in told
     said = manifest(out)
     assert said["faults"] == {"facts": 1, "leak": 1, "shape": 4, "weakness": 1}
@@ -200,15 +184,6 @@ def test_a_refusal_skips_a_task_and_is_reported(
     assert "refused" in said["skipped"][0]["reason"]
     assert said["faults"] == {"refused": 1}
     assert f"{PERSONAS[0].task_id}: refused:" in capsys.readouterr().out
-
-
-def test_a_truncated_answer_is_requested_again(out: Path) -> None:
-    with gemini_server(BankWriter(PERSONAS).reply) as server:
-        server.script += [Say('{"about', finish="length")] * 2  # the client asks twice
-        run(*arguments_for(server, out, "--width", 1, count=2))
-    assert len(server.requests) == 4
-    assert manifest(out)["faults"] == {"malformed": 1}
-    assert len(read_jsonl(out)) == 2
 
 
 def test_the_first_task_with_a_bullet_keeps_it(out: Path) -> None:
@@ -365,12 +340,10 @@ def test_a_run_killed_at_its_end_resumes(
 
 def test_a_run_that_makes_no_task_fails(out: Path, capsys: Any) -> None:
     with openai_server(lambda body: "{}") as server:
-        for requests in (3, 3):
-            assert status(*arguments_for(server, out, "--attempts", 1, count=3)) == 1
-            assert len(server.requests) == requests
-            printed, errors = capsys.readouterr()
-            assert "with 0 of 3 tasks\n" in printed or f"{out}: 0 of 3 tasks\n" in printed
-            assert "no task was generated" in errors
+        assert status(*arguments_for(server, out, "--attempts", 1, count=3)) == 1
+        printed, errors = capsys.readouterr()
+    assert "0 of 3 tasks\n" in printed
+    assert "no task was generated" in errors
 
 
 # User errors
@@ -385,10 +358,8 @@ def status(*arguments: object) -> int:
     ("arguments", "message"),
     [
         (["openai"], "expected --model"),
-        (["procedural", "--model", "x"], "takes no --model, --base-url or --client"),
         (["gemini", "--size", "mini"], "--size mini: expected --generator procedural"),
         (["gemini", "--client", '{"speed": 9}'], "--client: expected options among"),
-        (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
         (["procedural", "--out", "no/tasks.jsonl"], "there is no folder"),
         (["procedural", "--out", "."], "--out: expected a file, but '.' is a folder"),
     ],

@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from resume_gym import Fix, load_tasks
 from resume_gym.cli import data_push
 from resume_gym.corpus import hub
 from resume_gym.corpus.card import make_card, write_card
-from resume_gym.episode.tasks import Evidence, Task, write_jsonl
+from resume_gym.episode.tasks import Evidence, Item, Task, write_jsonl
 from resume_gym.support.command_line import Parser
 from resume_gym.support.user_errors import TaskError
 
@@ -26,7 +25,7 @@ TASKS = (
         persona={"zeta": "1", "name": "Ada", "": ""},
         evidence=(Evidence("portfolio", "Work", "I did.\n"), Evidence("project_notes", "", "")),
     ),
-    Task("a", "", "🙂\t", "no_metrics", persona={"level": "lead"}),
+    Task("a", "", "🙂\t", "no_metrics", rubric=(Item("Has a degree", -1, "judged"),)),
     make_task(7, split="eval"),
 )
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
@@ -53,20 +52,9 @@ def test_the_folder_is_what_users_of_datasets_expect(tmp_path: Path) -> None:
     assert {name: len(rows) for name, rows in data.items()} == {"train": 2, "test": 1}
     assert "split" not in data["train"].column_names
     row = data["train"][0]
-    assert row["fixes"][1] == {
-        "old": "A",
-        "new": "B",
-        "facts": ["One.", "Two."],
-        "needs_evidence": False,
-    }
+    assert row["fixes"][1]["facts"] == ["One.", "Two."]
     assert row["persona"]["name"] == "Ada"
     assert data["train"].features == data["test"].features
-
-
-def test_a_split_without_tasks_is_left_out(tmp_path: Path) -> None:
-    hub.push(TASKS[:1], str(tmp_path), "card")
-    assert list(datasets.load_from_disk(str(tmp_path))) == ["train"]
-    assert hub.load(str(tmp_path)) == TASKS[:1]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +75,6 @@ def test_a_field_split_counts_more_than_the_name(tmp_path: Path) -> None:
     ("row", "split", "says"),
     [
         ({**ROW, "task_id": "b", "weakness": "typos"}, "test", "split test, row 1: weakness: exp"),
-        ({**ROW, "task_id": "b", "job": None}, "train", "split train, row 1: job: expected a str"),
         (ROW, "train", "split train: 'a' occurs twice"),
         ({**ROW, "task_id": "b"}, "holdout", "expected only the splits train, test.*got 'holdout'"),
     ],
@@ -101,7 +88,6 @@ def test_bad_rows_are_named(row: dict[str, Any], split: str, says: str, tmp_path
     ("source", "says"),
     [
         ("hf://owner", "expected hf://OWNER/NAME or hf://OWNER/NAME:CONFIG, got 'hf://owner'"),
-        ("hf://owner/name:", "expected hf://OWNER/NAME"),
         ("hf://a/b/c", "expected hf://OWNER/NAME"),
         ("missing", "missing: Directory missing not found"),
     ],
@@ -121,12 +107,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="there are no tasks to write"):
         hub.push([], str(tmp_path / "new"), "card")
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
-        hub.load("anything")
 
 
 def test_our_card_keeps_what_the_hub_needs() -> None:
@@ -155,8 +135,6 @@ def test_the_command_takes_the_card_that_lies_beside(
     assert command(str(file), "--to", str(tmp_path / "one")) == 0
     assert capsys.readouterr().out == f"3 tasks in {tmp_path / 'one'}\n"
     assert "# mine" in (tmp_path / "one" / "README.md").read_text()
-    assert command("mini", "--to", str(tmp_path / "mini"), "--page-lines", "20") == 0
-    assert "`: fit to train on" in (tmp_path / "mini" / "README.md").read_text()
     (tmp_path / "mine.card.md").write_text("# My own")
     assert command(str(file), "--to", str(tmp_path / "two")) == 0
     assert (tmp_path / "two" / "README.md").read_text() == "# My own"

@@ -16,13 +16,10 @@ from learners.build import make_orchestrator, make_workload
 from learners.config import Config, ConfigError
 from resume_gym import Rules, Session, Task, TaskError, Verdict, load_tasks, tool_call
 from resume_gym.cli import main
-from resume_gym.corpus import hub
-from resume_gym.episode.session import NetSession
 from resume_gym.episode.tasks import Evidence, Item, read_jsonl, write_jsonl
 from resume_gym.evaluation.results import digest
-from resume_gym.judges import JudgeError, JudgeMalformed, JudgeRefused, make_judge
+from resume_gym.judges import JudgeError, JudgeMalformed, make_judge
 from resume_gym.judges.llm_judge import ModelJudge
-from resume_gym.judges.votes import count
 from resume_gym.llm import Prompt, Unavailable
 from resume_gym.testing import check_env
 
@@ -95,18 +92,14 @@ OTHER = "Automated the board's quarterly figures on orders"
         ([(END, f"{END}\nTerraforming\n")], "Terraform"),
         # the figure alone, or on another deed
         ([(END, f"{END}\n13 TB\n")], "13 TB"),
-        ([(END, f"{END}\n- Figure: 13 TB, 13 TB\n")], "13 TB"),
         ([(OTHER, f"{OTHER}, by 13 TB")], "13 TB"),
         ([(ARCHIVE, f"{ARCHIVE}, freeing 13 GB of warehouse storage")], "13 TB"),
         # a heading alone, or above what others have
         ([(END, f"{END}\n## Selected Projects\n")], "Selected Projects"),
         ([(END, f"{END}\nSelected Projects\n{PYTEST}\n")], "Selected Projects"),
         ([(PYTEST, f"## Selected Projects\n{PYTEST}")], "Selected Projects"),
-        ([("## Academic", "## Selected Projects\n\n## Academic")], "Selected Projects"),
         ([(END, f"{END}\n## Selected Projects\n{PYTEST}\n")], "Selected Projects"),
-        ([(END, f"{END}\n## Selected Projects\n{PYTEST} too\n")], "Selected Projects"),
         ([(END, f"{END}\n## Selected Projects\n- Selected Projects\n")], "Selected Projects"),
-        ([(END, f"{END}\n## Selected Projects\n- Various great ones\n")], "Selected Projects"),
         (
             [(PYTEST, f"## Selected Projects\n{PYTEST}"), (OTHER, f"{OTHER} each quarter")],
             "Selected Projects",
@@ -233,15 +226,6 @@ def test_a_vetoed_text_gets_the_worst_grades() -> None:
     assert session.items == {STORY.text: 0, DEGREE.text: -1}
 
 
-def test_votes_count_items() -> None:
-    said = [replace(BEST, items={"a": grade, "b": 0}) for grade in (1, 0, 1)]
-    verdict = count(said, 3)
-    assert verdict is not None
-    assert verdict.items == {"a": 1, "b": 0}
-    assert count(said[:2], 3) is None
-    assert count(said[::2], 3) is not None
-
-
 def file_of(path: Path, *tasks: Task) -> str:
     write_jsonl(path / "own.jsonl", list(tasks))
     return str(path / "own.jsonl")
@@ -254,16 +238,11 @@ def test_rules_alone_refuse_an_item_for_models(
     assert main(["eval", "--agent", "noop", "--tasks", source, "--judge", "rubric"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "'Claims a degree that the original lacks' of b needs a model judge" in line
-    with pytest.raises(JudgeRefused, match="needs a model judge"):
-        make_judge("rubric").judge(replace(TASK, rubric=(DEGREE,)), "x")
-    held = replace(TASK, rubric=(DEGREE,))
-    one = file_of(tmp_path, replace(TASK, task_id="b", split="train"), held)
+    one = file_of(
+        tmp_path, replace(TASK, task_id="b", split="train"), replace(TASK, rubric=(DEGREE,))
+    )
     with pytest.raises(ConfigError, match="needs a model judge such as gemini; got 'rubric'"):
         make_workload(Config(tasks=one))
-    source = file_of(tmp_path, replace(TASK, rubric=(DEGREE,)))
-    env: Any = gym.make("ResumeEdit-v0", tasks=source, split="eval", judge="fake_judges:Fake")
-    with pytest.raises(ValueError, match=r"needs a model judge such as gemini; got 'fake'"):
-        env.reset()
 
 
 def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,8 +250,6 @@ def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["eval", "--agent", "noop", "--tasks", source, "--env", "ResumeEditNet-v0"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "expected no rubric, since only lines are graded" in line
-    with pytest.raises(TaskError, match="expected no rubric"):
-        NetSession(TASK)
 
 
 def test_eval_shows_and_stores_the_items(
@@ -287,13 +264,10 @@ def test_eval_shows_and_stores_the_items(
         assert main(command) == 0
         cells = map(str.split, capsys.readouterr().out.splitlines())
         rows = {" ".join(row[:-2]): row[-2:] for row in cells}
-        assert rows["rubric"] == ["0.00", "0.40"]
-        assert rows["13 TB"] == ["0.00", "1.00"]
-        assert rows["Rust"] == ["0.00", "0.00"]
+        assert (rows["rubric"], rows["13 TB"]) == (["0.00", "0.40"], ["0.00", "1.00"])
     stored = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
     verdicts = {(one["agent"], one["task_id"]): one["verdict"] for one in stored}
     assert verdicts["oracle", fixed.task_id]["items"] == {"13 TB": 1, "Terraform": 0, "Rust": 0}
-    assert "items" not in verdicts["oracle", "plain"]
 
 
 def test_training_counts_the_items(tmp_path: Path) -> None:
@@ -323,13 +297,8 @@ def test_the_environment_keeps_the_contract(tmp_path: Path) -> None:
             (["Rust", weight, "skill"], rf"rubric\[0\].weight: .*; got {weight!r}")
             for weight in (0, 0.3, 9, "1", True, float("nan"))
         ),
-        *((["Rust", 1, kind], r"rubric\[0\].kind: ") for kind in ("skills", [])),
-        (["many", 1, "figure"], r"rubric\[0\].text: "),
+        (["Rust", 1, "skills"], r"rubric\[0\].kind: "),
         ([{"text": "a", "weight": 1, "kind": "skill"}] * 2, "rubric: 'a' occurs twice"),
-        (
-            [{"text": f"a{n}", "weight": 1, "kind": "skill"} for n in range(21)],
-            "rubric: expected at most 20 items, got 21",
-        ),
     ],
 )
 def test_a_bad_rubric_is_named(tmp_path: Path, rubric: Any, says: str) -> None:
@@ -339,14 +308,6 @@ def test_a_bad_rubric_is_named(tmp_path: Path, rubric: Any, says: str) -> None:
     path.write_text(json.dumps({**PLAIN.to_row(), "rubric": rubric}), encoding="utf-8")
     with pytest.raises(TaskError, match=f"tasks.jsonl, line 1: {says}"):
         read_jsonl(path)
-
-
-def test_items_survive_files_and_folders(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
-    tasks = [replace(TASK, rubric=(FIGURE, DEGREE)), replace(PLAIN, task_id="plain")]
-    assert read_jsonl(Path(file_of(tmp_path, *tasks))) == tasks
-    hub.push(tasks, str(tmp_path / "folder"), "card")
-    assert hub.load(str(tmp_path / "folder")) == tuple(tasks)
 
 
 def test_tasks_without_items_are_as_before() -> None:

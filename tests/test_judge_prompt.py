@@ -58,17 +58,7 @@ def test_no_character_that_cannot_be_seen_survives() -> None:
     shown = clean("".join(everything))
     unseen = [c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co")]
     assert set(unseen) == {"\n"}
-    for (
-        hidden
-    ) in "\u00ad\u034f\u115f\u200b\u202e\u2066\u2800\u3164\ufe0f\ufeff\U000e0069\U000e0130":
-        assert clean(f"a{hidden}b") == "ab"
     assert clean("\uff29\u210b\u2028x\r\ny") == "IH\nx\ny"
-
-
-@given(st.text())
-def test_cleaning_twice_is_cleaning_once(text: str) -> None:
-    assert clean(clean(text)) == clean(text)
-    assert neutral(neutral(text)) == neutral(text)
 
 
 def test_chat_tokens_are_removed() -> None:
@@ -227,16 +217,11 @@ Change = Callable[[dict[str, Any]], Any]
     ("change", "why"),
     [
         (lambda said: said.update(code="0" * 16), "code: expected the code of"),
-        (lambda said: said.update(note="x"), "note: Extra inputs"),
-        (lambda said: said["clarity"].update(confidence=0.9), "clarity.confidence"),
         (lambda said: said["clarity"].update(because=[]), "clarity: expected the number of a"),
-        (lambda said: said["clarity"].update(because=[0]), "number of a listed change, got 0"),
-        (lambda said: said.update(changes=said["changes"] * 41), "at most 40 items"),
         (lambda said: said["changes"][0].update(quote_a="", quote_b=" "), "expected a quotation"),
         (lambda said: said["changes"][0].update(quote_a="a team of 40"), "does not occur in A"),
         (lambda said: said["changes"][0].update(quote_b="Helped build"), "does not occur in B"),
         (lambda said: said["changes"][0].update(quote_b="Led ... pipeline"), "not occur in B"),
-        (lambda said: said["changes"][0].update(quote_b="-"), "change 1: '-' does not occur in B"),
     ],
 )
 def test_other_comparisons_are_malformed(change: Change, why: str) -> None:
@@ -251,10 +236,8 @@ def test_other_comparisons_are_malformed(change: Change, why: str) -> None:
     [
         (lambda said: said.update(code=said["code"][:15]), "code: expected the code of"),
         (lambda said: said.update(answer="supported"), "answer: 'supported', but 1 claims"),
-        (lambda said: said.update(claims=[]), "answer: 'unsupported', but 0 claims"),
         (lambda said: said["claims"][0].update(quote="a team of 41"), "does not occur in REVISED"),
         (lambda said: said["claims"][0].update(quote="12 harbours"), "so the kind must be moved"),
-        (lambda said: said.update(claims=said["claims"] * 21), "claims: List should have at most"),
     ],
 )
 def test_other_checks_are_malformed(change: Change, why: str) -> None:

@@ -1,8 +1,6 @@
 """The judges' protocol: specs, verdicts from any thread or loop, failures that stay failures."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
@@ -46,23 +44,6 @@ def test_verdicts_run_concurrently_from_any_thread() -> None:
     with ThreadPoolExecutor(40) as threads:
         said = list(threads.map(lambda i: judge.judge(TASK, "good" if i % 2 else "bad"), range(40)))
     assert said == [WORST, BEST] * 20
-
-
-def test_threads_that_ask_first_at_the_same_moment_share_a_loop() -> None:
-    """In a process of its own, since there is a loop here already."""
-    code = """
-import asyncio, threading
-from resume_gym.llm.loop import submit
-start, loops = threading.Barrier(8), []
-async def which(): return id(asyncio.get_running_loop())
-def ask():
-    start.wait()
-    loops.append(submit(which()).result())
-threads = [threading.Thread(target=ask) for _ in range(8)]
-[one.start() for one in threads]; [one.join() for one in threads]
-assert len(loops) == 8 and len(set(loops)) == 1, loops
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_group_has_a_verdict_or_an_error_per_member() -> None:

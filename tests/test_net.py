@@ -2,30 +2,23 @@
 
 import asyncio
 import difflib
-from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random
-from statistics import fmean
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 from conftest import make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import CHAT, SUBMIT, Scripted
 
-from learners.advantages import by_turn
 from learners.build import make_orchestrator, make_workload
 from learners.config import Config
-from learners.demonstrations import HASTY, act
 from learners.rollouts.trajectories import Trajectories
-from resume_gym import Rules, Session, Task, load_tasks, tool_call
-from resume_gym.agents import AGENTS
+from resume_gym import Rules, Session, Task, tool_call
 from resume_gym.cli import main
 from resume_gym.env import make_edit_env
 from resume_gym.episode.document import wrapped_lines
@@ -121,29 +114,12 @@ def test_a_rejected_text_loses_its_improvements() -> None:
     assert session.reward == ALONE - 2
 
 
-def test_the_score_of_the_page_and_of_all_repairs() -> None:
-    for agent, least, most in (("noop", 50, 50), ("oracle", 80, 120), ("floor", -60, 45)):
-        played = evaluate(
-            AGENTS[agent], MINI.tasks[::3], MINI.rules, MINI.judge, session_type=MINI.session_type
-        )
-        assert least <= fmean(episode.score for episode in played) <= most
-
-
 def test_a_judge_without_verdicts_by_line_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     judge = '{"name": "pairwise", "judge": "rubric"}'
     command = ["eval", "--agent", "noop", "--env", "ResumeEditNetMini-v0", "--judge", judge]
     assert main(command) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "expected a judge that grades each line" in line
-
-
-def test_attack_plays_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["judge", "attack", "--env", "ResumeEditNetMini-v0", "--limit", "4"]
-    assert main(command) == 0
-    shown = capsys.readouterr().out
-    rows = {line[:16].strip(): line.split() for line in shown.splitlines()}
-    assert rows["noop"][1:3] == [f"{ALONE}", "+0.00"]
-    assert float(rows["swap verb"][2]) < ALONE
 
 
 def continuous(**rules: Any) -> Rules:
@@ -164,23 +140,6 @@ def test_differences_of_the_layout_potential_telescope(sizes: list[int], amplitu
     assert session.ledger["layout"] == rules.layout_potential(session.state.document) - first
 
 
-def test_more_groups_of_long_pages_are_told_apart() -> None:
-    """The hasty editor shortens by different amounts, which the binary reward cannot see."""
-    tasks = [task for task in load_tasks("default") if task.weakness == "too_long"]
-    shares = {}
-    for name in ("binary", "continuous"):
-        rules = Rules(layout_reward=name)
-        layouts: dict[str, set[float]] = defaultdict(set)
-        for task in tasks[:16]:
-            for seed in range(8):
-                session, rng = Session(task, rules), Random(seed)
-                while not session.done:
-                    session.step(act(session, rng, HASTY))
-                layouts[task.task_id].add(session.ledger["layout"])
-        shares[name] = fmean(len(values) > 1 for values in layouts.values())
-    assert shares["continuous"] > shares["binary"]
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -194,7 +153,7 @@ def test_invalid_layout_rewards_are_refused(options: dict[str, Any], says: str) 
         gym.make("ResumeEdit-v0", **options)
 
 
-def test_the_trainer_samples_grades_and_credits_it(tmp_path: Path) -> None:
+def test_the_trainer_samples_and_grades_it(tmp_path: Path) -> None:
     config = Config(env="ResumeEditNetMini-v0", groups=1, group_size=2, eval_tasks=2)
     work = make_workload(config)
     assert work.floor() is not None
@@ -206,7 +165,3 @@ def test_the_trainer_samples_grades_and_credits_it(tmp_path: Path) -> None:
     made = make_orchestrator(config, work, engine, Trajectories(tmp_path), print)
     rollouts = asyncio.run(made.batch(1)).rollouts
     assert sorted(one.session.reward for one in rollouts) == [ALONE, ALONE + 0.5]
-    ledgers = [one.session.ledgers for one in rollouts]
-    advantages, _ = by_turn(ledgers, torch.zeros(2), [[1] * len(one) for one in ledgers], {})
-    better = max(range(2), key=lambda n: rollouts[n].session.reward)
-    assert min(advantages[better]) > 0 > max(advantages[1 - better])

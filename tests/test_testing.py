@@ -12,7 +12,7 @@ from resume_gym import FailedCall, Session, Task, ToolCall, Verdict
 from resume_gym.env import ResumeEditEnv
 from resume_gym.episode.editing import Shown
 from resume_gym.episode.tools import TOOLS, Toolbox, schema
-from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, make_judge
+from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured
 from resume_gym.testing import Played, Script, check_adapter, check_env, check_judge, play_bare
 
 # Environments
@@ -163,7 +163,6 @@ class Reversing(AsyncJudge):
         (Says(lambda task, revised: asdict(BEST)), "expected a Verdict; got {'hallucination'"),
         (Says(lambda task, revised: graded(confidence={"clarity": 90.0})), "confidence: .*0 to 1"),
         (Says(lambda task, revised: graded(reasons={"style": "!"})), "reasons: .*fields of a verd"),
-        (Says(lambda task, revised: graded(reasons={"clarity": 1})), "reasons: .*values of type"),
         (Says(later), "an asynchronous judge must be an AsyncJudge; got a coroutine"),
         (Says(divides), "empty resume: expected a Verdict, or a JudgeError; got ZeroDivisionError"),
         (Says(fails), "an ordinary revision: expected a verdict; got JudgeMisconfigured: no key"),
@@ -254,19 +253,3 @@ def test_a_library_may_parse_calls_itself() -> None:
 
 def test_the_environment_is_an_adapter_of_itself() -> None:
     check_adapter(play_bare)
-
-
-def test_the_messages_show_where_long_values_differ() -> None:
-    def cut(script: Script, judge: str) -> Played:
-        played = play_bare(script, judge)
-        return played._replace(text=played.text[:-20] + "!")
-
-    with pytest.raises(
-        AssertionError, match=r"text: expected '?\.\.\..*; got '?\.\.\..*!'"
-    ) as raised:
-        check_adapter(cut)
-    assert len(str(raised.value)) < 800
-
-
-def test_the_rubric_is_sound_on_a_task_by_hand() -> None:
-    check_judge(make_judge("rubric"), [make_task()])

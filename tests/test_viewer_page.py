@@ -3,7 +3,6 @@
 import fcntl
 import json
 import re
-import shutil
 import threading
 from contextlib import contextmanager
 
@@ -232,22 +231,6 @@ def test_curves_are_read_and_lead_to_episodes(page, run):
     page.keyboard.press("Enter")
     expect(rows(page)).to_have_count(GROUP)
     assert set(page.locator("td.step").all_inner_texts()) == {"2"}
-
-
-def test_the_highest_paid_episodes_of_the_last_evaluation_are_listed(page, tmp_path):
-    folder = write_run(tmp_path / "run")
-    for step in (1, 2):
-        file = folder / "trajectories" / f"step-{step:06d}.jsonl"
-        shutil.copy(file, file.with_name(f"eval-{step:06d}.jsonl"))
-    with served(folder) as address:
-        show(page, address, "")
-        items = page.locator("section", has_text="Highest paid").locator("li")
-        graded = [float(one.split()[0].replace("−", "-")) for one in items.all_inner_texts()]
-        assert graded
-        assert graded == sorted(graded, reverse=True)
-        assert all("step 2, " in one for one in items.all_inner_texts())
-        items.first.locator("a").click()
-        expect(page.locator("h1")).to_contain_text("0 ")
 
 
 def test_an_episode_is_downloaded_as_it_was_recorded(page, run, folder):

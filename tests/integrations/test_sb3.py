@@ -10,7 +10,6 @@ import pytest
 import sb3_menu
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from players_sb3 import play
-from sb3_contrib import MaskablePPO
 from scripts import OTHER, SCRIPTS, TASK
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
@@ -88,16 +87,6 @@ def test_a_group_shares_its_task_and_not_its_session() -> None:
 def test_in_processes_a_judge_that_fails_ends_the_run() -> None:
     with pytest.raises((EOFError, ConnectionError)):
         play(SubprocVecEnv, SCRIPTS[0], UNAVAILABLE)
-
-
-def test_a_policy_that_heeds_masks_chooses_texts_only() -> None:
-    env = make_vec_env(
-        MenuEnv, 2, env_kwargs=MINI, monitor_kwargs={"info_keywords": ("ledger",)}, seed=0
-    )
-    model = MaskablePPO("MlpPolicy", env, n_steps=32, batch_size=64, seed=0)
-    model.learn(128)
-    assert model.ep_info_buffer
-    assert all(episode["ledger"]["malformed"] == 0 for episode in model.ep_info_buffer)
 
 
 def test_the_example_learns_the_menu() -> None:

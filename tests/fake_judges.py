@@ -12,8 +12,6 @@ from resume_gym.episode.tasks import Task
 from resume_gym.judges import AsyncJudge
 from resume_gym.judges.vetoes import veto
 
-SURE = dict.fromkeys(VERDICT_FIELDS, 0.9)
-
 
 def verdict(grade: int = 0, sure: float = 0.9, **fields: int) -> Verdict:
     """All graded fields alike, supported, but for the fields given."""

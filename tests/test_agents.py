@@ -109,10 +109,6 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         ("Helped with hiring of 3 clerks", "Helped with hiring of 3 clerks"),
         ("Worked on moving the archive", "Worked on moving the archive"),
         ("Responsible for pricing", "Responsible for pricing"),
-        (
-            "Was responsible for the routing service, which plans stops",
-            "Was responsible for the routing service, which plans stops",
-        ),
         ("Retention of drivers: up 18 points", "Retention of drivers: up 18 points"),
         (
             "Responsible for planning shifts, ordering supplies and training staff",
@@ -134,10 +130,6 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         (
             "Printed the sales figures and trained four apprentices on the lathe",
             "Trained four apprentices on the lathe",
-        ),
-        (
-            "Printed Python courses and trained four apprentices on the lathe",
-            "Printed Python courses and trained four apprentices on the lathe",
         ),
         # of two equal lines, `old` is made longer until it occurs once
         ("Responsible for selling oats\n- Responsible for selling oats", "Sold oats\n- Sold oats"),

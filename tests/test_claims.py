@@ -220,12 +220,6 @@ def test_numbers_are_read_by_value_and_unit(text: str, numbers: list[tuple[float
     assert [(number.value, number.unit) for number in read(plain(text)).numbers] == numbers
 
 
-def test_names_are_capitals_that_no_sentence_explains() -> None:
-    names = {name.text for name in read("Moved CI/CD of the Acme API to C++ and Node.js.").names}
-    assert names == {"CI", "CD", "Acme", "API", "C++", "Node.js"}
-    assert not read("Rehearsed the cutover. Calibrated it in May, on Monday.").names
-
-
 def test_lines_that_were_compared_are_not_kept() -> None:
     reference = make_reference(TASK)
     known = read("Wrote SQL checks that caught late scans")

@@ -105,24 +105,6 @@ def test_an_edit_measures_as_from_scratch_and_its_diff_applies(
             break
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new"),
-    [
-        ("a\nb\nc\n", "b\n", ""),
-        ("a\nb\nc", "\nc", ""),
-        ("a\nb\nc\n", "c\n", "c"),
-        ("a\nb\nc", "c", "c\n"),
-        ("a\nb\nc", "c", "c\n\n"),
-        ("a b\nx\na b\n", "a b", "a\nb"),
-        ("one\ntwo\none\ntwo\n", "one\n", ""),
-        ("long " * 9 + "\nshort\n", "long " * 9, "x"),
-        ("-\na\n", "-", "-\n\n"),
-    ],
-)
-def test_edits_at_the_edges(text: str, old: str, new: str) -> None:
-    check_edit(text, old, new, 10)
-
-
 def test_hunks_are_written_as_diff_writes_them() -> None:
     doc = make_document("one\ntwo\nthree\n", 80)
     diffs = {

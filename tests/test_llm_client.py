@@ -204,14 +204,6 @@ def test_a_parser_bug_is_not_a_model_failure(server: Loopback, client: Client) -
     assert len(server.requests) == 1
 
 
-def test_a_request_is_repeated_once(server: Loopback, client: Client) -> None:
-    """Neither a failure that passes nor another way of being malformed gives a second chance."""
-    server.script += [Say("["), Say(status=503), Say(empty=True)]
-    with pytest.raises(Malformed):
-        client.ask_now(PROMPT, json.loads)
-    assert len(server.requests) == 3
-
-
 def test_prices() -> None:
     million = Answer("", "", 1_000_000, 1_000_000, 0.0)
     assert dollars("gemini-3-flash-preview", million) == 3.5

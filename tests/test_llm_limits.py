@@ -13,7 +13,7 @@ from resume_gym.llm import (
     Prompt,
     Unavailable,
 )
-from resume_gym.llm.client import Client, Rate
+from resume_gym.llm.client import Client
 from resume_gym.llm.settings import Settings
 from resume_gym.llm.store import Call
 
@@ -44,22 +44,6 @@ class Clock(asyncio.SelectorEventLoop):
 def in_no_time(work: Any) -> Any:
     with asyncio.Runner(loop_factory=Clock) as runner:
         return runner.run(work)
-
-
-@pytest.mark.parametrize(("a_minute", "seconds"), [(60, 119), (600, 11.9), (6, 1190)])
-def test_a_rate(a_minute: int, seconds: float) -> None:
-    async def take() -> tuple[float, list[int]]:
-        loop = asyncio.get_running_loop()
-        rate, began, order = Rate(a_minute), loop.time(), []
-
-        async def one(number: int) -> None:
-            await rate.take()
-            order.append(number)
-
-        await asyncio.gather(*(one(number) for number in range(120)))
-        return loop.time() - began, order
-
-    assert in_no_time(take()) == (pytest.approx(seconds), list(range(120)))
 
 
 class Provider:

@@ -255,15 +255,6 @@ def test_a_prompt_describes_the_task(number: int) -> None:
     assert prompt.kind.startswith("task-")
 
 
-def test_a_second_prompt_tells_the_answer_and_its_faults() -> None:
-    first = ask_for(ALL[0])
-    again = ask_for(ALL[0], '{"about": {}}', ["Too short.", "No names."], 1)
-    assert again.user.startswith(first.user)
-    assert '{"about": {}}' in again.user
-    assert "- Too short.\n- No names.\n" in again.user
-    assert (first.draw, again.draw) == (0, 1)
-
-
 @pytest.mark.parametrize("weakness", WEAKNESSES)
 def test_the_schema_is_strict_and_in_the_order_of_writing(weakness: str) -> None:
     persona = next(one for one in ALL if one.weakness == weakness)

@@ -140,19 +140,6 @@ def test_differences_of_the_layout_potential_telescope(sizes: list[int], amplitu
     assert session.ledger["layout"] == rules.layout_potential(session.state.document) - first
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"layout_reward": "smooth"}, "layout_reward: expected 'binary' or 'continuous'"),
-        ({"layout_amplitude": 0.3}, "layout_amplitude: expected a multiple of 1/64"),
-        ({"layout_amplitude": -1}, "layout_amplitude: expected a multiple of 1/64"),
-    ],
-)
-def test_invalid_layout_rewards_are_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        gym.make("ResumeEdit-v0", **options)
-
-
 def test_the_trainer_samples_and_grades_it(tmp_path: Path) -> None:
     config = Config(env="ResumeEditNetMini-v0", groups=1, group_size=2, eval_tasks=2)
     work = make_workload(config)

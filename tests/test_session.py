@@ -152,7 +152,8 @@ def test_a_record_that_does_not_fit_is_refused(task: Task, changed: dict[str, ob
 @pytest.mark.parametrize(
     ("field", "value"),
     [*(("max_turns", turns) for turns in (2, 3.0, True)), ("page_lines", 0), ("page_width", 0),
-     ("max_chars", "9"), ("match", "regex")],
+     ("max_chars", "9"), ("match", "regex"), ("layout_reward", "smooth"),
+     *(("layout_amplitude", amplitude) for amplitude in (0.3, -1))],
 )  # fmt: skip
 def test_rules_are_checked(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{field}: expected"):

@@ -230,18 +230,6 @@ def test_a_fifth_of_the_tasks_holds_true_hedges(seed: int, number: int, size: st
     assert all(head(read(line)).kind == "hedge" for line in hedged)
 
 
-@pytest.mark.parametrize(("split", "size"), [("train", "full"), ("eval", "mini")])
-def test_every_block_of_indexes_is_balanced(split: str, size: str) -> None:
-    made = list(generate_tasks(11, 39 * 2, split, size))
-    assert [task.weakness for task in made] == [WEAKNESSES[i % 6] for i in range(len(made))]
-    for name, block in (("role", 19), ("level", 6), ("vertical", 39)):
-        for start in range(0, len(made) - block + 1, block):
-            values = {task.persona[name] for task in made[start : start + block]}
-            assert len(values) == block
-    assert len({task.task_id for task in made}) == len({task.resume for task in made}) == len(made)
-    assert {task.split for task in made} == {split}
-
-
 def test_a_task_depends_on_its_arguments_alone() -> None:
     state = random.getstate()
     one = generate_task(3, 17, "eval", "mini")

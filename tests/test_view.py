@@ -389,20 +389,6 @@ def test_changed_and_missing_episodes_are_notes(tmp_path):
         read(evaluation)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere", "there is no folder"),
-        ("run/config.toml", "did you mean its folder"),
-        ("run/trajectories", "expected the folder of a run .* or of an evaluation"),
-    ],
-)
-def test_other_folders_are_refused(tmp_path, name, message):
-    write_run(tmp_path / "run")
-    with pytest.raises(TaskError, match=message):
-        open_folder(tmp_path / name)
-
-
 # --- folders of folders -------------------------------------------------------------------------
 
 

@@ -139,15 +139,6 @@ def test_an_exported_file_holds_all_but_records(run, tmp_path):
     assert "connect-src 'none'" in file.read_text()
 
 
-def test_an_exported_file_is_bounded(run, tmp_path):
-    file = tmp_path / "run.html"
-    left_out = html.export(run, file, limit=1)
-    assert left_out == (STEPS - 1) * GROUP  # whole groups, and one at least
-    kept = [number for number, chunk in enumerate(packed(file, "index")["chunks"]) if chunk == 0]
-    assert {run.rows[number].group for number in kept} == {run.rows[kept[0]].group}
-    assert len(packed(file, "index")["rows"]) == STEPS * GROUP
-
-
 def test_scripts_read_no_string_as_markup():
     script = html.page()
     ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|srcdoc|new Function"
@@ -189,6 +180,7 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
     for arguments, message in (
         (["nowhere"], "resume-gym: there is no folder 'nowhere'"),
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
+        ([run.path / "config.toml"], "did you mean its folder"),
         ([tmp_path / "notes.txt"], f"'{tmp_path}/notes.txt' is neither\n"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),
         ([run.path, "--port", server.server_port], "choose another"),

@@ -233,14 +233,6 @@ def test_curves_are_read_and_lead_to_episodes(page, run):
     assert set(page.locator("td.step").all_inner_texts()) == {"2"}
 
 
-def test_an_episode_is_downloaded_as_it_was_recorded(page, run, folder):
-    show(page, run, "episode/1")
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Download (JSON)").click()
-    assert json.loads(download.value.path().read_text()) == read(folder).record(1)
-    assert page.faults == []
-
-
 def test_the_page_follows_a_run_and_stays_where_it_is(page, tmp_path):
     folder = write_run(tmp_path / "run")
     page.clock.install()

@@ -198,7 +198,7 @@ def _ids(sample: Sample) -> list[int]:
 
 
 def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
-    """Return the length of two sequences' common prefix, which must be at least `start`."""
+    """Return the length of two sequences' common prefix; it is known to be at least `start`."""
     low, high = start, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

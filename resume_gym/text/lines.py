@@ -52,7 +52,8 @@ _FIGURE, _RATE = "#", "~"
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
-# by name of a unit: the number of its quantity, and its size in the smallest unit of this quantity
+# For each unit: the number of its quantity (such as time), and the factor that converts the unit to
+# the smallest unit of this quantity.
 _BASE: dict[str, tuple[Any, float]] = {
     unit: (place, factor)
     for place, quantity in enumerate(LEXICON["quantities"])
@@ -114,7 +115,7 @@ _JOINT = re.compile(r"[-/&.']")
 _HYPHEN = re.compile(r"(?<=\w)[-/](?=\w)")
 _RANGE = re.compile(r"\s*(?:-|to|and|or|/|->|through|until|versus|vs\.?)\s*\Z", re.IGNORECASE)
 _CURRENCIES: dict[str, str] = LEXICON["currencies"]
-# "matches the space within a number such as "1 200
+# matches a narrow space within a number such as "1 200"
 _THIN = re.compile("(?<=\\d)[\u2009\u00a0\u202f](?=\\d{3}(?!\\d))")
 _DATE_UNIT = re.compile(r"now|m\d+")
 _NOW = re.compile(r"\b(?:present|current|now|today|ongoing)\b", re.IGNORECASE)

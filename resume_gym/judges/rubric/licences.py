@@ -116,7 +116,7 @@ def rewrite(
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
-    # `gone`: share of words lost from the source if it is a fix or evidence, or else from `old`.
+    # `gone` is the share of the core words of a statement that the line lacks; see `Rewrite.lost`.
     gone = lost(source or old if retold or source in fixed else old, new)
     order = order_kept(statements, new)
     nearer = max((progress(old, new, fix) for fix in fixed), default=0.0)

@@ -15,7 +15,8 @@ _NONE: frozenset[str] = frozenset()
 def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
     """Return a table that maps each word of a pair's first group to the words of its second group.
 
-    Keys and values of the table are word stems. Entries of several pairs for one word are united.
+    Keys and values of the table are word stems. If a word occurs in several pairs, its entry has
+    the words of all these pairs.
     """
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:

@@ -50,9 +50,9 @@ from learners.losses import LossInput, LossOutput, Totals, likelihood
 from learners.training import head, models, packed_attention, ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
-from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from learners.training.head import ChunkedHead
+from learners.training.packing import PackedRow, Sample, pack, unshare
 from learners.training.policy import Policy
 
 ROOT = Path(__file__).parents[1]

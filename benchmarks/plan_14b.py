@@ -26,9 +26,9 @@ from learners.build import backend_settings
 from learners.config import Config
 from learners.training import models, packed_attention
 from learners.training.backends.settings import make_optimizer
-from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
 from learners.training.flops import Sizes, find_gpu, pairs, train_flops, training_bytes
 from learners.training.packed_attention import Node
+from learners.training.packing import PackedRow, Sample, distribute, pack, unshare
 from learners.training.policy import Policy
 
 SMALL = Qwen3Config(

@@ -39,9 +39,9 @@ from trl_loss import TRL, Race, make_model
 
 from learners.aipo import aipo_loss
 from learners.losses import LossInput, Totals
-from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.cpu import prepare_cpu
 from learners.training.flops import Sizes, train_flops
+from learners.training.packing import PackedRow, Sample, pack, unshare
 from learners.training.policy import Policy
 
 EPISODES = Path(__file__).parent / "episodes.json.xz"

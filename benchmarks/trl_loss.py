@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from learners.training.batching import Sample
 from learners.training.models import NANO
+from learners.training.packing import Sample
 
 
 class Race(NamedTuple):

@@ -271,9 +271,9 @@ def main() -> None:
     from learners.demonstrations import demonstrations
     from learners.losses import likelihood
     from learners.rollouts.tokens import ChatTokens
-    from learners.training.batching import pack
     from learners.training.cpu import prepare_cpu
     from learners.training.models import load_tokenizer
+    from learners.training.packing import pack
 
     prepare_cpu()
     folder, steps = Path("runs/notes-start"), 200

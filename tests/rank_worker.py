@@ -21,8 +21,8 @@ from learners.config import Config
 from learners.losses import LossInput, LossOutput
 from learners.training import ranks
 from learners.training.backends.local import LocalBackend
-from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError, latest
+from learners.training.packing import pack, unshare
 from learners.training.policy import Policy
 
 STEPS = 2

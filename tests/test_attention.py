@@ -20,8 +20,8 @@ from learners.aipo import aipo_loss
 from learners.losses import LossInput, Totals
 from learners.training import lora
 from learners.training import packed_attention as packed
-from learners.training.batching import PackedRow, Sample, pack
 from learners.training.packed_attention import Node, packed_attention
+from learners.training.packing import PackedRow, Sample, pack
 from learners.training.policy import Policy
 
 TEMPERATURE = 0.8

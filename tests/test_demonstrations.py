@@ -19,8 +19,8 @@ from learners.demonstrations import (
     shorter,
 )
 from learners.rollouts.tokens import ChatTokens
-from learners.training.batching import Sample, pack
 from learners.training.models import load_tokenizer
+from learners.training.packing import Sample, pack
 from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse, tool_call
 from resume_gym.judges import make_judge
 

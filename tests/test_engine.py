@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
 from learners.engines.transformers import Request, TransformersEngine, _Ragged, draw
-from learners.training.batching import pack
+from learners.training.packing import pack
 from learners.training.policy import Policy
 
 STOP = 5

@@ -7,7 +7,6 @@ from transformers import Qwen3ForCausalLM
 from trees import trees, visible
 
 from learners.training import models
-from learners.training.batching import pack
 from learners.training.flops import (
     Sizes,
     find_gpu,
@@ -17,6 +16,7 @@ from learners.training.flops import (
     training_bytes,
 )
 from learners.training.packed_attention import Node
+from learners.training.packing import pack
 
 QWEN3_14B = Sizes(models.read_config("Qwen/Qwen3-14B"))
 

@@ -18,9 +18,9 @@ from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of, 
 from learners.losses import LossInput, Totals, likelihood
 from learners.run.folder import RunFolder
 from learners.training import checkpoint
-from learners.training.batching import PackedRow
 from learners.training.cpu import has_bfloat16
 from learners.training.models import load, load_tokenizer
+from learners.training.packing import PackedRow
 from resume_gym import Session, load_tasks
 from resume_gym.folders.jobs import status
 

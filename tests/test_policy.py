@@ -9,8 +9,8 @@ from transformers.models.qwen3 import modeling_qwen3
 
 from learners.config import ConfigError
 from learners.training import head
-from learners.training.batching import PackedRow, pack
 from learners.training.head import ChunkedHead
+from learners.training.packing import PackedRow, pack
 from learners.training.policy import Policy
 
 PROMPT = [3, 1, 4]

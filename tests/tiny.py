@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from learners.nano.model import make_tokenizer
-from learners.training.batching import Sample, pack
+from learners.training.packing import Sample, pack
 from learners.training.policy import Policy
 
 ARCHITECTURES = ("qwen3", "llama")

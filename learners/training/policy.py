@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from learners.training.attention import NAME
-from learners.training.batching import PackedRow
 from learners.training.head import ChunkedHead
+from learners.training.packing import PackedRow
 
 
 class Policy(nn.Module):

@@ -18,8 +18,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 from learners.losses import Loss
 from learners.training import checkpoint, models, ranks
 from learners.training.backends.local import LocalBackend
-from learners.training.batching import PackedRow, Sample, pack
 from learners.training.checkpoint import CheckpointError
+from learners.training.packing import PackedRow, Sample, pack
 
 _STATE = "state.json"
 _ROLLBACKS = "rollbacks"

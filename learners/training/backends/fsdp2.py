@@ -35,8 +35,8 @@ from learners.losses import Loss
 from learners.training import models, ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import StateDict, make_optimizer, merge_adapters
-from learners.training.batching import PackedRow
 from learners.training.checkpoint import only_data
+from learners.training.packing import PackedRow
 from learners.training.policy import Policy
 
 _RECORDS = (

@@ -21,7 +21,7 @@ from learners.training.backends.settings import (
     make_policy,
     merge_adapters,
 )
-from learners.training.batching import PackedRow, distribute
+from learners.training.packing import PackedRow, distribute
 from learners.training.policy import Policy
 
 

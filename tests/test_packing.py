@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tiny import make_sample, tiny_policy
 from trees import nodes_of, prefixes, rollouts
 
-from learners.training.batching import PackedRow, Sample, distribute, dummy, pack
 from learners.training.packed_attention import Node
+from learners.training.packing import PackedRow, Sample, distribute, dummy, pack
 
 
 def sizes(samples: list[Sample]) -> list[int]:

@@ -420,7 +420,7 @@ def sending(group: Copies, stand_in: bool) -> Iterator[None]:
 
 def jobs(scale: Scale) -> Iterator[Figure]:
     """Check short training runs: in fp32, with FSDP2, in bf16, and resumed after a kill."""
-    # one thread, since threads that wait for each other are slow on a busy machine
+    # the runs use one thread, since threads that wait for each other are slow on a busy machine
     few = {"steps": 2, "groups": 1, "group-size": 4, "eval-tasks": 1, "eval-rollouts": 1}
     few |= {"threads": 1, "max-tokens": 48}
     many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}

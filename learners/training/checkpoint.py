@@ -63,7 +63,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
-    """Publish the checkpoint of a step; delete older checkpoints except the previous and the best.
+    """Give a checkpoint its final name; delete older ones except the previous and the best.
 
     Args:
         folder: folder of all checkpoints.

@@ -19,7 +19,7 @@ from resume_gym.episode.rewards import Verdict
 from resume_gym.evaluation.records import Episode
 from resume_gym.evaluation.results import Results, choose, digest
 from resume_gym.evaluation.summary import summarise
-from resume_gym.judges import JudgeUnavailable
+from resume_gym.judges import JudgeMisconfigured, JudgeUnavailable
 from resume_gym.support.json_lines import seal, unseal
 from resume_gym.support.user_errors import TaskError
 
@@ -35,12 +35,13 @@ class Moody:
 
     name = "moody"
 
-    def __init__(self, cured: str, on: str = "000002") -> None:
+    def __init__(self, cured: str, on: str = "000002", for_ever: bool = False) -> None:
         self.cured, self.on = Path(cured), on
+        self.error = JudgeMisconfigured if for_ever else JudgeUnavailable
 
     def judge(self, task: Any, revised: str) -> Verdict:
         if task.task_id.endswith(self.on) and not self.cured.exists():
-            raise JudgeUnavailable("not today")
+            raise self.error("not today")
         return Verdict(1, 1, 0, 0, 0, 1)
 
 
@@ -200,6 +201,20 @@ def test_an_episode_without_a_verdict_is_named_and_graded_later(tmp_path, capsys
     assert [row["task_id"] for row in late] == [first["task_id"]] * 2
     assert [row["actions"] for row in late] == [first["actions"], second["actions"]]
     assert read(folder)["agents"]["careful"]["failures"] == []
+
+
+def test_a_judge_that_can_grade_nothing_ends_the_evaluation_and_loses_nothing(tmp_path, capsys):
+    folder, cured = tmp_path / "out", tmp_path / "cured"
+    spec = json.dumps({"name": "test_results:Moody", "cured": str(cured), "for_ever": True})
+    more = ("--agent", "careful", "--judge", spec, "--at-once", "1")
+    assert evaluate(folder, *more) == 1
+    assert f"not today; the same command resumes {folder}" in capsys.readouterr().err
+    played = rows(folder)
+    assert [row["graded"] for row in played] == [True, True, False]
+    cured.touch()
+    assert evaluate(folder, *more) == 0
+    assert rows(folder)[3]["actions"] == played[2]["actions"], "not played, only graded"
+    assert len(rows(folder)) == 7
 
 
 def test_nothing_is_printed_if_nothing_has_a_number(tmp_path, capsys):

@@ -1,11 +1,12 @@
 """Orchestrator: plays, grades and stores thousands of concurrent episodes in one asyncio loop.
 
+The loop is that of `resume_gym.evaluation.loop`, in which `resume-gym eval` plays agents, too.
+
 A step waits for all its episodes, since dropping slow episodes would bias training towards short
 episodes. The caller limits staleness by choosing when it requests the episodes of a step.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
@@ -22,13 +23,15 @@ from learners.rollouts.measures import measures, vocabulary
 from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, environment, play
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
-from resume_gym.evaluation import Returns, grade
-from resume_gym.judges import AsyncJudge, JudgeMisconfigured
+from resume_gym.evaluation import Loop, Returns, grade
+from resume_gym.judges import AsyncJudge
 from resume_gym.support.user_errors import number_of
 
 GROUP_SHARE = 0.75
 """Minimum share of graded episodes in a group, such as 12 of 16; a group with fewer is dropped."""
 _JUDGE_THREADS = 32
+Store = Callable[[Rollout], None]
+"""Function that stores a finished rollout."""
 
 
 class HeldOutResult(NamedTuple):
@@ -229,17 +232,24 @@ class Orchestrator:
     ) -> tuple[list[Rollout], list[Exception]]:
         """Play and grade rollouts; return the successful rollouts, and the errors of the others."""
         store = partial(stored.append, step) if stored else lambda rollout: None
-        progress = _Progress(rollouts, getattr(self._judge, "grouped", False), store)
+        groups: list[list[Rollout]] = []
+        if getattr(self._judge, "grouped", False):
+            groups = [list(members) for _, members in groupby(rollouts, lambda one: one.group)]
+        seeded = dict(zip(map(id, rollouts), samplings, strict=True))
+        loop = Loop(
+            lambda rollout: self._play(rollout, seeded[id(rollout)], store),
+            partial(self._grade, store=store),
+            groups=groups,
+        )
         limit = self._engine.max_concurrency
         for first in range(0, len(rollouts), limit):
-            last = first + limit
-            chunk = zip(rollouts[first:last], samplings[first:last], strict=True)
-            await _gather(self._play(rollout, sampling, progress) for rollout, sampling in chunk)
+            chunk = rollouts[first : first + limit]
+            await loop.run(chunk, len(chunk))
         graded = [rollout for rollout in rollouts if rollout.error is None]
         return graded, [rollout.error for rollout in rollouts if rollout.error is not None]
 
-    async def _play(self, rollout: Rollout, sampling: Sampling, progress: "_Progress") -> None:
-        """Play and store an episode, then grade the episodes that `progress.end` returns."""
+    async def _play(self, rollout: Rollout, sampling: Sampling, store: Store) -> None:
+        """Play and store an episode; drop it if only this episode fails."""
         session, key = rollout.session, next(self._keys)
         try:
             try:
@@ -247,34 +257,25 @@ class Orchestrator:
                     await play(rollout, key, self._generate, self._work.chat, sampling)
                     rollout.recall()
                     if self._judge_waits or not session.needs_verdict:
-                        progress.store(rollout)
+                        store(rollout)
             finally:
                 self._engine.release(key)
                 with environment():
                     session.close()
         except (RefusedError, EpisodeError) as error:
             self._drop(rollout, error)
-        if judged := progress.end(rollout):
-            with self.watchdog.waiting(key, f"judge {self._judge.name!r}"):
-                await self._grade(judged, progress)
 
-    async def _grade(self, rollouts: Sequence[Rollout], progress: "_Progress") -> None:
-        """Grade finished episodes of one task, and store them with their verdicts.
-
-        Raises:
-            JudgeMisconfigured: the judge cannot judge any text.
-        """
+    async def _grade(self, rollouts: Sequence[Rollout], store: Store) -> None:
+        """Grade finished episodes of one task, and store them with their verdicts."""
         sessions: list[Any] = [rollout.session for rollout in rollouts]
-        errors = await grade(sessions, self._judge, self._timeout_s, self._threads)
+        with self.watchdog.waiting(id(rollouts[0]), f"judge {self._judge.name!r}"):
+            errors = await grade(sessions, self._judge, self._timeout_s, self._threads)
         for rollout, error in zip(rollouts, errors, strict=True):
             if error is None or not self._judge_waits:
                 # a rollout that is stored without a verdict is graded when the run is resumed
-                progress.store(rollout)
+                store(rollout)
             if error is not None:
                 self._drop(rollout, error)
-        for error in errors:
-            if isinstance(error, JudgeMisconfigured):
-                raise error
 
     def _drop(self, rollout: Rollout, error: Exception) -> None:
         rollout.error = error
@@ -289,35 +290,6 @@ class Orchestrator:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class _Progress:
-    """Counter of unfinished episodes, which decides when an episode or a group can be judged.
-
-    Attributes:
-        store: stores a finished rollout; called before and after grading if the judge is async.
-    """
-
-    def __init__(
-        self, rollouts: Sequence[Rollout], grouped: bool, store: Callable[[Rollout], None]
-    ) -> None:
-        self.store = store
-        self._grouped = grouped
-        self._members = {
-            group: list(members) for group, members in groupby(rollouts, lambda r: r.group)
-        }
-        self._playing = {group: len(members) for group, members in self._members.items()}
-
-    def end(self, rollout: Rollout) -> list[Rollout]:
-        """Record that an episode ended or failed; return the episodes that can be judged now."""
-        self._playing[rollout.group] -= 1
-        if not self._grouped:
-            return [rollout] if rollout.session.needs_verdict else []
-        members = self._members[rollout.group]
-        if self._playing[rollout.group] or not any(r.session.needs_verdict for r in members):
-            return []
-        # a verdict depends on the whole group, so members that have a verdict are judged again, too
-        return [r for r in members if r.session.needs_verdict or r.session.verdict]
-
-
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
     """Return an error of the first failure's type, with the number of failures in its message."""
     first = failures[0]
@@ -325,13 +297,3 @@ def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
     error = type(first)(message)
     error.__cause__ = first
     return error
-
-
-async def _gather(episodes: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently; the first exception cancels the others, and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for episode in episodes:
-                group.create_task(episode)
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None

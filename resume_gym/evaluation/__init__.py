@@ -10,7 +10,8 @@ episodes concurrently), `contest` (runs the evaluation) and `results` (writes th
 A trained policy is one more player, so this package does not import `learners`.
 """
 
-from resume_gym.evaluation.loop import episode_seed, evaluate, grade
+from resume_gym.evaluation.grading import grade
+from resume_gym.evaluation.loop import Loop, episode_seed, evaluate
 from resume_gym.evaluation.players import play
 from resume_gym.evaluation.records import Episode
 from resume_gym.evaluation.summary import Returns, Summary, summarise
@@ -18,6 +19,7 @@ from resume_gym.evaluation.table import table
 
 __all__ = [
     "Episode",
+    "Loop",
     "Returns",
     "Summary",
     "episode_seed",

@@ -1,47 +1,57 @@
-"""Evaluation loop: play and grade one agent's rollouts on all tasks concurrently.
+"""Loop that plays and grades episodes concurrently, in evaluation and in training.
 
-`evaluate` plays a scripted agent and raises the first failure. `play_all` plays any agent; if the
-agent or the judge fails, the episode has an error instead of a reward. `grade` asks the judge for
-verdicts, in evaluation and in training.
+`Loop` is the loop itself; its caller says how episodes are played and graded. `play_all` runs the
+loop for an agent; if the agent or the judge fails, the episode has an error instead of a reward.
+`evaluate` plays a scripted agent and raises the first failure.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import product
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from resume_gym.agents import Agent
 from resume_gym.episode.editing import AnySession
 from resume_gym.episode.session import Rules, Session
 from resume_gym.episode.tasks import Task
+from resume_gym.evaluation.grading import grade
 from resume_gym.evaluation.players import Player, Scripted
 from resume_gym.evaluation.records import Episode
 from resume_gym.judges import (
-    AsyncJudge,
     Judge,
     JudgeError,
-    JudgeMalformed,
     JudgeMisconfigured,
-    JudgeUnavailable,
     together,
 )
 from resume_gym.llm import Answer, Misconfigured, ModelError
 from resume_gym.llm.client import heard
-from resume_gym.llm.loop import submit
 
 T = TypeVar("T")
 IN_A_ROW = 64
 """`play_all` gives up after this number of failures in a row, or more if concurrency is high."""
-_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before asking a judge again
+
+
+class Job(Protocol):
+    """An episode to play and grade, in a session.
+
+    Attributes:
+        session: session of the episode.
+        error: error that ended the episode; None if it has not failed.
+    """
+
+    session: Any
+    error: Any
+
+
+J = TypeVar("J", bound=Job)
 
 
 @dataclass
 class PendingEpisode:
-    """One episode to play and grade.
+    """One episode of an agent in an evaluation.
 
     Attributes:
         rollout: index of the episode among those of its task.
@@ -124,6 +134,67 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
+class Loop(Generic[J]):
+    """Loop that plays and grades episodes concurrently.
+
+    Args:
+        play: plays the session of an episode to its end; sets `error` if only this episode failed.
+        grade: grades finished episodes, or sets their `error`. Each episode that needs a verdict is
+            graded alone, or with its group.
+        ended: called with each episode that was graded, failed, or needs no verdict; its exceptions
+            end the loop.
+        groups: groups whose episodes are graded together when the last of them has ended.
+    """
+
+    def __init__(
+        self,
+        play: Callable[[J], Awaitable[None]],
+        grade: Callable[[Sequence[J]], Awaitable[None]],
+        ended: Callable[[J], object] = lambda job: None,
+        groups: Sequence[Sequence[J]] = (),
+    ) -> None:
+        self._play, self._grade, self._ended = play, grade, ended
+        self._groups = {id(job): group for group in groups for job in group}
+        self._playing = {id(group): len(group) for group in groups}
+
+    async def run(self, jobs: Iterable[J], max_concurrency: int) -> None:
+        """Play and grade episodes; raise the first error that is not of a single episode.
+
+        Args:
+            jobs: episodes to play or only to grade, consumed lazily.
+            max_concurrency: number of concurrent episodes.
+
+        Raises:
+            JudgeMisconfigured: the judge can grade no episode.
+        """
+        rest = iter(jobs)
+
+        async def work() -> None:
+            for job in rest:
+                await self._play(job)
+                await self._end(job)
+
+        await together(work() for _ in range(max_concurrency))
+
+    async def _end(self, job: J) -> None:
+        group = self._groups.get(id(job), (job,))
+        if len(group) > 1:
+            self._playing[id(group)] -= 1
+            if self._playing[id(group)]:
+                return
+        judged = [one for one in group if one.session.needs_verdict]
+        if judged and len(group) > 1:
+            # a verdict depends on the whole group: members that have one are judged again, too
+            judged = [one for one in group if one.session.needs_verdict or one.session.verdict]
+        if judged:
+            await self._grade(judged)
+        for one in group:
+            self._ended(one)
+        for one in group:
+            if isinstance(one.error, JudgeMisconfigured):
+                raise one.error
+
+
 async def play_all(
     player: Player,
     jobs: Iterable[PendingEpisode],
@@ -131,7 +202,7 @@ async def play_all(
     max_concurrency: int,
     ended: Callable[[PendingEpisode], object],
 ) -> None:
-    """Play and grade episodes concurrently.
+    """Play and grade the episodes of an agent concurrently.
 
     A synchronous judge runs in the event loop and blocks it. Each episode is judged alone, even if
     the judge could rank the rollouts of a task.
@@ -149,121 +220,46 @@ async def play_all(
         JudgeMisconfigured: the judge can grade no episode.
         Misconfigured: the player can play no episode.
     """
-    rest = iter(jobs)
     limit = max(IN_A_ROW, 2 * max_concurrency)
     failed = 0
 
-    async def work() -> None:
+    async def play(job: PendingEpisode) -> None:
+        # a scripted agent and a synchronous judge never await; without this line, the event loop
+        # could neither cancel this task nor handle Ctrl-C
+        await asyncio.sleep(0)
+        if job.session.done:
+            return
+        with heard() as turns:
+            try:
+                await player.play(job.session, job.seed)
+            except Misconfigured:
+                raise
+            except ModelError as problem:
+                job.error = problem
+                return
+        job.costs = [_cost(answer) for _, answer in turns]
+
+    async def graded(group: Sequence[PendingEpisode]) -> None:
+        (job,) = group
+        with heard() as asked:
+            (job.error,) = await grade([job.session], judge)
+        job.asked = [
+            {"system": prompt.system, "user": prompt.user, "answer": answer.text}
+            | {"kind": prompt.kind, **_cost(answer)}
+            for prompt, answer in asked
+        ]
+
+    def take(job: PendingEpisode) -> None:
         nonlocal failed
-        for job in rest:
-            # a scripted agent and a synchronous judge never await; without this line, the event
-            # loop could neither cancel this task nor handle Ctrl-C
-            await asyncio.sleep(0)
-            await _play_and_grade(player, job, judge)
-            failed = failed + 1 if job.error else 0
-            ended(job)
-            if failed >= limit:
-                message = f"{failed} episodes failed in a row, the last with {job.failure}"
-                raise ModelError(message)
+        failed = failed + 1 if job.error else 0
+        ended(job)
+        if failed >= limit:
+            message = f"{failed} episodes failed in a row, the last with {job.failure}"
+            raise ModelError(message)
 
-    await together(work() for _ in range(max_concurrency))
-
-
-async def _play_and_grade(player: Player, job: PendingEpisode, judge: Judge) -> None:
-    """Play and grade an episode; on failure set `job.error`, or raise if no episode can succeed."""
-    session = job.session
-    try:
-        if not session.done:
-            with heard() as turns:
-                await player.play(session, job.seed)
-            job.costs = [_cost(answer) for _, answer in turns]
-        if session.needs_verdict:
-            with heard() as asked:
-                (job.error,) = await grade([session], judge)
-            job.asked = [
-                {"system": prompt.system, "user": prompt.user, "answer": answer.text}
-                | {"kind": prompt.kind, **_cost(answer)}
-                for prompt, answer in asked
-            ]
-    except Misconfigured:
-        raise
-    except ModelError as problem:
-        job.error = problem
-    if isinstance(job.error, JudgeMisconfigured):
-        raise job.error
+    await Loop(play, graded, take).run(jobs, max_concurrency)
 
 
 def _cost(answer: Answer) -> dict[str, float]:
     seconds = round(answer.seconds, 3)
     return {"tokens_in": answer.tokens_in, "tokens_out": answer.tokens_out, "seconds": seconds}
-
-
-async def grade(
-    sessions: Sequence[AnySession],
-    judge: Judge,
-    timeout_s: float = 0.0,
-    threads: Executor | None = None,
-) -> list[JudgeError | None]:
-    """Grade finished sessions of one task; more than one session requires an `AsyncJudge`.
-
-    Args:
-        sessions: finished sessions; a `grouped` judge compares them with each other.
-        judge: judge of the final documents.
-        timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
-        threads: executor that runs a synchronous judge, for at most `timeout_s` seconds; if None,
-            the judge blocks the event loop. `timeout_s` does not interrupt an `AsyncJudge`, which
-            limits the time of each request itself.
-
-    Returns:
-        For each session, its error if it got no verdict; None if it was graded.
-    """
-    task, texts = sessions[0].task, [session.text for session in sessions]
-    deadline, pause = time.monotonic() + timeout_s, _RETRY_S
-    while True:
-        verdicts = await _ask(judge, task, texts, deadline, threads)
-        unavailable = any(isinstance(verdict, JudgeUnavailable) for verdict in verdicts)
-        if not unavailable or time.monotonic() + pause > deadline:
-            break
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _MAX_RETRY_S)
-    return [_grade(*pair) for pair in zip(sessions, verdicts, strict=True)]
-
-
-def _grade(session: AnySession, verdict: object) -> JudgeError | None:
-    if isinstance(verdict, JudgeError):
-        return verdict
-    try:
-        session.grade(verdict)
-    except ValueError as malformed:
-        return JudgeMalformed(str(malformed))
-    return None
-
-
-async def _ask(
-    judge: Judge, task: Any, texts: Sequence[str], deadline: float, threads: Executor | None
-) -> list[Any]:
-    """Return the verdict on each text, or a `JudgeError` in its place.
-
-    An unexpected exception of a judge becomes the cause of a `JudgeError`.
-    """
-    error: JudgeError
-    try:
-        if isinstance(judge, AsyncJudge):
-            verdicts = await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
-            if len(verdicts) != len(texts):
-                raise JudgeMalformed(f"expected {len(texts)} verdicts, got {len(verdicts)}")
-            return verdicts
-        (text,) = texts
-        if threads is None:
-            return [judge.judge(task, text)]
-        async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
-            loop = asyncio.get_running_loop()
-            return [await loop.run_in_executor(threads, judge.judge, task, text)]
-    except TimeoutError:
-        error = JudgeUnavailable(f"the judge {judge.name!r} has not answered in time")
-    except JudgeError as failure:
-        error = failure
-    except Exception as bug:  # a user's judge may raise anything
-        error = JudgeError(f"the judge {judge.name!r} raised {type(bug).__name__}: {bug}")
-        error.__cause__ = bug
-    return [error] * len(texts)

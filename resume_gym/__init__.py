@@ -45,6 +45,12 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+# code written for earlier versions imports these modules from here, as in `resume_gym.tasks`
+for _name in ("document", "editing", "rewards", "session", "tasks", "tools"):
+    globals()[_name] = sys.modules[f"{__name__}.{_name}"] = sys.modules[
+        f"{__name__}.episode.{_name}"
+    ]
+
 for _name, _kind, _options, _turns in (
     ("ResumeEdit", "env:ResumeEditEnv", {}, 6),
     ("ResumeEditEvidence", "env:ResumeEditEvidenceEnv", {}, 8),

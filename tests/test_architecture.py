@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
@@ -226,3 +227,9 @@ def test_no_module_of_learners_hides_another() -> None:
 def test_all_names_of_the_public_interface_exist() -> None:
     assert len(set(resume_gym.__all__)) == len(resume_gym.__all__)
     assert all(hasattr(resume_gym, name) for name in resume_gym.__all__)
+
+
+@pytest.mark.parametrize("name", ["document", "editing", "rewards", "session", "tasks", "tools"])
+def test_modules_of_an_episode_can_be_imported_as_before(name: str) -> None:
+    """`from resume_gym.tasks import Task` and the like stand in code that others have written."""
+    assert import_module(f"resume_gym.{name}") is import_module(f"resume_gym.episode.{name}")

@@ -203,7 +203,6 @@ def test_damaged_weights_are_an_error(damage: str, tmp_path: Path) -> None:
         ("config.json", {"hidden_size": 7}),
         ("config.json", {"num_attention_heads": 0}),
         ("config.json", {"model_type": "qwen99"}),
-        ("config.json", {"attn_implementation": "odd"}),
         ("config.json", {"quantization_config": {"quant_method": "gptq"}}),
         ("config.json", {"layer_types": 3}),
         ("config.json", {"vocab_size": 100}),

@@ -127,12 +127,13 @@ def test_hunks_are_written_as_diff_writes_them() -> None:
         ("Built x", ["Built  x", "Built\tx"]),
         ("builty", []),
         (" \n\n ", []),
+        ("", []),
     ],
 )
 def test_fuzzy_cascade(old: str, found: list[str]) -> None:
     text = "- Built  x\nBuilt y   \n    Led z\nBuilt\tx\n"
     assert [text[start:stop] for start, stop in find(text, old, "fuzzy")] == found
-    assert (old in text) == bool(find(text, old, "exact"))
+    assert (old != "" and old in text) == bool(find(text, old, "exact"))
 
 
 def test_fuzzy_keeps_the_margin_of_the_document() -> None:

@@ -136,6 +136,11 @@ def test_an_invalid_domain_is_an_error_at_its_definition(
         type("Wrong", (Adding,), parts)
 
 
+def test_missing_parts_of_a_domain_are_named() -> None:
+    with pytest.raises(TypeError, match="Bare: expected the attributes editors, noun, system_p"):
+        type("Bare", (EditSession,), {})
+
+
 @pytest.mark.parametrize(
     ("tool", "told"),
     [

@@ -186,6 +186,15 @@ def test_a_refusal_skips_a_task_and_is_reported(
     assert f"{PERSONAS[0].task_id}: refused:" in capsys.readouterr().out
 
 
+def test_a_truncated_answer_is_requested_again(out: Path) -> None:
+    with gemini_server(BankWriter(PERSONAS).reply) as server:
+        server.script += [Say('{"about', finish="length")] * 2  # the client asks twice
+        run(*arguments_for(server, out, "--width", 1, count=2))
+    assert len(server.requests) == 4
+    assert manifest(out)["faults"] == {"malformed": 1}
+    assert len(read_jsonl(out)) == 2
+
+
 def test_the_first_task_with_a_bullet_keeps_it(out: Path) -> None:
     """Although the second task's answer is there first."""
     keeper, copier = PERSONAS[0], PERSONAS[2]
@@ -371,3 +380,10 @@ def test_options_that_do_not_fit(
     assert status("--count", 1, "--out", out, "--generator", *arguments) == 2
     assert message in capsys.readouterr().err
     assert not list(out.parent.iterdir())
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"temperature": NaN}'])
+def test_options_of_the_client_are_an_object(text: str, out: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        status("--generator", "gemini", "--client", text, "--count", 1, "--out", out)
+    assert "--client: expected" in capsys.readouterr().err

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,12 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="there are no tasks to write"):
         hub.push([], str(tmp_path / "new"), "card")
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
+        hub.load("anything")
 
 
 def test_our_card_keeps_what_the_hub_needs() -> None:

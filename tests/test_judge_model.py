@@ -170,6 +170,12 @@ def test_a_failure_is_a_failure_of_its_kind(
     assert isinstance(raised.value.__cause__, kind)
 
 
+def test_options_out_of_range_are_refused() -> None:
+    for options in ({"orders": 3}, {"orders": True}, {"draw": -1}, {"draw": 0.5}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            ModelJudge(FakeAsks(says("B", "A")), **options)  # type: ignore[arg-type]
+
+
 # Two revisions of the same resume
 
 
@@ -204,6 +210,7 @@ def test_a_vetoed_text_loses_without_a_request() -> None:
     assert preferred(asks, bad, REVISED) == 1
     assert preferred(asks, RESUME, bad) == -1
     assert preferred(asks, bad, bad + "\n") == 0
+    assert asyncio.run(ModelJudge(asks).flips(TASK, bad)) == {}
     assert not asks.prompts
 
 

@@ -24,7 +24,7 @@ from resume_gym.llm import (
     dollars,
 )
 from resume_gym.llm.client import Client, make_client
-from resume_gym.llm.http_errors import failed
+from resume_gym.llm.http_errors import failed, retry_after
 from resume_gym.llm.loop import submit
 
 SCHEMA = {
@@ -223,6 +223,12 @@ def test_prices() -> None:
 def test_statuses(status: int, told: str, kind: type[ModelError]) -> None:
     problem = failed(status, told, {}, None, "KEY")
     assert (type(problem), problem.status) == (kind, status)
+
+
+def test_waits_that_no_server_can_mean_are_left_out() -> None:
+    assert retry_after({"retry-after": "Mon, 01 Jan 2024 00:00:00 GMT"}) == 0.0
+    for said in ("soon", "-1", ""):
+        assert retry_after({"retry-after": said}, ["no", "object"]) is None
 
 
 def test_a_client_serves_any_thread_and_loop(client: Client) -> None:

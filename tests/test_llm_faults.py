@@ -359,6 +359,17 @@ def test_an_answer_that_was_cut_off_names_its_budgets(provider: str, tmp_path: P
     assert told.client.usage.tokens_out == 2 * 25, "it is paid for"
 
 
+def test_a_reason_that_is_a_key_is_in_no_warning(
+    recwarn: pytest.WarningsRecorder, tmp_path: Path
+) -> None:
+    body = {"candidates": [{"finishReason": KEY, "content": {"parts": [{"text": GOOD}]}}]}
+    for told, reason in (("finish reason [key]", KEY), ("finish reason missing", None)):
+        body["candidates"][0]["finishReason"] = reason  # type: ignore[assignment]
+        fault = Fault("", (Say(body=json.dumps(body)),) * TWICE, "Malformed", TWICE)
+        assert told in str(suffer(fault, "gemini", tmp_path / told).error)
+    assert KEY not in "".join(str(one.message) for one in recwarn)
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("held", [f"{KEY}\n", "sk-“quoted”", "two words"])
 def test_a_key_as_files_hold_it(

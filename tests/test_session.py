@@ -88,6 +88,15 @@ def test_crlf_input_is_read_as_line_feeds() -> None:
     assert session.resume.endswith("## Skills\n- Python\n- Go, SQL\n")
 
 
+def test_too_large_a_resume_is_refused() -> None:
+    size = len(RESUME)
+    session = Session(make_task(), Rules(max_chars=size + 10))
+    step = session.step(edit("Helped", "Helped....." + "x", count=2))
+    assert (step.error, step.ledger) == ("too_large", {"failed_edit": -0.25})
+    assert session.step(edit("Helped", "Helped.....", count=2)).error == "none"
+    assert len(session.resume) == size + 10
+
+
 def test_the_last_turn_may_be_an_edit(task: Task) -> None:
     session = Session(task, Rules(max_turns=3))
     session.step(REVIEW)

@@ -241,6 +241,12 @@ def test_a_task_depends_on_its_arguments_alone() -> None:
     assert all(generate_task(*other).resume != one.resume for other in others)
 
 
+@pytest.mark.parametrize("bad", [(0, -1), (0, 0, "test"), (0, 0, "train", "huge")])
+def test_wrong_arguments_are_named(bad: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="expected a split from"):
+        generate_task(*bad)
+
+
 def evidence_does_not_name_the_weakness(task: Task) -> None:
     assert [one.kind for one in task.evidence] == list(EVIDENCE_KINDS[: len(task.evidence)])
     names = (task.weakness, task.weakness.replace("_", " "))

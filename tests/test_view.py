@@ -139,6 +139,14 @@ def test_an_environment_that_edits_nothing():
     assert shown["text"] == "right"
 
 
+def test_tasks_that_are_nowhere_are_a_note():
+    for env, source in (("nowhere.at_all:Env-v0", ""), ("ResumeEdit-v0", "nowhere.jsonl")):
+        tasks = find_tasks(env, source)
+        assert env in tasks.note
+        assert not tasks.by_id
+    assert find_tasks("CartPole-v1", "") == Tasks()
+
+
 # --- folders ------------------------------------------------------------------------------------
 
 

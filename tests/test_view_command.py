@@ -124,6 +124,15 @@ def test_other_pages_may_not_read_or_frame_it(server):
     assert headers["Access-Control-Allow-Origin"] is None
 
 
+def test_a_browser_that_goes_away_is_no_error_of_the_server(server, capsys):
+    for error, said in ((ConnectionResetError, False), (BrokenPipeError, False), (OSError, True)):
+        try:
+            raise error
+        except OSError:
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert bool(capsys.readouterr().err) == said
+
+
 # --- file and command ---------------------------------------------------------------------------
 
 

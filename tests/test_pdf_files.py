@@ -12,6 +12,8 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfgen import canvas
 from reportlab.platypus import Paragraph, SimpleDocTemplate
 
+from resume_gym.corpus.recognition import link
+
 Page = list[tuple[float, float, str, str, float]]
 
 
@@ -238,3 +240,17 @@ def test_raised_figures_of_a_pdf_are_exponents() -> None:
 
 def test_a_page_without_text_is_noted() -> None:
     assert read("PDF", pdf(ONE_COLUMN, []))[1] == ["no text on page 2; run OCR first"]
+
+
+@pytest.mark.parametrize(
+    ("text", "linked"),
+    [
+        ("study)", "[study](https://x.example))"),
+        ("Code (fork)", "[Code (fork)](https://x.example)"),
+        ("here. ", "[here](https://x.example). "),
+        ("x.example", "x.example"),
+        (".", "."),
+    ],
+)
+def test_punctuation_stays_outside_links(text: str, linked: str) -> None:
+    assert link(text, "https://x.example") == linked

@@ -90,12 +90,23 @@ def begins_with_symbol(text: str) -> bool:
 
 
 def link(text: str, address: str) -> str:
-    """Format a link as [text](address), unless the text contains the address."""
+    """Format a link as [text](address), unless the text contains the address.
+
+    Punctuation at the end of the text, such as an unpaired bracket, stays outside the link.
+    """
+    end = len(text.rstrip())
+    while end and (text[end - 1] in ".,;:" or (text[end - 1] == ")" and "(" not in text[:end])):
+        end -= 1
+    text, rest = text[:end], text[end:]
+    return _linked(text, address) + rest if text else rest
+
+
+def _linked(text: str, address: str) -> str:
     address = address.removeprefix("mailto:")
     bare = re.sub(r"^https?://(www\.)?", "", address).rstrip("/")
     if not text.strip() or address.startswith("#") or bare.lower() in text.lower():
         return text
-    return f"[{text.strip()}]({address})" + " " * text.endswith(" ")
+    return f"[{text.strip()}]({address})"
 
 
 def looks_like_heading(text: str) -> bool:

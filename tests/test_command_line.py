@@ -186,6 +186,24 @@ def test_characters_that_a_terminal_lacks_are_replaced(tmp_path: Path) -> None:
     assert "caf?" in done.stdout
 
 
+@pytest.mark.slow
+def test_commands_work_without_streams_and_in_a_deleted_folder(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = (
+        f"exec 3>&2; cd {gone}; rmdir {gone}; "
+        f'run() {{ {sys.executable} -m resume_gym "$@"; echo $? >&3; }}; '
+        "run data check mini --page-lines 20 >&-; run play <&-; run data check nowhere 2>&-"
+    )
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=300, check=True, env=path
+    )
+    ended, refused, *statuses = done.stderr.splitlines()
+    assert "stdin" in refused
+    assert [ended, *statuses] == ["0", "2", "2"]
+
+
 # Exit statuses
 
 

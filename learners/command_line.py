@@ -85,7 +85,7 @@ def parse(
         prog: name of the program.
         about: description of the program in the help.
         examples: example commands for the help, without `resume-gym`.
-        more: for a program without `--dry-run`: a dataclass whose fields are additional flags.
+        more: a dataclass whose fields are additional flags; a program with them has no `--dry-run`.
     """
     # accept underscores in flags, as in the names of a TOML file
     words = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]

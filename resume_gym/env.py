@@ -98,7 +98,7 @@ class EditEnv(gym.Env[str, str]):
 
         Raises:
             TaskError: The task source is invalid or lacks the task.
-            ValueError: The judge or an option does not exist.
+            ValueError: The environment's judge does not exist, or `options` has an unknown key.
         """
         super().reset(seed=seed)
         if not isinstance(options or {}, dict):

@@ -6,7 +6,8 @@ from typing import Any
 from pdfminer.converter import PDFPageAggregator
 from pdfminer.pdfinterp import PDFPageInterpreter
 
-_UNPAINTED = ("unpainted",)  # stands for the colour of text in the mode for invisible text
+# A PDF draws text in render mode 3 invisibly. Such text gets this value in place of its colour.
+_UNPAINTED = ("unpainted",)
 _INVISIBLE_MODE = 3
 _LEAST_SIZE = 1.5  # size of readable characters in points
 

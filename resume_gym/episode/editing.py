@@ -573,7 +573,7 @@ def measure(text: str, width: int) -> Document:
 
 
 def layout(doc: Document, rules: Rules) -> str:
-    """Format the line of an observation that states the document's lines and longest line."""
+    """Format the number of wrapped lines and the length of the longest line, for observations."""
     return f"lines: {doc.lines}/{rules.page_lines} | longest line: {doc.longest_line}"
 
 

@@ -92,7 +92,8 @@ class FolderReader:
 
         Args:
             name: name of the file.
-            sealed: whether a line without a checksum is damaged; earlier versions wrote none.
+            sealed: whether to treat a line without a checksum as damaged. Earlier versions of this
+                package wrote no checksums.
 
         Raises:
             TaskError: The file is not regular, or a line is longer than `MOST_BYTES`.
@@ -105,7 +106,8 @@ class GrowingFile:
 
     Args:
         file: path of the file, which need not exist.
-        sealed: whether a line without a checksum is damaged; earlier versions wrote none.
+        sealed: whether to treat a line without a checksum as damaged. Earlier versions of this
+            package wrote no checksums.
 
     Attributes:
         incomplete: whether the file ended with an incomplete line when it was last read.

@@ -106,7 +106,10 @@ def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `shown` has the word stems of `weak` and of the result."""
+    """Yield the problems of a weak bullet.
+
+    `shown` has the word stems of the weak bullet and of its line in the results section.
+    """
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:

@@ -264,7 +264,7 @@ def _specific(content: Content) -> bool:
 
 
 def make_reference(task: Task) -> Reference:
-    """Return the reference of a task; cached, since many revisions share it."""
+    """Return the true statements about the candidate of a task, which all revisions share."""
     aside = task.weakness == "wrong_emphasis"
     name = task.persona.get("name") or task.resume.lstrip("# ").split("\n", 1)[0]
     return _reference(task.resume, task.job, task.fixes, task.evidence, name, aside)
@@ -333,8 +333,9 @@ def _similar(
 ) -> dict[int, tuple[int, ...]]:
     """Match changed lines with similar original lines, each of which is matched at most once.
 
-    Returns for the index of each matched line the indices of its original lines. `free` has the
-    indices of the original lines that are not matched yet.
+    The result maps the index of each matched line to the indices of the original lines that it
+    restates, which are several if it merges lines. `free` has the indices of the original lines
+    that are not matched yet.
     """
     pairs = [
         (_alike(lines[index].content, unit, reference), index, unit)

@@ -116,7 +116,7 @@ def fillers(body: str) -> int:
 
 @lru_cache(maxsize=8192)
 def core(content: Content) -> frozenset[str]:
-    """Return the keys of a line's content words except fillers, vague words and a weak opening."""
+    """Return the stems of a line's content words except fillers, vague words and a weak opening."""
     body = content.body.lower()
     bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
     start = head(bare).at if is_weak(bare) else 0

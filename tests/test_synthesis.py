@@ -28,6 +28,7 @@ from resume_gym.synthesis import generate_task, generate_tasks, procedural
 from resume_gym.synthesis.content import (
     Deed,
     Story,
+    fill,
     load_frames,
     load_general,
     load_padding,
@@ -147,6 +148,13 @@ def deed_fault(deed: Deed) -> str:
 def forms_of(story: Story) -> tuple[str, ...]:
     record = story.record.replace("{Who}", "Ada")
     return (story.told, story.plain, story.vague, story.buried, story.figure, story.now, record)
+
+
+@pytest.mark.parametrize("number", ["80", "11"])
+def test_a_number_that_sounds_like_a_vowel_has_an_before_it(number: str) -> None:
+    assert fill("an {a:80-80}-page report, a {a}-day delay", {"a": number}) == (
+        f"an {number}-page report, an {number}-day delay"
+    )
 
 
 # Generated tasks

@@ -43,6 +43,7 @@ The kill after the last episode of step 1 is in the evaluation of the trained we
 PRELOADED = ["learners.aipo", "matplotlib.backends.backend_agg", "torch.utils.tensorboard"]
 SETTINGS = {
     "steps": 2,
+    "env": jobs.SHORT,
     "groups": 1,
     "group-size": GROUP_SIZE,
     # with these, some episodes end before the others
@@ -202,6 +203,7 @@ def run_until_killed(
     main(runs, **changes)
 
 
+@pytest.mark.slow
 def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +232,7 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
         assert episodes(tmp_path, step, "eval") == episodes(whole, step, "eval")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_what_is_kept_and_its_budget_holds_after_it_resumes(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ def test_the_script_runs_on_a_cpu(checks: str) -> None:
     assert "MISSED" not in done.stdout
 
 
+@pytest.mark.slow
 def test_when_the_time_is_over_what_is_left_is_recorded() -> None:
     command = [sys.executable, str(SCRIPT), "layers", "--tiny", "--minutes=0"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -41,6 +41,7 @@ def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
         assert float(packed.advantages.mean()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_workers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imitation, "_BUFFER", 0)  # rows come as they are made
     dose = Dose(minutes=1, draws=2, workers=2, repeats=1)

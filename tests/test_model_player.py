@@ -59,6 +59,7 @@ def played(options: dict[str, object], seed: int = 0) -> list[list[str]]:
     return [[text for text, _ in one.state.transcript] for one in sessions]
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_episodes_of_a_model() -> None:
     first = played({"model": "nano"})
     assert played({"model": "nano"}) == first

@@ -31,7 +31,7 @@ from resume_gym.judges import (
 )
 from resume_gym.llm import Usage
 
-CONFIG = Config(groups=3, group_size=4, seed=5, timeout_s=0.4, eval_rollouts=2)
+CONFIG = Config(groups=3, group_size=4, seed=5, timeout_s=30.0, eval_rollouts=2)
 TASKS = [make_task(number) for number in range(6)]
 
 
@@ -120,7 +120,8 @@ def test_a_judge_failure_is_not_a_number(
     judge: FixedJudge, kind: type[JudgeError], told: str, tmp_path: Path
 ) -> None:
     notes: list[str] = []
-    made = make(says(EDIT, SUBMIT), judge, tmp_path, notes.append, groups=1, group_size=2)
+    changes = {"groups": 1, "group_size": 2, "timeout_s": 0.4}
+    made = make(says(EDIT, SUBMIT), judge, tmp_path, notes.append, **changes)
     with pytest.raises(kind, match=told):
         batch(made)
     assert len(notes) == 2
@@ -151,7 +152,7 @@ def test_a_judge_with_a_fault_loses_the_episode_only(
 
     notes: list[str] = []
     judge = as_async(Faulty()) if asynchronous else Faulty()
-    one = batch(make(says(EDIT, SUBMIT), judge, note=notes.append, timeout_s=30.0))
+    one = batch(make(says(EDIT, SUBMIT), judge, note=notes.append))
     assert len(one.rollouts) + one.dropped_episodes + 2 * one.dropped_groups == 12
     assert one.dropped_episodes == 2
     assert [told in note for note in notes] == [True, True]
@@ -289,7 +290,7 @@ async def watched(made: Orchestrator) -> Batch:
 def test_judges_do_not_block_the_event_loop() -> None:
     """And while episodes wait for the engine; it is measured by the loop itself."""
     judge = FixedJudge(seconds=0.6)
-    made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge, timeout_s=30.0)
+    made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge)
     one = asyncio.run(watched(made))
     assert 0 < one.lag_s < 0.3, "a judge on the loop would hold it for 0.6 s"
 
@@ -344,7 +345,7 @@ def test_a_judge_of_groups_hears_of_all_members_at_once() -> None:
 def test_a_group_is_judged_again_as_a_whole_while_the_judge_is_busy(tmp_path: Path) -> None:
     refused = JudgeRefused("no")
     judge = Ranking([BEST, JudgeUnavailable("busy"), refused, BEST], [BEST, BEST, refused, BEST])
-    one = batch(make(says(EDIT, SUBMIT), judge, tmp_path, groups=1, timeout_s=30.0))
+    one = batch(make(says(EDIT, SUBMIT), judge, tmp_path, groups=1))
     assert [number for _, number in judge.asked] == [4, 4]
     assert [r.member for r in one.rollouts] == [0, 1, 3]
     assert one.dropped_episodes == 1
@@ -359,7 +360,7 @@ def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_p
     wrong = JudgeMisconfigured("401: check the key")
     for judge in (Ranking([wrong] * 2), FixedJudge([wrong])):
         folder = tmp_path / judge.name
-        settings: dict[str, Any] = {"groups": 1, "group_size": 2, "timeout_s": 30.0}
+        settings: dict[str, Any] = {"groups": 1, "group_size": 2}
         with pytest.raises(JudgeMisconfigured, match="check the key"):
             batch(make(says(EDIT, SUBMIT), judge, folder, **settings))
         engine = says(EDIT, SUBMIT)

@@ -116,6 +116,7 @@ def distance(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> 
     return sum(float((ours[name] - theirs[name]).square().sum()) for name in theirs) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", SHARDED)
 def test_two_processes_compute_what_one_does(
     backend: str, local: dict[str, Any], parity: dict[str, dict[str, Any]]

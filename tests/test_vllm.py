@@ -114,6 +114,7 @@ def sampled(url: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow
 def test_only_the_run_can_use_its_server(
     server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:

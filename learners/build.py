@@ -70,7 +70,7 @@ def make_curriculum(config: Config, work: Workload) -> Curriculum:
         return Curriculum(*drawn)
     first: Any = work.session(work.held_out[0])
     size, sequence = ladder["size"] or "full", int(ladder["seed"])
-    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.bounds[1])
+    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.scale[1])
 
 
 def make_distant_orchestrator(

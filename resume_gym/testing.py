@@ -39,7 +39,7 @@ from gymnasium.utils import env_checker
 
 from resume_gym.env import EditEnv
 from resume_gym.episode.editing import AnySession, meta_line
-from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict, reward_bounds
+from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
 from resume_gym.episode.session import Session
 from resume_gym.episode.sources import load_tasks
 from resume_gym.episode.tasks import Task, repaired
@@ -382,7 +382,7 @@ def _check_grade(env: EditEnv) -> None:
     info, reward = session.info(), session.reward
     _expect("info['edits'] after the action of `edit`", 1, info["edits"])
     _expect("info['graded'] at the end", env.judge is not None, info["graded"])
-    least, greatest = reward_bounds(env.rules.max_turns, session.weights)
+    least, greatest = session.bounds
     if not least <= reward <= greatest:
         raise _broken("reward of an episode", f"{least} to {greatest}", reward)
     _expect("env.grade() after the verdict", {}, env.grade())

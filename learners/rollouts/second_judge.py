@@ -55,7 +55,7 @@ async def compare(
 
 def _range(session: Any) -> float:
     """Return the reward with the best possible verdict minus the reward with the worst."""
-    least, greatest = session.bounds
+    least, greatest = session.scale
     fields = 2 * session.verdict_limit * sum(session.weights.values())
     # if a verdict counts lines, its fields never reach `verdict_limit`
     return float(min(fields, greatest - least))

@@ -20,7 +20,7 @@ from resume_gym.corpus.duplicates import bare_resume, heading, near_duplicates
 from resume_gym.corpus.header import anonymise
 from resume_gym.corpus.outline import CHECK
 from resume_gym.corpus.recognition import TITLES
-from resume_gym.episode.tasks import Evidence, Task
+from resume_gym.episode.tasks import MOST_EVIDENCE, Evidence, Task
 from resume_gym.text.lines import parse
 
 PAIRINGS = ("best", "all", "random")
@@ -106,9 +106,10 @@ def import_resumes(
         resumes: resume files.
         jobs: job description files.
         evidence: documents about the candidates. If there are several resumes, a document belongs
-            to the resume whose file name (without the extension) is a prefix of the document's file
-            name. If there is no such resume, it belongs to the resume whose heading (the
-            candidate's name) the document contains.
+            to the resume with whose file name (without the extension) the document's file name
+            begins, in whole words, or else to the resume whose heading (the candidate's name) the
+            document contains in whole words. A document that matches none or several, or that names
+            another candidate than its file name, cannot be used.
         options: settings; defaults to `Options()`.
 
     Returns:
@@ -194,19 +195,37 @@ def _owners(
     owned: dict[Path, dict[Path, str]] = defaultdict(dict)
     headings = {path: heading(resume.text) for path, resume in resumes.items()}
     for file, document in evidence.items():
-        by_file = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
+        by_file = [path for path in resumes if _begins(file.stem, path.stem)]
         # The longest file name wins: jane-doe-review.md belongs to jane-doe.md, not to jane.md.
         longest = max((len(path.stem) for path in by_file), default=0)
         by_file = [path for path in by_file if len(path.stem) == longest]
-        by_text = [path for path, head in headings.items() if head and head in document.text]
+        by_text = [path for path, head in headings.items() if head and _names(document.text, head)]
+        if by_file and by_text and not set(by_file) <= set(by_text):
+            by_file += by_text
         owners = [*resumes] if len(resumes) == 1 else (by_file or by_text)
-        if len(owners) == 1:
-            owned[owners[0]][file] = document.text
-        else:
+        if len(owners) != 1:
             why = f"it matches {len(owners) or 'none'} of the resumes; its file name must begin "
             why += "with the file name of a resume, or its text must name exactly one candidate"
             report.failed.append((file, why))
+            continue
+        papers = owned[owners[0]]
+        size = sum(map(len, (*papers.values(), document.text)))
+        if size > MOST_EVIDENCE:
+            told = f"{size:,} characters, the limit is {MOST_EVIDENCE:,}"
+            report.failed.append((file, f"with it, the evidence about the candidate has {told}"))
+        else:
+            papers[file] = document.text
     return owned
+
+
+def _begins(name: str, word: str) -> bool:
+    """Return whether a file name begins with a word that no letter follows."""
+    return bool(re.match(rf"{re.escape(word)}(?![^\W\d_])", name, re.IGNORECASE))
+
+
+def _names(text: str, name: str) -> bool:
+    """Return whether a text has a name as whole words; "Bo Lind-Berg" does not name Bo Lind."""
+    return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?!-?\w)", text))
 
 
 def _evidence(papers: dict[Path, str], kind: str | None) -> tuple[Evidence, ...]:

@@ -25,6 +25,10 @@ _FINE_DIFF_LINES = 200
 """Maximum number of lines to pass to difflib (quadratic time); a longer text's diff is one hunk."""
 
 
+_MOST_MARKS = 30
+"""Maximum number of combining marks to normalize at once (quadratic time); see UAX #15."""
+
+
 class Document(NamedTuple):
     """A text with its number of wrapped lines and the length of its longest line.
 
@@ -95,7 +99,7 @@ def make_document(text: str, width: int) -> Document:
 
 
 def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
-    """Find the non-overlapping occurrences of `old` in `text`, from left to right.
+    """Find the occurrences of `old` in `text`, from left to right.
 
     Args:
         text: text to search.
@@ -105,7 +109,8 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
             typography (see `untyped`).
 
     Returns:
-        Start and end offset of each occurrence.
+        Start and end offset of each occurrence. If an occurrence overlaps the previous one, it is
+        the last of the list, since only one of the two can be replaced.
     """
     if not old:  # an empty text matches everywhere, and `_occurrences` would never advance
         return []
@@ -132,10 +137,14 @@ def _find_loosely(text: str, old: str) -> list[tuple[int, int]]:
 
 def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
     spans = []
-    start = text.find(old)
+    start, end = text.find(old), 0
     while start >= 0:
-        spans.append((start, start + len(old)))
-        start = text.find(old, start + len(old))
+        if start < end:
+            return [*spans, (start, start + len(old))]
+        end = start + len(old)
+        spans.append((start, end))
+        within = text.find(old, start + 1, end + len(old) - 1)
+        start = within if within >= 0 else text.find(old, end)
     return spans
 
 
@@ -190,7 +199,8 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
     places: list[int] = []
     start = 0
     for stop in range(1, len(text) + 1):
-        if stop < len(text) and unicodedata.combining(text[stop]):
+        joined = stop < len(text) and unicodedata.combining(text[stop])
+        if joined and stop - start <= _MOST_MARKS:
             continue
         part = unicodedata.normalize("NFC", text[start:stop]).translate(_TYPOGRAPHY)
         parts.append(part)
@@ -255,7 +265,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
 
     Args:
         document: document to edit.
-        spans: sorted, non-overlapping start and end offsets, as `find` returns them.
+        spans: sorted, non-overlapping start and end offsets, from `find`.
         new: replacement text.
         width: page width in characters.
     """

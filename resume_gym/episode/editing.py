@@ -54,7 +54,7 @@ class Rules:
             "continuous" rewards each edit by the resulting change of `layout_potential`, so that
             the sum over an episode depends only on the first and the final document.
         layout_amplitude: with "continuous", the reward for each removed line beyond the page; a
-            multiple of 1/64.
+            multiple of 1/64. Lines beyond the second page do not count.
         feedback_every: k for feedback in the reply to every k-th edit; 0 for no feedback.
 
     Raises:
@@ -88,8 +88,9 @@ class Rules:
             raise ValueError(f"layout_amplitude: {told}")
 
     def layout_potential(self, doc: Document) -> float:
-        """Return the negative of `layout_amplitude` times the number of lines beyond the page."""
-        return -self.layout_amplitude * max(0, doc.lines - self.page_lines)
+        """Return minus `layout_amplitude` for each line beyond the page, up to a second page."""
+        beyond = min(max(0, doc.lines - self.page_lines), self.page_lines)
+        return -self.layout_amplitude * beyond
 
 
 _DEFAULT_RULES = Rules()
@@ -320,14 +321,30 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def score(self) -> float:
-        """The reward of the episode so far, scaled linearly so that `bounds` become 0 and 100."""
-        least, greatest = self.bounds
-        return 100 * (self.state.reward - least) / (greatest - least)
+        """The reward so far, scaled linearly so that `scale` becomes 0 and 100, and cut to these."""
+        least, greatest = self.scale
+        return min(100.0, max(0.0, 100 * (self.state.reward - least) / (greatest - least)))
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The rewards that correspond to the scores 0 and 100."""
+        return self.bounds
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The rewards that correspond to the scores 0 and 100."""
-        return rewards.reward_bounds(self.rules.max_turns, self.verdict_weights)
+        """The least and the greatest reward of a graded episode."""
+        least, greatest = rewards.reward_bounds(self.rules.max_turns, self.verdict_weights)
+        worst, best = self.layout_bounds
+        return least + rewards.LAYOUT + worst, greatest - rewards.LAYOUT + best
+
+    @property
+    def layout_bounds(self) -> tuple[float, float]:
+        """The least and the greatest sum of the term "layout"."""
+        rules = self.rules
+        if rules.layout_reward == "binary":
+            return -rewards.LAYOUT, rewards.LAYOUT
+        start = rules.layout_potential(measure(self.original, rules.page_width))
+        return -rules.layout_amplitude * rules.page_lines - start, 0.0 - start
 
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.

@@ -158,6 +158,9 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return FailedCall("ambiguous", more, name)
+        if len(spans) > 1 and spans[-1][0] < spans[-2][1]:
+            more = "two occurrences of `old` overlap; make it longer"
+            return FailedCall("ambiguous", more, name)
         # check the size before building the text: many long replacements could fill the memory
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
@@ -185,7 +188,17 @@ class NetSession(Session):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; a submitted original scores 50, a repaired one about 100."""
+        """See `EditSession.bounds`; per line of the original, at most two lines can be worse."""
+        tools, weights = self.tool_rewards, self.verdict_weights
+        lines = sum(bool(line.strip()) for line in self.original.split("\n"))
+        least, greatest = self.layout_bounds
+        least += (self.rules.max_turns - 1) * tools["failed_edit"] + tools["no_submit"]
+        least -= max(weights["rejected"], 2 * lines * weights["worse"])
+        return least, greatest + tools["submit"] + lines * weights["improved"]
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """See `EditSession.scale`; a submitted original scores 50, a repaired one about 100."""
         alone = self.tool_rewards["submit"]
         repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
         gain = self.verdict_weights["improved"] * max(1, repairs)

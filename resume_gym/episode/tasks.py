@@ -17,6 +17,8 @@ WEAKNESSES = tuple(WEAKNESS_METRIC)
 SPLITS = ("train", "eval")
 EVIDENCE_KINDS = ("project_notes", "performance_review", "portfolio")
 ITEM_KINDS = ("figure", "skill", "section", "judged")
+MOST_EVIDENCE = 100_000
+"""Maximum number of characters in the evidence of a task."""
 _ITEMS, _ITEM_CHARS, _ITEM_WEIGHT = 20, 500, 8
 
 EDITION = 2
@@ -111,7 +113,8 @@ class Task:
         split: split of the task, "train" or "eval".
         fixes: edits that repair the weakness, in the order to apply them.
         persona: owner of the resume: role, level, vertical (industry), name and company.
-        evidence: documents about the candidate that a revision may draw on.
+        evidence: documents about the candidate that a revision may draw on; at most `MOST_EVIDENCE`
+            characters in all.
         rubric: items that are rewarded in addition to the fields of the verdict.
 
     Raises:
@@ -139,6 +142,9 @@ class Task:
             if getattr(self, name) not in values:
                 expected = ", ".join(values)
                 raise TaskError(f"{name}: expected one of {expected}; got {getattr(self, name)!r}")
+        if (size := sum(len(one.text) for one in self.evidence)) > MOST_EVIDENCE:
+            told = f"{size:,} characters, the limit is {MOST_EVIDENCE:,}"
+            raise TaskError(f"evidence: the documents have {told}")
         if len(self.rubric) > _ITEMS:
             raise TaskError(f"rubric: expected at most {_ITEMS} items, got {len(self.rubric)}")
         texts = [item.text for item in self.rubric]

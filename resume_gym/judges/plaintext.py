@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
+from resume_gym.text.marks import stream_safe
+
 KEY_VARIABLE = "RESUME_GYM_JUDGE_KEY"
 """Environment variable that overrides the HMAC key of `make_code`."""
 
@@ -36,16 +38,20 @@ _MARKUP = re.compile(r"^\s*\|\s|[*_`#]", re.MULTILINE)
 
 @lru_cache(maxsize=1024)
 def clean(text: str) -> str:
-    """Return a text in NFKC, without invisible characters and with Unix line endings."""
+    """Return a text in NFKC, without invisible characters and with Unix line endings.
+
+    Runs of combining marks are cut off; see `marks.stream_safe`.
+    """
     text = _BREAKS.sub("\n", text).replace("\t", " ")
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    return unicodedata.normalize("NFKC", _seen(unicodedata.normalize("NFKC", _seen(text))))
+    return _normal(_normal(text))
 
 
-def _seen(text: str) -> str:
+def _normal(text: str) -> str:
     text = _IGNORABLE.sub("", text)
-    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in _UNSEEN)
+    seen = "".join(c for c in text if c == "\n" or unicodedata.category(c) not in _UNSEEN)
+    return unicodedata.normalize("NFKC", stream_safe(seen))
 
 
 def neutral(text: str) -> str:

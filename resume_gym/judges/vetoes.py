@@ -19,6 +19,7 @@ from typing import Any
 from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC, Verdict
 from resume_gym.episode.tasks import Task
 from resume_gym.judges.plaintext import clean, folded
+from resume_gym.text.marks import stacked
 
 _DATA: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("vetoes.toml").read_text(encoding="utf-8")
@@ -105,13 +106,14 @@ def find_veto(task: Task, revised: str) -> Veto | None:
     """Return the first veto that applies to a revision, or None."""
     if revised == task.resume:
         return Veto("unchanged", "The resume reads the same as before.")
-    text = clean(revised)
-    return next(_vetoes(task, revised, text), None)
+    return next(_vetoes(task, revised), None)
 
 
-def _vetoes(task: Task, raw: str, text: str) -> Iterator[Veto]:
+def _vetoes(task: Task, raw: str) -> Iterator[Veto]:
+    # this check is first, since all others take time that grows with the length of the text
+    yield from _growth(raw, task.resume, "\n".join(_known(task)))
     yield from _invisible(task, raw)
-    original = clean(task.resume)
+    text, original = clean(raw), clean(task.resume)
     lines, before = _lines(text), _lines(original)
     known = set(before)
     if lines == before:
@@ -119,12 +121,16 @@ def _vetoes(task: Task, raw: str, text: str) -> Iterator[Veto]:
     if len(text.split()) < max(3, _LEAST_LEFT * len(original.split())):
         yield Veto("empty", "Almost nothing of the resume is left.")
     truth = _truth(task)
-    if len(text) > _ROOM + len(original) + len(truth):
-        yield Veto("padding", f"The text has grown from {len(original)} to {len(text)} characters.")
+    yield from _growth(text, original, truth)  # again, since NFKC may lengthen the text
     yield from _repetition(lines, before)
     if new := [line for line in lines if line not in known]:
         yield from _written(new, truth)
         yield from _from_the_job(new, task.job, original, truth)
+
+
+def _growth(text: str, original: str, truth: str) -> Iterator[Veto]:
+    if len(text) > _ROOM + len(original) + len(truth):
+        yield Veto("padding", f"The text has grown from {len(original)} to {len(text)} characters.")
 
 
 def _lines(text: str) -> list[str]:
@@ -133,9 +139,12 @@ def _lines(text: str) -> list[str]:
 
 def _truth(task: Task) -> str:
     """Return the cleaned text of everything known about the candidate."""
-    return _joined(
-        task.resume, *task.facts, *(one.title + "\n" + one.text for one in task.evidence)
-    )
+    return _joined(*_known(task))
+
+
+def _known(task: Task) -> list[str]:
+    documents = (one.title + "\n" + one.text for one in task.evidence)
+    return [task.resume, *task.facts, *documents]
 
 
 @lru_cache(maxsize=256)
@@ -155,6 +164,8 @@ def _invisible(task: Task, raw: str) -> Iterator[Veto]:
         count = len(pattern.findall(_FLAG.sub("", raw)))
         if count > most + len(pattern.findall(task.resume)):
             yield Veto("hidden", f"The text contains {count} {what}.")
+    if run := stacked(raw):
+        yield Veto("hidden", f"The text contains {len(run[0])} combining marks in a row.")
 
 
 def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:

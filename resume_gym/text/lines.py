@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import snowballstemmer
 
 from resume_gym.text.languages import starts_with_day
+from resume_gym.text.marks import stream_safe
 
 LEXICON: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
@@ -226,7 +227,7 @@ def plain(text: str) -> str:
     """Remove markup and invisible characters from a text; convert dashes and quotes to ASCII."""
     if text.isascii() and not _MARKED.search(text):
         return " ".join(text.split())
-    text = unicodedata.normalize("NFKC", _THIN.sub(",", text))
+    text = unicodedata.normalize("NFKC", stream_safe(_THIN.sub(",", text)))
     text = _INVISIBLE.sub("", text).translate(_PLAIN)
     text = _LINK.sub(r"\1 \2", text)
     return " ".join(_MARKUP.sub("", text).split())

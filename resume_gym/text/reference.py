@@ -1,7 +1,8 @@
 """True statements about a candidate, and the alignment of revised lines with the original.
 
-`make_reference` collects the statements of a task, `align` maps the lines of a revision to lines of
-the original, and `strays` finds bullets that were moved to another job. In the code, `unit` always
+`make_reference` collects the statements of a task, and `align` maps the lines of a revision to lines
+of the original. `pair` does the same for rewards by the line: it maps at most one line to a line of
+the original. `strays` finds bullets that were moved to another job. In the code, `unit` always
 means the index of a line in the original, counted without blank lines.
 """
 
@@ -11,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import LCSseq
 
 from resume_gym.episode.tasks import Evidence, Fix, Task
 from resume_gym.text.lines import (
@@ -27,7 +30,7 @@ from resume_gym.text.lines import (
     stem,
 )
 from resume_gym.text.passages import statements
-from resume_gym.text.style import VAGUE, fillers, is_weak
+from resume_gym.text.style import VAGUE, Formatting, fillers, habits, is_weak
 from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 PROSE = ("bullet", "text")
@@ -50,7 +53,8 @@ class Reference:
         told: for each original line that fixes change, by its index: the facts that support these
             fixes.
         deleted: indices of the original lines that a fix deletes.
-        mended: texts, with markup, of original lines after a fix.
+        mended: for each original line that fixes change, by its index: the line, with markup, after
+            the first of these fixes, after the second, and so on.
         aside: whether the planted weakness is wrong_emphasis: bullets that mention their main point
             only in passing.
         name: name of the candidate.
@@ -62,7 +66,7 @@ class Reference:
     fixed: Mapping[int, tuple[Content, ...]]
     told: Mapping[int, tuple[str, ...]]
     deleted: frozenset[int]
-    mended: frozenset[str]
+    mended: Mapping[int, tuple[str, ...]]
     aside: bool
     name: str
     documents: tuple[Evidence, ...]
@@ -101,6 +105,27 @@ class Reference:
         pieces = {piece for word in words for piece in parts(word)}
         aliases = {_ALIASES[piece] for piece in pieces & _ALIASES.keys()}
         return frozenset(pieces | aliases | set(map(stem, pieces)))
+
+    @cached_property
+    def form(self) -> Formatting:
+        """The formatting that most lines of the original share after its fixes."""
+        kept = (unit for unit in range(len(self.lines)) if unit not in self.deleted)
+        raws = (self.mended.get(unit, (self.lines[unit].raw,))[-1] for unit in kept)
+        return habits(parse("\n".join(raws)))
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Keys (`_key`) of the original lines and of their mended texts -> key of the original."""
+        own = {
+            _key(parse(raw)[0]): _key(self.lines[unit])
+            for unit, raws in self.mended.items()
+            for raw in raws
+        }
+        return own | {_key(line): _key(line) for line in self.lines}
+
+    def has(self, line: Line) -> bool:
+        """Return whether a line equals an original line or the mended text of one."""
+        return _key(line) in self.names
 
     @cached_property
     def bodies(self) -> frozenset[str]:
@@ -282,7 +307,7 @@ def _reference(
     lines = parse(resume)
     fixed: dict[int, tuple[Content, ...]] = {}
     facts: dict[int, tuple[str, ...]] = {}
-    mended = set()
+    mended: dict[int, tuple[str, ...]] = {}
     # fixes apply in order, since a fix may match the result of an earlier fix
     told = {unit: line.raw for unit, line in enumerate(lines)}
     for fix in fixes:
@@ -290,13 +315,13 @@ def _reference(
         if unit < 0 or not fix.new:
             continue
         told[unit] = told[unit].replace(fix.old.strip(), fix.new.strip())
-        mended.add(told[unit])
+        mended[unit] = (*mended.get(unit, ()), told[unit])
         fixed[unit] = (*fixed.get(unit, ()), read(plain(told[unit].strip().lstrip("-*+ "))))
         facts[unit] = (*facts.get(unit, ()), *fix.facts)
     gone = {raw for fix in fixes if not fix.new for raw in fix.old.split("\n") if raw.strip()}
     deleted = frozenset(unit for unit, line in enumerate(lines) if line.raw in gone)
     known = evidence, job
-    return Reference(lines, fixed, facts, deleted, frozenset(mended), aside, name, *known)
+    return Reference(lines, fixed, facts, deleted, mended, aside, name, *known)
 
 
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
@@ -322,6 +347,101 @@ def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...],
         free.difference_update(near)
     _fill_gaps(lines, told, free, reference)
     return tuple(told)
+
+
+def pair(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
+    """Return, for each line of a text, the index of the original line that it restates, if any.
+
+    Each original line is paired with at most one line, and the pairs of one line depend as little
+    as possible on edits of other lines. First come lines that equal an original line or its mended
+    text: those in the order of the original, then moved ones. More lines equal to these are copies,
+    which are paired with nothing. Between two lines that keep the order, similar lines are paired
+    in order, such that the sum of their similarities is largest. The last are lines that were both
+    moved and changed.
+    """
+    names = [reference.names.get(_key(line)) for line in lines]
+    told, gaps = _equal(names, [_key(line) for line in reference.lines])
+    free = set(range(len(reference.lines))).difference(told.values())
+    for near, units in gaps:
+        changed = [index for index in near if names[index] is None]
+        found = _in_order(lines, changed, [unit for unit in units if unit in free], reference)
+        told.update(found)
+        free.difference_update(found.values())
+    changed = [index for index, name in enumerate(names) if name is None and index not in told]
+    likely = [(_near(lines[index], unit, reference), index, unit) for index in changed for unit in free]
+    for score, index, unit in sorted(likely, reverse=True):
+        if score >= ALIKE and index not in told and unit in free:
+            told[index] = unit
+            free.discard(unit)
+    return tuple((told[index],) if index in told else () for index in range(len(lines)))
+
+
+def _equal(
+    names: Sequence[str | None], known: Sequence[str]
+) -> tuple[dict[int, int], list[tuple[range, range]]]:
+    """Pair lines with equal original lines.
+
+    Args:
+        names: for each line, the key of the original line that it equals, if any.
+        known: key of each original line.
+
+    Returns:
+        The index of the original line for each paired line, by the line's index. Then the ranges of
+        lines, and of original lines, between pairs that are in the order of the original.
+    """
+    told: dict[int, int] = {}
+    gaps = []
+    end = last = 0
+    # a line without a name equals no original line: 0 is no key
+    for kind, a, b, c, d in LCSseq.opcodes(known, [name or 0 for name in names]):
+        if kind == "equal":
+            gaps.append((range(end, c), range(last, a)))
+            told.update(zip(range(c, d), range(a, b), strict=True))
+            end, last = d, b
+    gaps.append((range(end, len(names)), range(last, len(known))))
+    kept = set(told.values())
+    places: dict[str | None, list[int]] = {}
+    for unit in reversed(range(len(known))):
+        if unit not in kept:
+            places.setdefault(known[unit], []).append(unit)
+    for index, name in enumerate(names):
+        if index not in told and places.get(name):
+            told[index] = places[name].pop()  # the line was moved
+    return told, gaps
+
+
+def _in_order(
+    lines: Sequence[Line], changed: Sequence[int], units: Sequence[int], reference: Reference
+) -> dict[int, int]:
+    """Pair lines with original lines in order, with the largest sum of similarities.
+
+    Returns:
+        The index of the original line for each paired line, by the line's index.
+    """
+    # best[n]: the largest sum with the first n original lines, and its pairs as a linked list
+    best: list[tuple[float, Any]] = [(0.0, None)] * (len(units) + 1)
+    for index in changed:
+        row = [best[0]]
+        for place, unit in enumerate(units):
+            score = _near(lines[index], unit, reference)
+            total, pairs = best[place]
+            paired = [(total + score, (index, unit, pairs))] if score >= QUARTER else []
+            row.append(max(best[place + 1], row[-1], *paired, key=lambda one: one[0]))
+        best = row
+    found, pairs = {}, best[-1][1]
+    while pairs:
+        index, unit, pairs = pairs
+        found[index] = unit
+    return found
+
+
+def _near(line: Line, unit: int, reference: Reference) -> float:
+    """Return the similarity of a line to an original line; headings count as similar."""
+    original = reference.lines[unit]
+    if (original.kind in PROSE) != (line.kind in PROSE):
+        return 0.0
+    least = QUARTER * (original.kind == line.kind == "heading")
+    return max(least, _alike(line.content, unit, reference)[0])
 
 
 def _key(line: Line) -> str:

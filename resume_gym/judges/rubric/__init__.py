@@ -10,7 +10,6 @@ tell free paraphrases from false claims in ordinary words, and does not judge ir
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +18,7 @@ from resume_gym.episode.tasks import Task
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.claims import UnsupportedClaim
-from resume_gym.judges.rubric.signals import Signals, excess, measure
+from resume_gym.judges.rubric.signals import Signals, excess, measure, measure_lines
 from resume_gym.judges.vetoes import Veto, find_veto, rejected, veto
 from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import SEVERAL, STEP
@@ -87,15 +86,15 @@ class RubricJudge:
         """Count the improved, harmless and worse lines of a revised resume; see `LineVerdict`."""
         task = self._known(task)
         rejection = find_veto(task, revised)
-        if rejection and rejection.kind == "unchanged":  # only blank lines can differ here
-            reasons = {"harmless": rejection.reason}
-            return LineVerdict(harmless=-_differing(task.resume, revised), reasons=reasons)
-        if over := excess(revised):
-            rejection = rejection or Veto("padding", f"The resume exceeds the limit of {over}.")
+        if rejection and rejection.kind == "unchanged":  # markup and blank lines may differ
+            rejection = None
+        if not rejection and (over := excess(revised)):
+            rejection = Veto("padding", f"The resume exceeds the limit of {over}.")
         if rejection:
             return LineVerdict(rejected=-1, reasons={"rejected": rejection.reason})
-        signals = measure(revised, make_reference(task))
-        better, same, worse = (signals.outcomes.count(outcome) for outcome in (1, 0, -1))
+        signals = measure_lines(revised, make_reference(task))
+        outcomes = [change.outcome for change in signals.changes]
+        better, same, worse = (outcomes.count(outcome) for outcome in (1, 0, -1))
         reasons = {
             name: _line_reason(signals, outcome)
             for name, outcome, count in (
@@ -217,12 +216,6 @@ def _sentence(rule: str, line: str) -> str:
     return f'{rule.capitalize()}: "{cut(line)}".'
 
 
-def _differing(before: str, after: str) -> int:
-    """Return the number of lines that were changed, deleted or added between two texts."""
-    codes = SequenceMatcher(None, before.split("\n"), after.split("\n"), False).get_opcodes()
-    return sum(max(b - a, d - c) for kind, a, b, c, d in codes if kind != "equal")
-
-
 def _line_reason(signals: Signals, outcome: int) -> str:
     """Return a sentence about a change with this outcome or, for -1, about an unsupported claim."""
     if outcome < 0 and signals.findings:
@@ -230,6 +223,6 @@ def _line_reason(signals: Signals, outcome: int) -> str:
     if told := moved(signals, "preference", outcome):
         return _sentence(*told)
     same = next((change for change in signals.changes if change.outcome == outcome), None)
-    if same:
+    if same and same.new:
         return f'"{cut(same.new)}" is neither better nor worse than "{cut(same.old)}".'
-    return "Adjacent lines were deleted."
+    return f'"{cut(same.old) if same else ""}" is hardly missed.'

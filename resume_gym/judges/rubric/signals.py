@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import chain, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 from resume_gym.judges import JudgeRefused
@@ -19,7 +19,7 @@ from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
-from resume_gym.text.reference import PROSE, Reference, align
+from resume_gym.text.reference import PROSE, Reference, align, pair
 from resume_gym.text.style import Formatting, fillers, format_faults, habits, head, is_weak
 from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
 from resume_gym.text.verbs import VERB_STEMS
@@ -63,19 +63,17 @@ class Signals:
         findings: unsupported claims.
         doubts: claims whose truth the rules cannot judge, such as a new verb; they affect no grade.
         needless: number of changes that are not better, repetitions included.
-        outcomes: outcome of each changed, deleted or added line, with repeated changes. The outcome
-            of a line that equals the result of a fix is always 1, even if its outcome in `changes`
-            is not.
     """
 
     changes: tuple[Change, ...]
     findings: tuple[UnsupportedClaim, ...]
     doubts: tuple[UnsupportedClaim, ...]
     needless: int
-    outcomes: tuple[int, ...] = ()
 
 
 _NONE: Mapping[str, str] = {}
+_REPAIRED = {"clarity": "repaired"}
+_CROWDED = {"clarity": "blank lines before headings are gone"}
 _FORM = {1: "formatted like the rest", -1: "formatted unlike the rest"}
 
 
@@ -95,20 +93,44 @@ def measure(text: str, reference: Reference) -> Signals:
     findings = find_claims(lines, origins, reference)
     doubts: list[UnsupportedClaim] = []
     lined = [_line_change(page, index, findings, doubts) for index in range(len(lines))]
-    runs = list(_deletions(page))
-    # a run of deleted lines is one change, as bad as its worst line
-    gone = [min(run, key=lambda change: change.outcome) for run in runs]
-    changes = [*filter(None, lined), *gone, *(blank := list(_blank_lines(page)))]
+    changes = [*filter(None, lined), *_deletions(page), *_blank_lines(page)]
     # Sort the worst changes to the end, since the dict keeps the last of the changes with equal
     # keys.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
-    mended = [line.raw in reference.mended for line in lines]
-    outcomes = (
-        *(int(fix) or one.outcome for one, fix in zip(lined, mended, strict=True) if one),
-        *(change.outcome for change in chain(*runs, blank)),
-    )
-    return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless, outcomes)
+    return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless)
+
+
+def measure_lines(text: str, reference: Reference) -> Signals:
+    """Grade each line that differs from the original, independently of the other lines.
+
+    An original line has at most one change: of the line that is paired with it (`reference.pair`),
+    or its deletion. A paired line that equals its original's own mended text is better. Added lines
+    are never better, and at most as many count as the original has lines. Moved lines are no
+    changes. `Signals.changes` lists repeated changes, too.
+
+    Raises:
+        JudgeRefused: the text is too long; see `excess`.
+    """
+    if over := excess(text):
+        raise JudgeRefused(f"the text exceeds the rubric judge's limit of {over}")
+    lines = parse(text)
+    origins = pair(lines, reference)
+    page = _Page(lines, origins, reference, reference.form, reference.form)
+    found = find_claims(lines, origins, reference)
+    findings = [one for one in found if one.kind != "moved bullet" or _is_moved(page, one.line)]
+    doubts: list[UnsupportedClaim] = []
+    changed, added = [], []
+    for index, units in enumerate(origins):
+        change = _paid(page, index, _line_change(page, index, findings, doubts))
+        if change:
+            (changed if units else added).append(change)
+    added.sort(key=lambda change: change.outcome)
+    paired = {unit for units in origins for unit in units}
+    gone = (_gone(unit, reference) for unit in range(len(reference.lines)) if unit not in paired)
+    changes = (*changed, *filter(None, gone), *added[: len(reference.lines)])
+    needless = sum(change.outcome <= 0 for change in changes)
+    return Signals(changes, tuple(findings), tuple(doubts), needless)
 
 
 def excess(text: str) -> str:
@@ -167,7 +189,7 @@ def _line_change(
     kinds = {line.kind, *(original.kind for original in originals)}
     false = any(finding.line == index for finding in findings)
     if not originals:  # an added line has no gains, and does harm if it copies another line
-        copied = any(line.body == other.body for other in reference.lines)
+        copied = reference.has(line)
         harms = {"clarity": "repeats another line"} if copied else _NONE
         return _weigh(_NONE, harms, false, "", line.body, line.body)
     if not kinds.issubset(PROSE):
@@ -267,6 +289,9 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
     other_kind = line.kind not in [original.kind for original in originals]
     words = {word for content in before for word in content.words} | _SECTIONS
     nameless = line.kind == "heading" and words.isdisjoint(line.content.words)
+    # a contact line may lose a date of birth, but no address
+    links = {name.text.lower() for content in before for name in content.names if "@" in name.text}
+    contact = bool(links) and not any(original.section for original in originals)
     rules = (
         ("jd_alignment", "drops a skill of the job",
          line.kind == "skills" and gone & page.reference.job_weights.keys()),
@@ -274,7 +299,8 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
         ("clarity", _FORM[-1], change > 0),
         ("clarity", "is a heading that has lost its name", nameless),
         (SUBSTANCE, "the facts of a position have changed",
-         line.kind == "entry" and (gone or longer)),
+         line.kind == "entry" and not contact and (gone or longer)),
+        (SUBSTANCE, "contact details are gone", contact and gone & links),
     )  # fmt: skip
     harms = _first((field, rule) for field, rule, broken in rules if broken)
     gains = {"clarity": _FORM[1]} if change < 0 and not gone else _NONE
@@ -368,8 +394,8 @@ def _difference(old: Content, new: Content) -> object:
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
 
-def _deletions(page: _Page) -> Iterator[list[Change]]:
-    """Yield, for each run of consecutive deleted lines, the change of each of its lines."""
+def _deletions(page: _Page) -> Iterator[Change]:
+    """Yield a change for each run of consecutive deleted lines, as bad as its worst line."""
     reference = page.reference
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
@@ -383,15 +409,11 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
         harms = {SUBSTANCE: "content is gone"}
         if any(reference.lines[unit].content.figures for unit in units):
             harms["quantification"] = "a figure is gone"
-        line, key = reference.lines[units[0]], ("gone", units[0])
+        line = reference.lines[units[0]]
         body = line.body or line.raw.strip()  # "---" has no body
-        yield [
-            _weigh(
-                gains if found > 0 else _NONE, harms if found < 0 else _NONE, False, body, "", key
-            )
-            for unit in units
-            for found in [min(most, _deleted(unit, page, restated))]
-        ]
+        outcome = min(most, *(_deleted(unit, page, restated) for unit in units))
+        gained, harmed = gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE
+        yield _weigh(gained, harmed, False, body, "", ("gone", units[0]))
 
 
 def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
@@ -409,6 +431,12 @@ def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
         return 1
     if line.kind == "heading" or any(_tells(other.content, line.content) for other in page.lines):
         return 0
+    return _loss(unit, reference)
+
+
+def _loss(unit: int, reference: Reference) -> int:
+    """Return 0 if a line is a vague bullet, and -1 if it has content that nothing restates."""
+    line = reference.lines[unit]
     if line.kind != "bullet" or line.content.figures or reference.sources(unit, line.content):
         return -1
     job_stems = line.content.stems & reference.job_weights.keys()
@@ -422,9 +450,51 @@ def _tells(content: Content, other: Content) -> bool:
 
 def _blank_lines(page: _Page) -> Iterator[Change]:
     """Yield a single change if blank lines before headings have been removed."""
-    for line, units in zip(page.lines, page.origins, strict=True):
-        head = line.kind in ("heading", "entry") and line.number > 0 and units
-        if head and page.reference.lines[units[0]].spaced and not line.spaced:
-            harms = {"clarity": "blank lines before headings are gone"}
-            yield _weigh(_NONE, harms, False, "blank lines", "", "blank lines")
-            return
+    pairs = zip(page.lines, page.origins, strict=True)
+    if any(units and _is_crowded(line, page.reference.lines[units[0]]) for line, units in pairs):
+        yield _weigh(_NONE, _CROWDED, False, "blank lines", "", "blank lines")
+
+
+def _is_crowded(line: Line, original: Line) -> bool:
+    """Return whether the blank line before a heading has been removed."""
+    head = line.kind in ("heading", "entry") and line.number > 0
+    return head and original.spaced and not line.spaced
+
+
+def _paid(page: _Page, index: int, change: Change | None) -> Change | None:
+    """Return the change of a line with what only rewards by the line take into account."""
+    line, units = page.lines[index], page.origins[index]
+    if units and _is_crowded(line, page.reference.lines[units[0]]):
+        return _weigh(_NONE, _CROWDED, False, line.body, line.body, units)
+    if change and units and line.raw in page.reference.mended.get(units[0], ()):
+        return change._replace(outcome=1, gains=change.gains or _REPAIRED, harms=_NONE)
+    return change
+
+
+def _is_moved(page: _Page, index: int) -> bool:
+    """Return whether a bullet has neither neighbour from its job.
+
+    `strays` looks at the heading above, which another edit may have changed.
+    """
+    heads, bullets = page.reference.runs
+    runs = heads | bullets
+    near = [*page.origins[max(0, index - 1) : index], *page.origins[index + 1 : index + 2]]
+    return not {runs.get(unit) for unit in page.origins[index]}.intersection(
+        runs.get(unit) for units in near for unit in units
+    )
+
+
+def _gone(unit: int, reference: Reference) -> Change | None:
+    """Return the change of a deleted line, whatever else is deleted."""
+    line = reference.lines[unit]
+    if unit in reference.spare:
+        # the heading alone is no padding: its lines would seem to belong to the section above
+        outcome, gains, harms = 1, {"clarity": "padding is gone"}, _NONE
+        if line.kind == "heading":
+            return None
+    else:
+        earlier = reference.lines[:unit]
+        restated = any(_tells(other.content, line.content) for other in earlier)
+        outcome = 0 if restated and line.kind != "heading" else _loss(unit, reference)
+        gains, harms = _NONE, {SUBSTANCE: "content is gone"} if outcome < 0 else _NONE
+    return Change(outcome, gains, harms, line.body or line.raw.strip(), "", ("gone", unit))

@@ -34,6 +34,7 @@ from resume_gym.text.style import VAGUE, Formatting, fillers, habits, is_weak
 from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 PROSE = ("bullet", "text")
+HEADS = ("heading", "entry")
 
 _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
 _JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
@@ -393,11 +394,13 @@ def _equal(
     gaps = []
     end = last = 0
     # a line without a name equals no original line: 0 is no key
-    for kind, a, b, c, d in LCSseq.opcodes(known, [name or 0 for name in names]):
-        if kind == "equal":
-            gaps.append((range(end, c), range(last, a)))
-            told.update(zip(range(c, d), range(a, b), strict=True))
-            end, last = d, b
+    for kind, a, b, c, _ in LCSseq.opcodes(known, [name or 0 for name in names]):
+        for unit in range(a, b) if kind == "equal" else ():
+            # of several equal lines, the first one counts
+            index = names.index(known[unit], end, c + unit - a + 1)
+            gaps.append((range(end, index), range(last, unit)))
+            told[index] = unit
+            end, last = index + 1, unit + 1
     gaps.append((range(end, len(names)), range(last, len(known))))
     kept = set(told.values())
     places: dict[str | None, list[int]] = {}
@@ -436,12 +439,16 @@ def _in_order(
 
 
 def _near(line: Line, unit: int, reference: Reference) -> float:
-    """Return the similarity of a line to an original line; headings count as similar."""
+    """Return the similarity of a line to an original line, its fixes or their facts.
+
+    Two headings or two paragraphs count as similar.
+    """
     original = reference.lines[unit]
-    if (original.kind in PROSE) != (line.kind in PROSE):
+    if (original.kind in HEADS) != (line.kind in HEADS):
         return 0.0
-    least = QUARTER * (original.kind == line.kind == "heading")
-    return max(least, _alike(line.content, unit, reference)[0])
+    least = QUARTER * (original.kind == line.kind and line.kind in ("heading", "text"))
+    facts = (reference.similarity(line.content, fact) for fact in reference.facts.get(unit, ()))
+    return max(least, _alike(line.content, unit, reference)[0], *facts)
 
 
 def _key(line: Line) -> str:

@@ -7,7 +7,7 @@ other harmless change counts as the same. `measure` is the entry point.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
-from resume_gym.text.reference import PROSE, Reference, align, pair
+from resume_gym.text.reference import HEADS, PROSE, Reference, align, pair
 from resume_gym.text.style import Formatting, fillers, format_faults, habits, head, is_weak
 from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
 from resume_gym.text.verbs import VERB_STEMS
@@ -114,8 +114,12 @@ def measure_lines(text: str, reference: Reference) -> Signals:
     """
     if over := excess(text):
         raise JudgeRefused(f"the text exceeds the rubric judge's limit of {over}")
-    lines = parse(text)
-    origins = pair(lines, reference)
+    parsed = parse(text)
+    origins = pair(parsed, reference)
+    lines = tuple(
+        _sorted(line, reference.lines[units[0]]) if units else line
+        for line, units in zip(parsed, origins, strict=True)
+    )
     page = _Page(lines, origins, reference, reference.form, reference.form)
     found = find_claims(lines, origins, reference)
     findings = [one for one in found if one.kind != "moved bullet" or _is_moved(page, one.line)]
@@ -127,7 +131,7 @@ def measure_lines(text: str, reference: Reference) -> Signals:
             (changed if units else added).append(change)
     added.sort(key=lambda change: change.outcome)
     paired = {unit for units in origins for unit in units}
-    gone = (_gone(unit, reference) for unit in range(len(reference.lines)) if unit not in paired)
+    gone = (_gone(unit, page) for unit in range(len(reference.lines)) if unit not in paired)
     changes = (*changed, *filter(None, gone), *added[: len(reference.lines)])
     needless = sum(change.outcome <= 0 for change in changes)
     return Signals(changes, tuple(findings), tuple(doubts), needless)
@@ -461,6 +465,13 @@ def _is_crowded(line: Line, original: Line) -> bool:
     return head and original.spaced and not line.spaced
 
 
+def _sorted(line: Line, original: Line) -> Line:
+    """Return a line with the kind of its original, if only the heading above may have changed it."""
+    heads = not {line.kind, original.kind}.isdisjoint(HEADS)
+    same = line.style == original.style and not heads
+    return replace(line, kind=original.kind, section=original.section) if same else line
+
+
 def _paid(page: _Page, index: int, change: Change | None) -> Change | None:
     """Return the change of a line with what only rewards by the line take into account."""
     line, units = page.lines[index], page.origins[index]
@@ -484,17 +495,15 @@ def _is_moved(page: _Page, index: int) -> bool:
     )
 
 
-def _gone(unit: int, reference: Reference) -> Change | None:
-    """Return the change of a deleted line, whatever else is deleted."""
-    line = reference.lines[unit]
-    if unit in reference.spare:
-        # the heading alone is no padding: its lines would seem to belong to the section above
-        outcome, gains, harms = 1, {"clarity": "padding is gone"}, _NONE
-        if line.kind == "heading":
-            return None
-    else:
-        earlier = reference.lines[:unit]
-        restated = any(_tells(other.content, line.content) for other in earlier)
-        outcome = 0 if restated and line.kind != "heading" else _loss(unit, reference)
-        gains, harms = _NONE, {SUBSTANCE: "content is gone"} if outcome < 0 else _NONE
+def _gone(unit: int, page: _Page) -> Change | None:
+    """Return the change of a deleted line, whatever other lines are deleted."""
+    line, spare = page.reference.lines[unit], unit in page.reference.spare
+    # A heading alone is no padding: its lines would then seem to belong to the section above.
+    if line.kind == "heading" and spare:
+        return None
+    if any(_tells(other.content, line.content) for other in page.lines):
+        return None  # the content has moved
+    outcome = 1 if spare else _loss(unit, page.reference)
+    gains = {"clarity": "padding is gone"} if outcome > 0 else _NONE
+    harms = {SUBSTANCE: "content is gone"} if outcome < 0 else _NONE
     return Change(outcome, gains, harms, line.body or line.raw.strip(), "", ("gone", unit))

@@ -1,5 +1,7 @@
 """Evolutionary search for edits that a judge prefers to the original or repaired resume.
 
+python benchmarks/attack_search.py [--env ResumeEditNet-v0]
+
 The search starts from the original or the repaired resume of a task. People must decide whether the
 text with the highest reward is an exploit or an improvement.
 """
@@ -7,15 +9,24 @@ text with the highest reward is an exploit or an improvement.
 import difflib
 import re
 import string
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from random import Random
+from statistics import fmean
 from typing import Any
 
+from record import ENVS, Figure, finish, parser
+
+from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import TOOL_TERMS
-from resume_gym.episode.tasks import Task
+from resume_gym.episode.tasks import Task, repaired
 from resume_gym.episode.tools import tool_call
 from resume_gym.text.lines import LEXICON
+
+
+SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
+"""Number of held-out tasks by starting text, and number of mutants of each."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,45 @@ class SearchResult:
     after: float
     diff: tuple[str, ...]
     text: str
+
+
+def main() -> int:
+    """Search an environment's held-out tasks; return 1 if a repaired resume gains."""
+    reader = parser(__doc__ or "")
+    reader.add_argument("--env", default=ENVS["full"], help="environment (default: %(default)s)")
+    args = reader.parse_args()
+    env = make_edit_env(args.env, split="eval")
+    figures, found = searches(env, args.quick)
+    for finds in found.values():
+        for find in finds:
+            print("\n".join((f"{find['task_id']}, {find['start']}:", *find["diff"])))
+    return finish(f"attack_search-{args.env}", args, figures, found)
+
+
+def searches(env: Any, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
+    """Search from the originals and the repaired resumes of some held-out tasks.
+
+    Returns:
+        The mean gains as figures, and the results as dicts, by starting text.
+    """
+    figures, found = [], {}
+    for label, searched in SEARCHED.items():
+        finds = [
+            search(
+                env,
+                task,
+                task.resume if label == "original" else repaired(task),
+                500 if quick else TRIES,
+                Random(f"{task.task_id}-{label}"),
+                label,
+            )
+            for task in env.tasks[: 1 if quick else searched]
+        ]
+        gain = fmean(find.after - find.before for find in finds)
+        most = 0.05 if label == "repaired" else None
+        figures.append(Figure(f"search from the {label} page: gain", gain, at_most=most))
+        found[f"search, {label}"] = [asdict(find) for find in finds]
+    return figures, found
 
 
 def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str) -> SearchResult:
@@ -133,3 +183,7 @@ def _mutant(text: str, words: Sequence[str], rng: Random) -> str:
 
 def _cased(word: str, like: str) -> str:
     return word.capitalize() if like[:1] in string.ascii_uppercase else word
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from attack_search import search
+from attack_search import searches
 from record import ENVS, Figure, finish, parser
 
 from learners.demonstrations import HASTY, act
@@ -31,7 +31,7 @@ from resume_gym import Rules, Session
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
 from resume_gym.episode.sources import load_tasks
-from resume_gym.episode.tasks import Task, read_jsonl, repaired
+from resume_gym.episode.tasks import Task, read_jsonl
 from resume_gym.evaluation import play
 from resume_gym.evaluation.attack import POLICIES, PolicyRewards, attack
 from resume_gym.judges import make_judge
@@ -42,7 +42,6 @@ HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 6.2, "oracle": 7.4}, "mini": {"careful": 5.2, "oracle": 6.4}}
 DAMAGING = ("swap verb", "nonsense verb", "shuffle", "join", "hack")
 DAMAGED = {"full": 5.0, "mini": 4.0}
-SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
 RULES = Rules(max_turns=6, page_lines=20)
 GROUP = 16
 JUDGE = make_judge("rubric")
@@ -61,23 +60,9 @@ def main() -> int:
         figures += attacked(size, rows)
         found[f"attacks, {size}"] = [asdict(row) for row in rows.values()]
     env = make_edit_env(ENVS["full"], split="eval")
-    tries = 500 if args.quick else TRIES
-    for label, searched in SEARCHED.items():
-        finds = [
-            search(
-                env,
-                task,
-                task.resume if label == "original" else repaired(task),
-                tries,
-                Random(f"{task.task_id}-{label}"),
-                label,
-            )
-            for task in env.tasks[: 1 if args.quick else searched]
-        ]
-        gain = fmean(find.after - find.before for find in finds)
-        most = 0.05 if label == "repaired" else None
-        figures.append(Figure(f"search from the {label} page: gain", gain, at_most=most))
-        found[f"search, {label}"] = [asdict(find) for find in finds]
+    gains, searched = searches(env, args.quick)
+    figures += gains
+    found |= searched
     figures += written("seen")
     figures += written("blind") if args.blind else []
     figures += strangers()

@@ -12,12 +12,14 @@ from resume_gym.cli.arguments import (
 )
 from resume_gym.env import make_edit_env
 from resume_gym.episode.session import Session
-from resume_gym.evaluation.attack import ABOUT, POLICIES, attack
+from resume_gym.evaluation.attack import ABOUT, POLICIES, TRICKS, attack
 from resume_gym.support.user_errors import TaskError
 
 _FLOOR = """\
 reward: mean over the tasks. above floor: the mean difference from the floor, which is the reward \
-of harmless edits, or of no edit if that is higher. at most: the largest difference on one task."""
+of harmless edits, or of no edit if that is higher. at most: the largest difference on one task. \
+For the oracle and the careful agent with a trick, both are differences from the same agent \
+without the trick, without the rewards of tool calls."""
 
 
 def add_command(commands: Commands) -> None:
@@ -26,8 +28,10 @@ def add_command(commands: Commands) -> None:
         "attack",
         help="attack a judge with policies that improve nothing",
         description="On held-out tasks, play policies that improve no resume, and compare their "
-        "rewards with the floor: the reward of harmless edits, or of no edit if that is higher. A "
-        "sound judge gives no policy more than the floor, except `delete` where it hits padding.",
+        "rewards with the floor: the reward of harmless edits, or of no edit if that is higher. "
+        "Honest agents also play tricks, such as repeating what they repaired. A sound judge gives "
+        "no policy more than the floor, except `delete` where it hits padding, and no trick more "
+        "than nothing.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
         done="no policy earns more than the floor",
         failed="failure, or a policy earns more than the floor",
@@ -50,7 +54,8 @@ def _run(options: argparse.Namespace) -> int:
     tasks = env.tasks[: options.limit]
     rows = attack(env, tasks, options.seed)
     # as the table shows it: differences that round to zero are no gain
-    above = [row.policy for row in rows if row.policy in POLICIES and round(row.above, 2) > 0]
+    gaming = POLICIES.keys() | TRICKS.keys()
+    above = [row.policy for row in rows if row.policy in gaming and round(row.above, 2) > 0]
     if options.json:
         policies = list(map(asdict, rows))
         told = {"judge": env.judge.name, "tasks": len(tasks), "sound": not above}
@@ -70,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
         if row.most > 0 and row.policy in POLICIES:
             console.print(f"{row.policy}: furthest above the floor on {row.worst}")
     if above:
-        names = f"{len(above)} of {len(POLICIES)} policies earn more than the floor"
+        names = f"{len(above)} of {len(gaming)} policies earn more than the floor"
         console.print(f"not sound: {names}: {', '.join(above)}", style="bold red")
         return 1
     console.print("sound: no policy earns more than the floor", style="bold green")

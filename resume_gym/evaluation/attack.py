@@ -2,7 +2,7 @@
 
 `resume-gym judge attack` plays these policies and scripted agents on held-out tasks. The floor is
 the mean reward of harmless edits or of no edit, whichever is higher. A judge is sound if no policy
-earns more than the floor.
+earns more than the floor, and if no trick raises what an honest agent earns for its text.
 """
 
 import re
@@ -14,9 +14,12 @@ from statistics import fmean
 from typing import Any
 
 from resume_gym.agents import AGENTS, Agent, bullets, editor, floor_edit
+from resume_gym.episode.rewards import TOOL_TERMS
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Task
+from resume_gym.episode.tools import tool_call
 from resume_gym.evaluation.loop import evaluate
+from resume_gym.evaluation.records import Episode
 
 STOP = ("", "")
 """Special edit that a policy returns to submit before the last turn."""
@@ -31,6 +34,10 @@ POLICIES: dict[str, Policy] = {}
 """Policies by name; they improve a resume only where an edit happens to delete padding."""
 PARTIAL_REPAIRS: dict[str, Policy] = {}
 """Policies by name that make one of the task's repairs."""
+Trick = Callable[[list[str], list[str]], list[str]]
+"""Function that returns new lines of a text, given its lines and those of the original."""
+TRICKS: dict[str, tuple[str, Trick]] = {}
+"""By name: an agent, and the trick that it plays on its final text."""
 ABOUT = {
     "floor": "exchanges words such as 'the'",
     "noop": "submits at once",
@@ -283,6 +290,64 @@ def _repair_and_spoil(text: str, task: Task, rng: Random) -> Edit | None:
     return changed[0], " ".join([mark, words[0], *_swap_word(words[1:], task, rng)])
 
 
+def _trick(name: str, about: str) -> Callable[[Trick], Trick]:
+    """Return a decorator that registers a trick of the oracle and of the careful agent."""
+
+    def register(trick: Trick) -> Trick:
+        for agent in ("oracle", "careful"):
+            TRICKS[f"{agent}, {name}"] = agent, trick
+            ABOUT[f"{agent}, {name}"] = about
+        return trick
+
+    return register
+
+
+@_trick("doubled", "repeats each repaired line")
+def _double(lines: list[str], original: list[str]) -> list[str]:
+    return [line for line in lines for _ in range(1 if line in original else 2)]
+
+
+@_trick("overwriting", "repeats repaired lines over good ones")
+def _overwrite(lines: list[str], original: list[str]) -> list[str]:
+    fresh = [line for line in lines if line not in original and _BULLET.fullmatch(line)]
+    good = [n for n, line in enumerate(lines) if line in original and _BULLET.fullmatch(line)]
+    over = dict(zip(reversed(good), fresh, strict=False))
+    return [over.get(n, line) for n, line in enumerate(lines)]
+
+
+@_trick("flood", "repeats a heading 300 times")
+def _flood(lines: list[str], original: list[str]) -> list[str]:
+    """Repeat the shortest repaired heading or, if there is none, the shortest heading."""
+    heads = [line for line in lines if line.startswith("## ")]
+    heads = [line for line in heads if line not in original] or heads or lines[:1]
+    at = lines.index(min(heads, key=len))
+    return [*lines[:at], *[lines[at]] * 300, *lines[at + 1 :]]
+
+
+@_trick("blank lines", "adds 50,000 blank lines")
+def _blanks(lines: list[str], original: list[str]) -> list[str]:
+    return [*lines[:1], *[""] * 50_000, *lines[1:]]
+
+
+def make_trickster(agent: str, trick: Trick, seed: int) -> Agent:
+    """Make an agent that plays a trick before it submits; one turn is left for the trick."""
+    act, submit = AGENTS[agent](seed), tool_call("submit")
+    played = False
+
+    def play(session: Session) -> str:
+        nonlocal played
+        left = session.rules.max_turns - session.turns
+        action = act(session) if left > 2 and not played else submit
+        if action == submit and not played:
+            played = True
+            text = session.text
+            new = "\n".join(trick(text.split("\n"), session.original.split("\n")))
+            return tool_call("str_replace", old=text, new=new) if new != text else submit
+        return action
+
+    return play
+
+
 def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 
@@ -305,8 +370,9 @@ class PolicyRewards:
     Attributes:
         policy: name of the policy.
         mean: mean reward over the tasks.
-        above: mean over tasks of the reward minus the floor's reward.
-        most: largest value of the reward minus the floor's reward on a single task.
+        above: mean over tasks of the reward minus the floor's reward; for a trick, minus the reward
+            of the same agent without the trick, both without the rewards of tool calls.
+        most: largest such difference on a single task.
         worst: id of the task with the difference `most`.
     """
 
@@ -318,7 +384,7 @@ class PolicyRewards:
 
 
 def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards]:
-    """Play the scripted agents, `PARTIAL_REPAIRS` and `POLICIES` once on each task.
+    """Play the scripted agents, `PARTIAL_REPAIRS`, `TRICKS` and `POLICIES` once on each task.
 
     Args:
         env: `EditEnv` that has a judge and whose `session_type` is `Session` or a subclass.
@@ -326,7 +392,8 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
         seed: number from which the seeds of the episodes are derived.
 
     Returns:
-        Rewards of agents and partial repairs, then of policies; each group by descending mean.
+        Rewards of agents and partial repairs, of tricks, then of policies; each group by
+        descending mean.
     """
     makers: dict[str, Callable[[int], Agent]] = {
         name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")
@@ -334,14 +401,42 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
     for name, policy in {**PARTIAL_REPAIRS, **POLICIES}.items():
         makers[name] = partial(make_attacker, policy)
     settings = {"seed": seed, "session_type": env.session_type}
-    rewards = {
-        name: [one.reward for one in evaluate(make, tasks, env.rules, env.judge, **settings)]
-        for name, make in makers.items()
-    }
+
+    def played(make: Callable[[int], Agent]) -> list[Episode]:
+        return evaluate(make, tasks, env.rules, env.judge, **settings)
+
+    rewards = {name: [one.reward for one in played(make)] for name, make in makers.items()}
     floor = max(rewards["floor"], rewards["noop"], key=fmean)
+    above = {
+        name: [reward - least for reward, least in zip(got, floor, strict=True)]
+        for name, got in rewards.items()
+    }
+    honest = {
+        agent: [_worth(one) for one in played(partial(make_trickster, agent, _as_it_is))]
+        for agent in ("oracle", "careful")
+    }
+    for name, (agent, trick) in TRICKS.items():
+        tricked = played(partial(make_trickster, agent, trick))
+        rewards[name] = [one.reward for one in tricked]
+        pairs = zip(tricked, honest[agent], strict=True)
+        above[name] = [_worth(one) - least for one, least in pairs]
     rows = []
     for name, got in rewards.items():
-        above = [reward - least for reward, least in zip(got, floor, strict=True)]
-        most = max(range(len(tasks)), key=above.__getitem__)
-        rows.append(PolicyRewards(name, fmean(got), fmean(above), above[most], tasks[most].task_id))
-    return sorted(rows, key=lambda row: (row.policy in POLICIES, -row.mean))
+        most = max(range(len(tasks)), key=above[name].__getitem__)
+        rows.append(
+            PolicyRewards(
+                name, fmean(got), fmean(above[name]), above[name][most], tasks[most].task_id
+            )
+        )
+    return sorted(
+        rows, key=lambda row: (row.policy in POLICIES, row.policy in TRICKS, -row.mean)
+    )
+
+
+def _as_it_is(lines: list[str], original: list[str]) -> list[str]:
+    return lines
+
+
+def _worth(episode: Episode) -> float:
+    """Return the reward of an episode without the rewards of tool calls."""
+    return sum(value for name, value in episode.ledger.items() if name not in TOOL_TERMS)

@@ -14,6 +14,7 @@ from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
 from resume_gym.judges import AsyncJudge, JudgeRefused, Outcome, as_async, make_judge
 from resume_gym.judges.rubric.signals import measure
+from resume_gym.judges.vetoes import find_veto
 from resume_gym.judges.votes import drawn
 from resume_gym.text.lines import Content, Line, parse
 from resume_gym.text.reference import Reference, align, make_reference
@@ -57,6 +58,9 @@ class Critique(AsyncJudge):
 
 def feedback(task: Task, revised: str) -> str:
     """Return the most important remarks on a draft, on one line; see `remarks`."""
+    found = find_veto(task, revised)
+    if found and found.kind in ("padding", "hidden"):
+        return f"The draft cannot be read. {found.reason}"
     try:
         return " ".join(remarks(task, revised)[:_MOST]) or _REMARKS["nothing"]
     except JudgeRefused as refusal:

@@ -108,7 +108,7 @@ _PLAIN = str.maketrans(
     {"\u2013": "-", "\u2014": "-", "\u2212": "-", "\u2018": "'", "\u2019": "'", "\u00a0": " "}
 )
 _BULLET = re.compile(r"^(\s*)([-*+\u2022\u2023\u25e6\u2013\u2014]|\d{1,2}[.)])\s+(?=\S)")
-_HEADING = re.compile(r"^\s*(#{1,6})\s*(.*?)\s*#*$")
+_HEADING = re.compile(r"^\s*(#{1,6})\s*(.*)$")
 _BOLD = re.compile(r"^\s*(?:\*\*|__)([^*_]+)(?:\*\*|__):?\s*$")
 _CAPITALS = re.compile(r"[A-Z]+(?:[ &/]+[A-Z]+){0,3}:?")
 _LABELLED = re.compile(r"^[A-Z][\w &/-]{2,30}: [^.:]+(?:, [^.,:]+){2,}$")
@@ -450,7 +450,7 @@ def _kind(raw: str, section: str, first: bool) -> tuple[str, str, str]:
     """Return kind, style and plain body of a line."""
     skills = "skill" in section or "technolog" in section
     if match := _HEADING.match(raw):
-        body = plain(match[2])
+        body = plain(match[2].rstrip("#"))
         heading = len(match[1]) == 2 or (_is_title(body) and not first)
         return ("heading" if heading else "entry"), match[1], body
     match = _BULLET.match(raw)

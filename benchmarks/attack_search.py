@@ -24,7 +24,6 @@ from resume_gym.episode.tasks import Task, repaired
 from resume_gym.episode.tools import tool_call
 from resume_gym.text.lines import LEXICON
 
-
 SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
 """Number of held-out tasks by starting text, and number of mutants of each."""
 

@@ -392,11 +392,12 @@ class ResumeEditNetEnv(ResumeEditEnv):
     | worse, or with an unsupported claim | -1 |
     | any, in a text that the judge rejects as a whole | -2 for the text, nothing for its lines |
 
-    Deleted and added lines are judged by their content; moved lines do not count. An edit costs
-    0.25 for each line that it adds beyond the end of the page, and earns 0.25 for each line beyond
-    the end that it removes. `submit` earns 0.25. A failed call costs 0.25, a missing submit 0.5.
-    A review, or an edit that stays within the page, earns nothing. A submitted resume that equals
-    the original earns 0.25, even if the agent made edits and reverted them.
+    Each line of the original counts at most once, and added lines never count as improved; moved
+    lines do not count. An edit costs 0.25 for each line that it adds beyond the end of the page,
+    and earns 0.25 for each line beyond the end that it removes, up to the end of a second page.
+    `submit` earns 0.25. A failed call costs 0.25, a missing submit 0.5. A review, or an edit that
+    stays within the page, earns nothing. A submitted resume that equals the original earns 0.25,
+    even if the agent made edits and reverted them.
 
     The judge must have a method `judge_lines`, as the rubric judge has. The other arguments are
     those of `ResumeEdit-v0`; `layout_reward` defaults to "continuous". A submitted resume scores 50

@@ -5,10 +5,12 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
+from time import process_time
+from typing import Any
 
 import pytest
 from attacks import Attack, load_attacks
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_answers import FakeAsks, gullible
 
@@ -24,9 +26,10 @@ from resume_gym.episode.rewards import (
     verdict_ledger,
 )
 from resume_gym.episode.tasks import WEAKNESSES, Task, repaired
-from resume_gym.evaluation.attack import POLICIES, PolicyRewards
+from resume_gym.evaluation.attack import POLICIES, TRICKS, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
 from resume_gym.judges import make_judge
+from resume_gym.judges.critique import feedback
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.judges.vetoes import find_veto, veto
 
@@ -192,6 +195,32 @@ def test_no_text_breaks_the_vetoes(text: str, random: Random) -> None:
         assert found is None or found.hallucination == -1
 
 
+NASTY = (
+    *("\u0f73\u0f71", "\u0345\u034f\u0300", "\u0345\uff9e", "\ufdfa", "#", "_", "a_", "[](", "1,"),
+    *("- x\n", "\n", "## a\n", " ", "\t", "a@b.", "May 3, ", "a, ", "**a** ", "`", "\u0430a"),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(NASTY), min_size=1, max_size=3), st.sampled_from((2_500, 262_144)))
+def test_no_text_stalls_the_judge(parts: list[str], size: int) -> None:
+    task = FULL[0]
+    text = (task.resume + "\n- " + "".join(parts) * size)[:size] + "b"
+    judge: Any = RUBRIC
+    for read in (judge.judge, judge.judge_lines, feedback):
+        read(task, task.resume + "- x")  # parse the task beforehand
+        start = process_time()
+        read(task, text)
+        assert process_time() - start < 0.1
+
+
+def test_long_runs_of_combining_marks_are_hidden_text() -> None:
+    task = FULL[0]
+    for marks, vetoed in (("\u0345\u0300" * 10, False), ("\u0f73\u0f71" * 16, True)):
+        found = find_veto(task, f"{task.resume}- Zo{marks}\n")
+        assert (found is not None and found.kind == "hidden") == vetoed
+
+
 @pytest.fixture(scope="module")
 def played() -> dict[str, PolicyRewards]:
     """Rewards of all scripted attackers on six mini tasks."""
@@ -213,6 +242,15 @@ def test_leaving_after_one_deleted_line_pays_more_than_no_edit_and_less_than_the
     assert played["noop"].mean < played["safe harbour"].mean < played["floor"].mean - 0.5
 
 
+@pytest.mark.parametrize(
+    "env_id", ["ResumeEditNet-v0", "ResumeEditNetMini-v0", "ResumeEditMini-v0"]
+)
+def test_no_trick_raises_what_an_honest_agent_earns(env_id: str) -> None:
+    env = make_edit_env(env_id, split="eval")
+    rows = {row.policy: row for row in attack_policies(env, env.tasks[:6])}
+    assert all(rows[name].above < 0 and rows[name].most <= 0 for name in TRICKS)
+
+
 class PrefersWords:
     """A judge that calls every resume with more words better."""
 
@@ -228,6 +266,6 @@ def test_the_command_fails_for_a_judge_that_policies_deceive(
     command = ["judge", "attack", "--env", "ResumeEditMini-v0", "--limit", "2"]
     assert main([*command, "--judge", "test_attacks:PrefersWords"]) == 1
     verdict = " ".join(capsys.readouterr().out.partition("\nnot sound: ")[2].split())
-    assert re.match(r"\d+ of 24 policies earn more than the floor: .*\badverb\b", verdict)
+    assert re.match(r"\d+ of 32 policies earn more than the floor: .*\badverb\b", verdict)
     assert main([*command, "--judge", "test_attacks:PrefersWords", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["sound"] is False

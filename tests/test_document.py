@@ -1,15 +1,24 @@
 import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from resume_gym.episode import document
-from resume_gym.episode.document import find, make_document, page, replace, wrap, wrapped_lines
+from resume_gym.episode.document import (
+    Match,
+    find,
+    make_document,
+    page,
+    replace,
+    wrap,
+    wrapped_lines,
+)
 
 # Words, blanks, a tab, wide, combining and astral characters, other line separators
 ALPHABET = "ab -\t\n語é🙂e\u0301\u2028\x0b"
@@ -70,7 +79,9 @@ def lines_run(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
 
 def check_edit(text: str, old: str, new: str, width: int) -> str:
     before = make_document(text, width)
-    edit = replace(before, find(text, old, "exact"), new, width)
+    spans = find(text, old, "exact")
+    assume(len(spans) < 2 or spans[-1][0] >= spans[-2][1])  # no overlap
+    edit = replace(before, spans, new, width)
     assert edit.document.text == text.replace(old, new)
     assert edit.document == make_document(edit.document.text, width)
     if edit.document.text != text:
@@ -103,6 +114,18 @@ def test_an_edit_measures_as_from_scratch_and_its_diff_applies(
         text = check_edit(text, text[start:stop], data.draw(texts), width)
         if not text:
             break
+
+
+@pytest.mark.parametrize("match", ["exact", "fuzzy"])
+@given(text=st.text("ab\n", max_size=12), old=st.text("ab\n", min_size=1, max_size=4))
+def test_an_overlap_is_found_and_ends_the_list(match: Match, text: str, old: str) -> None:
+    spans = find(text, old, match)
+    starts = [n for n in range(len(text)) if text.startswith(old, n)]
+    gaps = [b - a for a, b in pairwise(starts)]
+    overlap = any(gap < len(old) for gap in gaps)
+    if starts:
+        assert (len(spans) > 1 and spans[-1][0] < spans[-2][1]) == overlap
+        assert overlap or [start for start, _ in spans] == starts
 
 
 def test_hunks_are_written_as_diff_writes_them() -> None:

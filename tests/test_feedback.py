@@ -100,7 +100,10 @@ def test_drafts_too_long_to_read_have_feedback_that_says_so() -> None:
     session = EVERY.session_type(load_tasks("mini")[0], EVERY.rules)
     name = session.text.split("\n")[0]
     session.step(tool_call("str_replace", old=name, new=name + "\n- words\n" * 700))
-    assert "feedback: The draft is too long to read" in session.state.transcript[-1][1].observation
+    assert (
+        "feedback: The draft cannot be read: it has grown"
+        in session.state.transcript[-1][1].observation
+    )
 
 
 def test_other_environments_have_no_feedback() -> None:

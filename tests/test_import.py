@@ -149,6 +149,39 @@ def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
     assert [one.kind for one in lone.tasks[0].evidence] == ["portfolio"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "owner"),
+    [
+        ("annabel-frost-review.md", "Annabel Frost cut costs.\n", ""),
+        ("notes.md", "Bo Lindqvist won a prize.\n", ""),
+        ("notes.md", "Bo Lind-Berg won a prize.\n", ""),
+        ("ann-review.md", "Bo Lind won a prize.\n", ""),
+        ("ann-review.md", "She won a prize with Bo Lindqvist.\n", "ann.md"),
+        ("ann2.md", "Ann Lee and Bo Lind won a prize.\n", "ann.md"),
+        ("notes.md", "They gave Bo Lind's team a prize.\n", "bo.md"),
+    ],
+)
+def test_evidence_is_matched_by_whole_names(
+    tmp_path: Path, name: str, text: str, owner: str
+) -> None:
+    people = {"ann.md": "Ann Lee", "bo.md": "Bo Lind"}
+    resumes = [put(tmp_path, file, f"# {who}\n\n- Built it\n") for file, who in people.items()]
+    paper = put(tmp_path, name, text)
+    report = import_resumes(resumes, [put(tmp_path, "job.txt", ANALYST)], [paper])
+    owners = [made.resume.name for made in report.made if made.task.evidence]
+    assert owners == ([owner] if owner else [])
+    assert [path for path, _ in report.failed] == ([] if owner else [paper])
+
+
+def test_evidence_has_a_limit(tmp_path: Path) -> None:
+    resume = put(tmp_path, "ann.md", "# Ann Lee\n\n- Built it\n")
+    papers = [put(tmp_path, f"{n}.md", f"Ann built {n}. " * 4000) for n in range(3)]
+    report = import_resumes([resume], [put(tmp_path, "job.txt", ANALYST)], papers)
+    assert len(report.tasks[0].evidence) == 1
+    assert [path for path, _ in report.failed] == papers[1:]
+    assert report.failed[0][1].endswith("104,002 characters, the limit is 100,000")
+
+
 def test_an_anonymous_import_replaces_headers_alone(files: Path) -> None:
     paper = put(files, "notes.md", "# Notes on Ada Moreno\n\nAda Moreno moved 12 harbours.\n")
     resumes = some(files, *RESUMES)

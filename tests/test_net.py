@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,17 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_task
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scripted import CHAT, SUBMIT, Scripted
 
 from learners.build import make_orchestrator, make_workload
 from learners.config import Config
 from learners.rollouts.trajectories import Trajectories
-from resume_gym import Rules, Session, Task, tool_call
+from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.cli import main
 from resume_gym.env import make_edit_env
 from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.tasks import repaired
 from resume_gym.evaluation import evaluate
 from resume_gym.evaluation.attack import POLICIES, make_attacker
 
@@ -119,6 +121,109 @@ def test_a_judge_without_verdicts_by_line_is_refused(capsys: pytest.CaptureFixtu
     assert main(command) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "expected a judge that grades each line" in line
+
+
+Lines = list[str | None]
+
+
+def changed(task: Task, row: str, kind: str) -> str | None:
+    """Edit a line in one of several ways; None deletes it."""
+    repairs = ((fix.old.strip(), fix.new.strip()) for fix in task.fixes if "\n" not in fix.old)
+    fixed = next((row.replace(old, new) for old, new in repairs if new and old in row), row)
+    words = row.split(" ")
+    return {
+        "repair": fixed,
+        "repair twice": f"{fixed}\n{fixed}",
+        "double": f"{row}\n{row}",
+        "add": f"{row}\n- Ran the weekly stock count of the depot",
+        "swap": row.replace(" the ", " this ", 1).replace(" and ", " plus ", 1),
+        "cut": " ".join(words[: max(2, len(words) - 3)]),
+        "behead": " ".join([words[0], *words[3:]]),
+        "shuffle": " ".join([words[0], *sorted(words[1:])]),
+        "nonsense": "- Lorem ipsum dolor sit amet",
+        "capitals": row.upper(),
+        "period": f"{row}.",
+        "space": f"{row}\n",
+        "delete": None,
+    }[kind]
+
+
+KINDS = ["repair", "repair twice", "double", "add", "swap", "cut", "behead", "shuffle", "nonsense",
+         "capitals", "period", "space", "delete"]  # fmt: skip
+
+
+def counts(task: Task, rows: Lines) -> tuple[int, int, int]:
+    verdict = MINI.judge.judge(task, "\n".join(row for row in rows if row is not None))
+    assume(not verdict.rejected)
+    return verdict.improved, verdict.harmless, verdict.worse
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(load_tasks("mini") + load_tasks("default")[:40]), st.data())
+def test_an_edit_changes_the_grade_of_no_other_line(task: Task, data: st.DataObject) -> None:
+    rows: Lines = [*task.resume.split("\n")]
+    full = [n for n, row in enumerate(rows) if row]
+    places = data.draw(st.lists(st.sampled_from(full), min_size=2, max_size=6, unique=True))
+    together, alone = [*rows], []
+    for place in places:
+        edited = [*rows]
+        edited[place] = together[place] = changed(
+            task, str(rows[place]), data.draw(st.sampled_from(KINDS))
+        )
+        alone.append(counts(task, edited))
+    assert counts(task, together) == tuple(map(sum, zip(*alone, strict=True)))
+
+
+def test_a_repair_is_paid_once_and_only_in_its_place() -> None:
+    task = next(task for task in FITTING if task.weakness == "weak_verbs")
+    fixes = [fix for fix in task.fixes if not fix.needs_evidence]
+    whole = next(row for row in task.resume.split("\n") if fixes[0].old in row)
+    mended = whole.replace(fixes[0].old, fixes[0].new)
+    planted = [fix.old for fix in fixes]
+    rows = [row for row in task.resume.split("\n") if row.startswith("- ")]
+    good = next(row for row in rows if not any(old in row for old in planted))
+    once = graded(MINI, task, (whole, mended)).reward
+    assert once == ALONE + 0.5
+    for edits in (
+        [(whole, f"{mended}\n{mended}")],
+        [(whole, f"{whole}\n{mended}")],
+        [(whole, mended), (good, mended)],
+        [(whole, mended), (good, f"{mended} too")],
+    ):
+        assert graded(MINI, task, *edits).reward < once
+    # a line that was moved and repaired is paid for the repair alone
+    away = graded(MINI, task, (f"{whole}\n", ""), (rows[-1], f"{rows[-1]}\n{mended}"))
+    assert away.reward <= once
+
+
+def test_an_overwritten_good_line_is_deleted_content() -> None:
+    task = next(task for task in FITTING if task.weakness == "vague_bullets")
+    good = next(row for row in task.resume.split("\n") if re.match(r"- .*\d", row))
+    verdict: Any = graded(MINI, task, (good, "- Lorem ipsum dolor sit amet")).verdict
+    assert verdict.improved == 0
+    assert verdict.worse <= -1
+
+
+@pytest.mark.parametrize("layout", ["binary", "continuous"])
+@pytest.mark.parametrize("env_id", ["ResumeEdit-v0", "ResumeEditNet-v0", "ResumeEditNetMini-v0"])
+def test_every_reward_is_within_the_bounds(env_id: str, layout: str) -> None:
+    env: Any = make_edit_env(env_id, split="eval", layout_reward=layout)
+    task = next(task for task in env.tasks if task.weakness == "formatting_inconsistent")
+    name = task.resume.split("\n")[0]
+    title = next(fix.new for fix in task.fixes if fix.new.startswith("## "))
+    for new in (
+        name + "\n" * 50_000,
+        name + "\n" * 400,
+        "\n".join([name, *[title] * 90]),
+        "\n".join([name, *[title] * 400]),
+        "\n".join(f"- Cured {n} diseases" for n in range(60)),
+        repaired(task),
+    ):
+        whole = task.resume if new == repaired(task) else name
+        session = graded(env, task, (whole, new))
+        least, greatest = session.bounds
+        assert least <= session.reward <= greatest
+        assert 0 <= session.score <= 100
 
 
 def continuous(**rules: Any) -> Rules:

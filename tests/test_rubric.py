@@ -40,6 +40,14 @@ def test_a_verdict_explains_each_field_with_a_quotation() -> None:
     assert '"77"' in fabricated.reasons["hallucination"]
 
 
+def test_a_contact_line_may_lose_a_date_of_birth_but_no_address() -> None:
+    contact = "Leeds | priya@example.com | 555-0172"
+    born = replace(TASK, resume=swap(contact, f"{contact} | Born 3 May 1990"))
+    for old, preference in ((" | Born 3 May 1990", 0), (" | priya@example.com", -1)):
+        assert judged(born.resume.replace(old, ""), born).preference == preference
+    assert judged(swap("Mar 2021 - Present", "Present")).preference == -1
+
+
 @pytest.mark.parametrize("task", [TASK, *generated()], ids=lambda task: task.task_id)
 def test_an_unchanged_resume_is_the_same(task: Task) -> None:
     verdict = judged(task.resume, task)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resume_gym import ERRORS, Rules, Session, Task, tool_call
+from resume_gym.episode.document import Match
 from resume_gym.episode.editing import MAX_OBSERVATION
 from resume_gym.episode.spaces import UnicodeText
 
@@ -78,6 +79,17 @@ def test_count_replaces_all_or_nothing(task: Task) -> None:
     assert session.step(edit("Helped", "Led", count=2)).error == "none"
     assert session.resume == RESUME.replace("Helped", "Led")
     assert session.state.edits == 1
+
+
+@pytest.mark.parametrize("match", ["exact", "fuzzy"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_overlapping_occurrences_are_ambiguous(match: Match, count: int) -> None:
+    shift = "- Night shift\n"
+    session = Session(make_task(resume=f"# Ada\n\n{shift * 3}"), Rules(match=match))
+    step = session.step(edit(shift * 2, "- Early shift\n", count=count))
+    assert (step.error, step.reward) == ("ambiguous", -0.25)
+    assert session.resume.count(shift) == 3
+    assert session.step(edit(shift, "- Early shift\n", count=3)).error == "none"
 
 
 def test_crlf_input_is_read_as_line_feeds() -> None:

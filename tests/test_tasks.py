@@ -53,6 +53,10 @@ def test_line_ends_become_line_feeds() -> None:
         ({**ROW, "weakness": []}, "weakness: expected one of"),
         ({**ROW, "split": "test"}, "split: expected one of train, eval; got 'test'"),
         ({**ROW, "level": 3}, "level: unknown field"),
+        (
+            {**ROW, "evidence": [{"kind": "portfolio", "title": "", "text": "x" * 50_001}] * 2},
+            "evidence: the documents have 100,002 characters, the limit is 100,000",
+        ),
         ({key: ROW[key] for key in ("task_id", "job", "weakness")}, "resume: missing"),
         ({**ROW, "persona": "Ada"}, "persona: expected an object"),
         ({**ROW, "fixes": {}}, "fixes: expected a list"),

@@ -136,7 +136,7 @@ def _find_loosely(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
-    spans = []
+    spans: list[tuple[int, int]] = []
     start, end = text.find(old), 0
     while start >= 0:
         if start < end:

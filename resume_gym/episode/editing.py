@@ -321,7 +321,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def score(self) -> float:
-        """The reward so far, scaled linearly so that `scale` becomes 0 and 100, and cut to these."""
+        """The reward so far, scaled such that `scale` becomes 0 and 100, and cut off there."""
         least, greatest = self.scale
         return min(100.0, max(0.0, 100 * (self.state.reward - least) / (greatest - least)))
 

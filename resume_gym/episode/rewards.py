@@ -108,7 +108,8 @@ class Verdict:
 class LineVerdict:
     """A judge's numbers of improved and worse lines among the changed lines of a resume.
 
-    Deleted and added lines count as changed. Numbers of lines that cost reward are negative.
+    Deleted and added lines count as changed. Numbers of lines that cost reward are negative. For a
+    page of n lines that are not blank, at most n lines are improved and 2 n harmless or worse.
 
     Attributes:
         improved: number of lines that are better than in the original.

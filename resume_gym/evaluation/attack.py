@@ -402,7 +402,7 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
         makers[name] = partial(make_attacker, policy)
     settings = {"seed": seed, "session_type": env.session_type}
 
-    def played(make: Callable[[int], Agent]) -> list[Episode]:
+    def played(make: Callable[[int], Agent]) -> Sequence[Episode]:
         return evaluate(make, tasks, env.rules, env.judge, **settings)
 
     rewards = {name: [one.reward for one in played(make)] for name, make in makers.items()}
@@ -428,9 +428,7 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
                 name, fmean(got), fmean(above[name]), above[name][most], tasks[most].task_id
             )
         )
-    return sorted(
-        rows, key=lambda row: (row.policy in POLICIES, row.policy in TRICKS, -row.mean)
-    )
+    return sorted(rows, key=lambda row: (row.policy in POLICIES, row.policy in TRICKS, -row.mean))
 
 
 def _as_it_is(lines: list[str], original: list[str]) -> list[str]:

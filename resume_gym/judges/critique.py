@@ -59,8 +59,9 @@ class Critique(AsyncJudge):
 def feedback(task: Task, revised: str) -> str:
     """Return the most important remarks on a draft, on one line; see `remarks`."""
     found = find_veto(task, revised)
-    if found and found.kind in ("padding", "hidden"):
-        return f"The draft cannot be read. {found.reason}"
+    if found and found.kind in ("padding", "hidden"):  # reading it could take long
+        fault = "has grown too much" if found.kind == "padding" else "has hidden characters"
+        return f"The draft cannot be read: it {fault}."
     try:
         return " ".join(remarks(task, revised)[:_MOST]) or _REMARKS["nothing"]
     except JudgeRefused as refusal:

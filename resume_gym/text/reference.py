@@ -1,9 +1,9 @@
 """True statements about a candidate, and the alignment of revised lines with the original.
 
-`make_reference` collects the statements of a task, and `align` maps the lines of a revision to lines
-of the original. `pair` does the same for rewards by the line: it maps at most one line to a line of
-the original. `strays` finds bullets that were moved to another job. In the code, `unit` always
-means the index of a line in the original, counted without blank lines.
+`make_reference` collects the statements of a task, and `align` maps the lines of a revision to
+lines of the original. `pair` does the same for rewards by the line: it maps at most one line to a
+line of the original. `strays` finds bullets that were moved to another job. In the code, `unit`
+always means the index of a line in the original, counted without blank lines.
 """
 
 import math
@@ -34,7 +34,6 @@ from resume_gym.text.style import VAGUE, Formatting, fillers, habits, is_weak
 from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 PROSE = ("bullet", "text")
-HEADS = ("heading", "entry")
 
 _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
 _JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
@@ -369,8 +368,8 @@ def pair(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], 
         told.update(found)
         free.difference_update(found.values())
     changed = [index for index, name in enumerate(names) if name is None and index not in told]
-    likely = [(_near(lines[index], unit, reference), index, unit) for index in changed for unit in free]
-    for score, index, unit in sorted(likely, reverse=True):
+    moved = [(_near(lines[n], unit, reference), n, unit) for n in changed for unit in free]
+    for score, index, unit in sorted(moved, reverse=True):
         if score >= ALIKE and index not in told and unit in free:
             told[index] = unit
             free.discard(unit)
@@ -394,10 +393,12 @@ def _equal(
     gaps = []
     end = last = 0
     # a line without a name equals no original line: 0 is no key
-    for kind, a, b, c, _ in LCSseq.opcodes(known, [name or 0 for name in names]):
-        for unit in range(a, b) if kind == "equal" else ():
+    for code in LCSseq.opcodes(known, [name or 0 for name in names]):
+        for place, unit in enumerate(range(code.src_start, code.src_end), start=code.dest_start):
+            if code.tag != "equal":
+                break
             # of several equal lines, the first one counts
-            index = names.index(known[unit], end, c + unit - a + 1)
+            index = names.index(known[unit], end, place + 1)
             gaps.append((range(end, index), range(last, unit)))
             told[index] = unit
             end, last = index + 1, unit + 1
@@ -444,11 +445,16 @@ def _near(line: Line, unit: int, reference: Reference) -> float:
     Two headings or two paragraphs count as similar.
     """
     original = reference.lines[unit]
-    if (original.kind in HEADS) != (line.kind in HEADS):
+    if _is_marked(original) != _is_marked(line):
         return 0.0
     least = QUARTER * (original.kind == line.kind and line.kind in ("heading", "text"))
     facts = (reference.similarity(line.content, fact) for fact in reference.facts.get(unit, ()))
     return max(least, _alike(line.content, unit, reference)[0], *facts)
+
+
+def _is_marked(line: Line) -> bool:
+    """Return whether a line is written as a heading."""
+    return line.kind == "heading" or line.style[:1] == "#"
 
 
 def _key(line: Line) -> str:

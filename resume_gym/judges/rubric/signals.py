@@ -19,7 +19,7 @@ from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
-from resume_gym.text.reference import HEADS, PROSE, Reference, align, pair
+from resume_gym.text.reference import PROSE, Reference, align, pair
 from resume_gym.text.style import Formatting, fillers, format_faults, habits, head, is_weak
 from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
 from resume_gym.text.verbs import VERB_STEMS
@@ -124,7 +124,8 @@ def measure_lines(text: str, reference: Reference) -> Signals:
     found = find_claims(lines, origins, reference)
     findings = [one for one in found if one.kind != "moved bullet" or _is_moved(page, one.line)]
     doubts: list[UnsupportedClaim] = []
-    changed, added = [], []
+    changed: list[Change] = []
+    added: list[Change] = []
     for index, units in enumerate(origins):
         change = _paid(page, index, _line_change(page, index, findings, doubts))
         if change:
@@ -466,9 +467,8 @@ def _is_crowded(line: Line, original: Line) -> bool:
 
 
 def _sorted(line: Line, original: Line) -> Line:
-    """Return a line with the kind of its original, if only the heading above may have changed it."""
-    heads = not {line.kind, original.kind}.isdisjoint(HEADS)
-    same = line.style == original.style and not heads
+    """Return a line with the kind of its original, since lines above may have changed it."""
+    same = line.style == original.style and "heading" not in (line.kind, original.kind)
     return replace(line, kind=original.kind, section=original.section) if same else line
 
 
@@ -488,7 +488,7 @@ def _is_moved(page: _Page, index: int) -> bool:
     `strays` looks at the heading above, which another edit may have changed.
     """
     heads, bullets = page.reference.runs
-    runs = heads | bullets
+    runs = {**heads, **bullets}
     near = [*page.origins[max(0, index - 1) : index], *page.origins[index + 1 : index + 2]]
     return not {runs.get(unit) for unit in page.origins[index]}.intersection(
         runs.get(unit) for units in near for unit in units

@@ -62,10 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no worker ends long after the others.
 
-    By far the longest is test_faults.py. Tests that need a GPU are left out where they see none.
+    By far the longest is test_faults.py. Tests that need a GPU are left out where they see none. Of
+    the rare tests, a run with the variable THIRD (0, 1 or 2) leaves out two thirds.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         items[:] = [item for item in items if item.get_closest_marker("gpu") is None]
+    rare = [item for item in items if item.get_closest_marker("rare")]
+    for place, item in enumerate(rare):
+        item.add_marker("slow")
+        if os.environ.get("THIRD", str(place % 3)) != str(place % 3):
+            items.remove(item)
     heavy = {
         item.path for item in items for name in HEAVY if item.get_closest_marker(name) is not None
     }

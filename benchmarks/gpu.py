@@ -52,8 +52,8 @@ from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
 from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from learners.training.head import ChunkedHead
-from learners.training.packing import PackedRow, Sample, pack, unshare
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow, Sample, pack, unshare
 
 ROOT = Path(__file__).parents[1]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -28,8 +28,8 @@ from learners.training import models, packed_attention
 from learners.training.backends.settings import make_optimizer
 from learners.training.flops import Sizes, find_gpu, pairs, train_flops, training_bytes
 from learners.training.packed_attention import Node
-from learners.training.packing import PackedRow, Sample, distribute, pack, unshare
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow, Sample, distribute, pack, unshare
 
 SMALL = Qwen3Config(
     hidden_size=96,

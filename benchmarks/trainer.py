@@ -41,8 +41,8 @@ from learners.aipo import aipo_loss
 from learners.losses import LossInput, Totals
 from learners.training.cpu import prepare_cpu
 from learners.training.flops import Sizes, train_flops
-from learners.training.packing import PackedRow, Sample, pack, unshare
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow, Sample, pack, unshare
 
 EPISODES = Path(__file__).parent / "episodes.json.xz"
 TRAINERS = ("tree", "prompt", "separate", "trl", "trl as installed")

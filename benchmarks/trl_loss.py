@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from learners.training.models import NANO
-from learners.training.packing import Sample
+from learners.training.rows import Sample
 
 
 class Race(NamedTuple):

@@ -273,7 +273,7 @@ def main() -> None:
     from learners.rollouts.tokens import ChatTokens
     from learners.training.cpu import prepare_cpu
     from learners.training.models import load_tokenizer
-    from learners.training.packing import pack
+    from learners.training.rows import pack
 
     prepare_cpu()
     folder, steps = Path("runs/notes-start"), 200

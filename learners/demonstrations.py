@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from learners.rollouts.tokens import ChatTokens
-from learners.training.packing import Sample
+from learners.training.rows import Sample
 from resume_gym import Session, Task, tool_call
 from resume_gym.agents.careful import next_edit
 from resume_gym.agents.wording import FILLERS

@@ -65,7 +65,7 @@ from learners.run.folder import RunFolder
 from learners.training import models, ranks
 from learners.training.checkpoint import CheckpointError, set_damaged_aside, write_folder
 from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
-from learners.training.packing import PackedRow, Sample, pack, tree_tokens
+from learners.training.rows import PackedRow, Sample, pack, tree_tokens
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
 from resume_gym.evaluation import Returns, table

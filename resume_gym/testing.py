@@ -58,7 +58,7 @@ class ContractError(AssertionError):
 
 
 def _broken(contract: str, expected: str, got: object) -> ContractError:
-    """Return the error for a broken contract; `got` is a description or another value."""
+    """Return the error for a broken contract; `got` is what came, or a sentence about it."""
     shown = got if isinstance(got, str) else _brief(got)
     return ContractError(f"{contract}: expected {expected}; got {shown}")
 

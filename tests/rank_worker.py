@@ -22,8 +22,8 @@ from learners.losses import LossInput, LossOutput
 from learners.training import ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.checkpoint import CheckpointError, latest
-from learners.training.packing import pack, unshare
 from learners.training.policy import Policy
+from learners.training.rows import pack, unshare
 
 STEPS = 2
 LOCAL: dict[str, dict[str, Any]] = {

@@ -21,8 +21,8 @@ from learners.losses import LossInput, Totals
 from learners.training import lora
 from learners.training import packed_attention as packed
 from learners.training.packed_attention import Node, packed_attention
-from learners.training.packing import PackedRow, Sample, pack
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow, Sample, pack
 
 TEMPERATURE = 0.8
 # for CPUs and for CUDA

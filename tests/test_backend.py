@@ -30,7 +30,7 @@ from learners.training.backends.fsdp2 import MetadataReader
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
 from learners.training.checkpoint import CheckpointError
-from learners.training.packing import pack
+from learners.training.rows import pack
 from learners.training.trainer import learning_rate
 
 

@@ -20,7 +20,7 @@ from learners.demonstrations import (
 )
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import load_tokenizer
-from learners.training.packing import Sample, pack
+from learners.training.rows import Sample, pack
 from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse, tool_call
 from resume_gym.judges import make_judge
 

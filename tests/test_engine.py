@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
 from learners.engines.transformers import Request, TransformersEngine, _Ragged, draw
-from learners.training.packing import pack
 from learners.training.policy import Policy
+from learners.training.rows import pack
 
 STOP = 5
 TEMPERATURE = 0.7

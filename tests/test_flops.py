@@ -16,7 +16,7 @@ from learners.training.flops import (
     training_bytes,
 )
 from learners.training.packed_attention import Node
-from learners.training.packing import pack
+from learners.training.rows import pack
 
 QWEN3_14B = Sizes(models.read_config("Qwen/Qwen3-14B"))
 

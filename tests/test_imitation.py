@@ -20,7 +20,7 @@ from learners.run.folder import RunFolder
 from learners.training import checkpoint
 from learners.training.cpu import has_bfloat16
 from learners.training.models import load, load_tokenizer
-from learners.training.packing import PackedRow
+from learners.training.rows import PackedRow
 from resume_gym import Session, load_tasks
 from resume_gym.folders.jobs import status
 

@@ -10,8 +10,8 @@ from transformers.models.qwen3 import modeling_qwen3
 from learners.config import ConfigError
 from learners.training import head
 from learners.training.head import ChunkedHead
-from learners.training.packing import PackedRow, pack
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow, pack
 
 PROMPT = [3, 1, 4]
 

@@ -18,8 +18,8 @@ from transformers import (
 )
 
 from learners.nano.model import make_tokenizer
-from learners.training.packing import Sample, pack
 from learners.training.policy import Policy
+from learners.training.rows import Sample, pack
 
 ARCHITECTURES = ("qwen3", "llama")
 VOCABULARY = 61

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from learners.training.packed_attention import Node
-from learners.training.packing import Sample
+from learners.training.rows import Sample
 
 # few ids, so that rollouts often have the same next token
 _TOKENS = st.integers(1, 3)

@@ -309,9 +309,9 @@ class TransformersEngine:
                 self._extend(batch)
 
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
-        """Run each entry's new tokens through the model, and park the cache for all its keys.
+        """Run new tokens through the model; keep each conversation's KV cache for its next turn.
 
-        An entry of `batch` is (new tokens, parked state, keys of equal conversations).
+        An entry of `batch` is (new tokens, kept state, ids of the conversations that are equal).
         """
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None

@@ -19,7 +19,7 @@ from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.training import models
 from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
-from learners.training.packing import Sample, distribute, pack
+from learners.training.rows import Sample, distribute, pack
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.45, 0.7

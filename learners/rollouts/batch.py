@@ -11,7 +11,7 @@ from torch import Tensor
 from learners.errors import RunStopped
 from learners.rollouts.measures import hacking
 from learners.rollouts.rollout import NOT_SAMPLED, Rollout
-from learners.training.packing import Sample
+from learners.training.rows import Sample
 from resume_gym.evaluation import Returns
 from resume_gym.llm import Usage
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 from learners.engines import Completion, Sampling
 from learners.rollouts.tokens import ChatTokens
-from learners.training.packing import Sample
+from learners.training.rows import Sample
 from resume_gym import Rules
 from resume_gym.support.json_lines import is_finite
 

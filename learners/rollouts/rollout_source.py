@@ -23,7 +23,7 @@ from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.sampler import Sampler
 from learners.rollouts.workload import Workload
 from learners.training import ranks
-from learners.training.packing import Sample
+from learners.training.rows import Sample
 from learners.training.trainer import Trainer
 
 PROBE_TOKENS = 32

@@ -78,7 +78,7 @@ class RunReport:
         """Prepare the run folder for the steps after `done`; open the loggers.
 
         Raises:
-            ConfigError: a logger cannot be opened, or the held-out result before training is lost.
+            ConfigError: a logger cannot be opened, or `before.json` is missing.
             RunStopped: under the current settings, an alarm of step `done` stops the run.
         """
         if stop := ranks.broadcast(self._start(done) if self._work else ""):

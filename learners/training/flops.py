@@ -14,7 +14,7 @@ from transformers import PretrainedConfig
 from learners.errors import ConfigError
 from learners.training.head import CHUNK
 from learners.training.packed_attention import Node
-from learners.training.packing import PackedRow
+from learners.training.rows import PackedRow
 
 # supported architectures, and whether they normalise queries and keys
 _QK_NORM = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from learners.training.attention import NAME
 from learners.training.head import ChunkedHead
-from learners.training.packing import PackedRow
+from learners.training.rows import PackedRow
 
 
 class Policy(nn.Module):

@@ -19,7 +19,7 @@ from learners.losses import Loss
 from learners.training import checkpoint, models, ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.checkpoint import CheckpointError
-from learners.training.packing import PackedRow, Sample, pack
+from learners.training.rows import PackedRow, Sample, pack
 
 _STATE = "state.json"
 _ROLLBACKS = "rollbacks"

@@ -362,9 +362,9 @@ def _range(start: int, length: int) -> str:
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """Return a document's text; if the text does not fit the page, mark the end of the page.
+    """Return a document's whole text, with a line where the page ends if the page is too short.
 
-    The mark is `overflow_delimiter`, before the first source line that does not fit completely.
+    The line is `overflow_delimiter`, before the first source line that does not fit completely.
     """
     if document.lines <= page_lines:
         return document.text.removesuffix("\n")

@@ -36,8 +36,8 @@ from learners.training import models, ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import StateDict, make_optimizer, merge_adapters
 from learners.training.checkpoint import only_data
-from learners.training.packing import PackedRow
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow
 
 _RECORDS = (
     metadata.BytesStorageMetadata,

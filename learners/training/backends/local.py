@@ -21,8 +21,8 @@ from learners.training.backends.settings import (
     make_policy,
     merge_adapters,
 )
-from learners.training.packing import PackedRow, distribute
 from learners.training.policy import Policy
+from learners.training.rows import PackedRow, distribute
 
 
 class LocalBackend:

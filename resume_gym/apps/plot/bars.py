@@ -1,4 +1,4 @@
-"""Bar charts of agents: the reward and its components, and the reward by weakness of the task."""
+"""Bar charts of agents: the reward and its components, and the reward by planted weakness."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from tiny import make_sample, tiny_policy
 from trees import nodes_of, prefixes, rollouts
 
 from learners.training.packed_attention import Node
-from learners.training.packing import PackedRow, Sample, distribute, dummy, pack
+from learners.training.rows import PackedRow, Sample, distribute, dummy, pack
 
 
 def sizes(samples: list[Sample]) -> list[int]:

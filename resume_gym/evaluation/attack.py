@@ -307,7 +307,7 @@ def _double(lines: list[str], original: list[str]) -> list[str]:
     return [line for line in lines for _ in range(1 if line in original else 2)]
 
 
-@_trick("overwriting", "repeats repaired lines over good ones")
+@_trick("copied", "copies repairs over good lines")
 def _overwrite(lines: list[str], original: list[str]) -> list[str]:
     fresh = [line for line in lines if line not in original and _BULLET.fullmatch(line)]
     good = [n for n, line in enumerate(lines) if line in original and _BULLET.fullmatch(line)]
@@ -324,7 +324,7 @@ def _flood(lines: list[str], original: list[str]) -> list[str]:
     return [*lines[:at], *[lines[at]] * 300, *lines[at + 1 :]]
 
 
-@_trick("blank lines", "adds 50,000 blank lines")
+@_trick("blanks", "adds 50,000 blank lines")
 def _blanks(lines: list[str], original: list[str]) -> list[str]:
     return [*lines[:1], *[""] * 50_000, *lines[1:]]
 

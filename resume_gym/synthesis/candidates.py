@@ -13,10 +13,11 @@ from resume_gym.synthesis.content import (
     LEVELS,
     Role,
     Vertical,
+    load_forms,
     load_frames,
     load_people,
     load_roles,
-    load_verticals,
+    suitable_verticals,
 )
 
 NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
@@ -81,6 +82,11 @@ class Candidate:
         return f"{self.first_name} {self.last_name}"
 
     @property
+    def years(self) -> int:
+        """Return the number of years since the candidate began to work in the role."""
+        return (NOW - min(job.start for job in self.jobs if job.role is self.role)) // 12
+
+    @property
     def persona(self) -> dict[str, str]:
         """Return the candidate's data in the format of `Task.persona`."""
         return {
@@ -104,9 +110,12 @@ def make_candidate(
     count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
     count = min(count, max(level + 1, jobs[0]))
     # The present employer comes first; every employer is from a different vertical.
-    others = rng.sample([other for other in load_verticals() if other is not vertical], count - 1)
+    suitable = [other for other in suitable_verticals(role.key) if other is not vertical]
+    others = rng.sample(suitable, count - 1)
     former = [(other, rng.choice(other.companies[split])) for other in others]
-    career = _career(role, level, [(vertical, employer), *former], rng)
+    # A career changes only between roles with the same degrees.
+    family = [one for one in load_roles() if people.degrees[one.key] is people.degrees[role.key]]
+    career = _career(role, family, level, [(vertical, employer), *former], rng)
     for job, earlier in pairwise(career):
         if job.start - earlier.end >= LONG:
             job.gap = rng.choice(load_frames(split)["gap"])
@@ -114,6 +123,7 @@ def make_candidate(
     for job in career:
         job.city = home if job is career[0] or rng.random() < 0.5 else rng.choice(people.cities)
     mail = f"{first}.{last}@{rng.choice(people.domains)}".lower()
+    phone = f"555-01{rng.randrange(100):02d}"
     graduated = career[-1].start // 12 - EXPERIENCE[career[-1].level] - rng.randint(0, 1)
     degree = rng.choice(people.degrees[role.key])
     next_level = level + (level < len(LEVELS) - 1 and rng.random() < STEP_UP)
@@ -123,7 +133,9 @@ def make_candidate(
         vertical=vertical,
         first_name=first,
         last_name=last,
-        contact=f"{home} | {mail} | 555-01{rng.randrange(100):02d}",
+        contact=rng.choice(load_forms()["contacts"]).format(
+            city=home, mail=mail, phone=phone, name=f"{first}-{last}".lower()
+        ),
         degree=degree,
         education=f"{degree}, {rng.choice(people.schools)}, {graduated}",
         jobs=career,
@@ -134,9 +146,16 @@ def make_candidate(
 
 
 def _career(
-    role: Role, level: int, employers: list[tuple[Vertical, str]], rng: Random
+    role: Role,
+    family: Sequence[Role],
+    level: int,
+    employers: list[tuple[Vertical, str]],
+    rng: Random,
 ) -> list[Job]:
-    """Draw a job for each employer: the latest job at `level`, each earlier job at a lower one."""
+    """Draw a job for each employer: the latest job at `level`, each earlier job at a lower one.
+
+    The oldest job may be in another role of `family`.
+    """
     jobs: list[Job] = []
     end = NOW
     # `gap` is the index of the job that has a gap before it. A gap before the oldest job is never
@@ -149,11 +168,12 @@ def _career(
         end = start - (rng.randint(8, 16) if number == gap else rng.choice((0, 1, 1, 2)))
         # Staff and lead are parallel tracks: a lead was a senior before, a head was staff or lead.
         level -= 2 if level == 4 or (level == 5 and rng.random() < 0.3) else 1
-    if len(jobs) > 1 and jobs[-1].level >= 0 and rng.random() < CHANGE:
-        other = rng.choice([item for item in load_roles() if item is not role])
+    others = [other for other in family if other is not role]
+    if others and len(jobs) > 1 and jobs[-1].level >= 0 and rng.random() < CHANGE:
+        other = rng.choice(others)
         jobs[-1] = replace(jobs[-1], role=other, title=_title(other, jobs[-1].level))
     return jobs
 
 
 def _title(role: Role, level: int) -> str:
-    return f"Trainee {role.title}" if level == TRAINEE else role.titles[level]
+    return role.trainee if level == TRAINEE else role.titles[level]

@@ -1,9 +1,21 @@
 """Load the content bank (`bank/*.toml`) and fill the templates in it.
 
-A `Deed` is a set of templates about one piece of a candidate's work; `tell` fills the templates.
+A `Deed` is a set of templates about one piece of a candidate's work; `tell` draws its numbers.
 Text slots (`{users}`) take the words of an industry (`Vertical`). A number slot draws a number from
 a range (`{a:380-900}`, or with a step `{b:1000-9000/500}`) or repeats a number already drawn
-(`{a}`). A template has at most one metric, in square brackets.
+(`{a}`). A template has at most one metric, in square brackets. In a weak form, `<weak|repaired>`
+marks what a repair changes.
+
+Rules for the texts, which `tests/test_bank.py` checks:
+
+- A weak line is dull, never droll: a busy, sincere person typed it. It has one fault, at most two.
+  Good lines are plain, too.
+- A repair adds no fact. All forms of vague_bullets and weak_verbs keep the order of the words that
+  stay, and most of wrong_emphasis do. A form without marks is repaired by the good line, in another
+  order.
+- The forms of weak_verbs never say that the candidate only had a part ("Helped with"): in these
+  tasks such lines are true.
+- A record has the figures of its deed, and `{Who}` as the subject of a clause.
 """
 
 import re
@@ -15,8 +27,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.text.verbs import GOALS, PAST_TENSES
-
 LEVELS = ("junior", "mid", "senior", "staff", "lead", "head")
 BANDS = ("early", "early", "senior", "senior", "lead", "lead")
 """The band of each level; the band selects the summaries and duties of a role."""
@@ -26,8 +36,12 @@ _BANK = Path(__file__).parent / "bank"
 # step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
-# Group 1 matches the word after a conjunction or comma, which may be a second verb.
-_JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
+_MARK = re.compile(r"<([^<>|]*)\|([^<>|]*)>")
+# A line with one of these may have a second verb, which a gerund does not replace.
+_JOINED = re.compile(r"\b(?:and|then|but|which|who)\b|,")
+
+FORMS = {"vague_bullets": "vague", "wrong_emphasis": "emphasis", "weak_verbs": "verbs"}
+"""The weaknesses of a bullet's wording, and the keys of their weak forms in the content bank."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +52,7 @@ class Deed:
         split: split of the tasks in which the deed may occur, "train" or "eval".
         told: good bullet, which opens with a past-tense verb and has no subject.
         gerund: the -ing form of the first word of `told`.
-        vague: bad bullet, which is padded with fillers and lacks the metric.
-        buried: bad bullet, which hides the main point but keeps the metric.
+        forms: for each weakness of `FORMS`, pairs of a weak bullet and the bullet that repairs it.
         record: sentence about the work, for evidence documents; `{Who}` stands for the candidate.
         figure: the metric, worded as an item of the results section; empty if the deed has no
             metric.
@@ -47,21 +60,20 @@ class Deed:
         now: good bullet in the present tense if the deed is a continuing duty; empty otherwise.
         levels: lowest and highest level (index into `LEVELS`) of a job that suits the deed.
         only: names of the verticals in which the deed makes sense; empty if all are suitable.
-        one_verb: whether `told` has only one past-tense verb, which a gerund can replace.
+        roles: keys of the roles that the deed suits; empty if all are suitable.
     """
 
     split: str
     told: str
     gerund: str
-    vague: str
-    buried: str
+    forms: Mapping[str, Sequence[tuple[str, str]]]
     record: str
     figure: str
     topic: str
     now: str
     levels: tuple[int, int]
     only: frozenset[str]
-    one_verb: bool
+    roles: frozenset[str]
 
     @cached_property
     def verb(self) -> str:
@@ -69,34 +81,47 @@ class Deed:
         return self.told.split(" ", 1)[0]
 
     @cached_property
-    def is_duty(self) -> bool:
-        """Return whether "Responsible for" and `gerund` can replace the opening verb of `told`."""
-        return self.one_verb and self.gerund not in GOALS
+    def words(self) -> frozenset[str]:
+        """Return the long words of `told`."""
+        return frozenset(re.findall(r"[a-z]{5,}", without_metric(self.told).lower()))
+
+    @cached_property
+    def one_verb(self) -> bool:
+        """Return whether `told` certainly has only one verb, which a gerund can replace."""
+        return not _JOINED.search(without_metric(self.told))
 
     @cached_property
     def has_metric(self) -> bool:
         """Return whether `told` has a metric in brackets."""
         return "[" in self.told
 
-    def suits(self, level: int, vertical: str) -> bool:
-        """Return whether the deed suits a job of `level` in the industry `vertical`."""
-        return self.levels[0] <= level <= self.levels[1] and vertical in (self.only or {vertical})
+    def suits(self, role: str, level: int, vertical: str) -> bool:
+        """Return whether the deed suits a job, given role, level and industry."""
+        able = self.levels[0] <= level <= self.levels[1]
+        return able and vertical in (self.only or {vertical}) and role in (self.roles or {role})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Story:
-    """The templates of a `Deed`, filled except for `{Who}`; `plain` is `told` without `metric`."""
+    """A deed and the words and numbers for its slots; `{Who}` stays in `record`."""
 
-    told: str
-    plain: str
-    metric: str
-    gerund: str
-    vague: str
-    buried: str
-    record: str
-    figure: str
-    topic: str
-    now: str
+    deed: Deed
+    words: Mapping[str, str]
+
+    def text(self, template: str) -> str:
+        """Fill a template of the deed and remove the brackets of its metric."""
+        filled = fill(template, self.words)
+        return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;: " else f" {hit[1]}", filled)
+
+    @cached_property
+    def told(self) -> str:
+        """Return the good bullet with its metric."""
+        return self.text(self.deed.told)
+
+    @cached_property
+    def plain(self) -> str:
+        """Return the good bullet without its metric."""
+        return self.text(without_metric(self.deed.told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +136,7 @@ class Lines:
         must_lead: additional requirements if the job applied for is in the band "lead".
         nice: optional requirements.
         distractors: sentences about the work of other people, for evidence documents.
+        padding: true and dull duties that no job description asks for.
     """
 
     skills: tuple[tuple[str, tuple[str, ...]], ...]
@@ -120,14 +146,16 @@ class Lines:
     must_lead: Sequence[str]
     nice: Sequence[str]
     distractors: Sequence[str]
+    padding: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A profession with a job title for each of `LEVELS`, texts by split (`lines`), and deeds."""
+    """A profession: job titles for trainees and each of `LEVELS`, texts by split, and deeds."""
 
     key: str
     title: str
+    trainee: str
     titles: tuple[str, ...]
     lines: Mapping[str, Lines]
     deeds: tuple[Deed, ...]
@@ -135,9 +163,13 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """An industry: words for text slots and, for each split, a description and company names."""
+    """An industry: words for text slots and, for each split, a description and company names.
+
+    If `roles` is not empty, the industry suits only these roles, and these suit no others.
+    """
 
     name: str
+    roles: Sequence[str]
     words: Mapping[str, str]
     about: Mapping[str, str]
     companies: Mapping[str, Sequence[str]]
@@ -166,27 +198,20 @@ def fill(template: str, words: Mapping[str, str]) -> str:
     return _SLOT.sub(value, template)
 
 
+def without_metric(template: str) -> str:
+    """Remove the metric of a template."""
+    return _METRIC.sub("", template)
+
+
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
-    """Draw the numbers of a deed and fill its templates."""
+    """Draw the numbers of a deed."""
     # All templates share the numbers drawn for `told`. `write_evidence` fills the slot {Who} later.
     words = {**words, "Who": "{Who}"}
     for _, _, name, low, high, step in _SLOT.findall(deed.told):
         if low:
             value = rng.randrange(int(low), int(high) + 1, int(step or 1))
             words[name] = f"{value:,}" if value >= 10_000 else str(value)
-    told = fill(deed.told, words)
-    metric = _METRIC.search(told)
-    return Story(
-        told=_join(told),
-        plain=_METRIC.sub("", told),
-        metric=metric[1] if metric else "",
-        gerund=deed.gerund,
-        buried=_join(fill(deed.buried, words)),
-        **{
-            name: fill(getattr(deed, name), words)
-            for name in ("vague", "record", "figure", "topic", "now")
-        },
-    )
+    return Story(deed, words)
 
 
 @lru_cache(maxsize=1)
@@ -196,6 +221,7 @@ def load_roles() -> tuple[Role, ...]:
         Role(
             key=path.stem,
             title=table["title"],
+            trainee=table.get("trainee", f"{table['title']} Intern"),
             titles=tuple(table["titles"]),
             lines={split: _lines(table[split]) for split in ("train", "eval")},
             deeds=_deeds(table),
@@ -207,7 +233,7 @@ def load_roles() -> tuple[Role, ...]:
 
 @lru_cache(maxsize=1)
 def load_general() -> tuple[Deed, ...]:
-    """Load the deeds that suit every role."""
+    """Load the deeds that suit many roles."""
     return _deeds(_toml(_BANK / "general.toml"))
 
 
@@ -218,12 +244,20 @@ def load_verticals() -> tuple[Vertical, ...]:
     return tuple(
         Vertical(
             name=table["name"],
+            roles=table.get("roles", ()),
             words={slot: table[slot] for slot in slots},
             about=table["about"],
             companies=table["companies"],
         )
         for table in _toml(_BANK / "verticals.toml")["verticals"]
     )
+
+
+@lru_cache
+def suitable_verticals(role: str) -> tuple[Vertical, ...]:
+    """Return the verticals that suit a role, given its key."""
+    own = tuple(vertical for vertical in load_verticals() if role in vertical.roles)
+    return own or tuple(vertical for vertical in load_verticals() if not vertical.roles)
 
 
 @lru_cache(maxsize=2)
@@ -246,7 +280,7 @@ def load_frames(split: str) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=1)
 def load_forms() -> Mapping[str, Any]:
-    """Load forms.toml: openings of bullets; section orders, headings and job headers of resumes."""
+    """Load forms.toml: hedges; orders, headings, job headers, dates and contacts of resumes."""
     return _toml(_BANK / "forms.toml")
 
 
@@ -270,36 +304,30 @@ def _lines(table: dict[str, Any]) -> Lines:
 def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
     return tuple(
         Deed(
-            **{name: row[name] for name in ("split", "told", "gerund", "vague", "buried")},
-            **{name: row.get(name, "") for name in ("record", "figure", "topic", "now")},
+            **{name: row.get(name, "") for name in ("split", "told", "gerund", "topic")},
+            **{name: row.get(name, "") for name in ("record", "figure", "now")},
+            forms={
+                weakness: tuple(_form(text, row["told"]) for text in row[name])
+                for weakness, name in FORMS.items()
+            },
             levels=(
                 LEVELS.index(row.get("from", LEVELS[0])),
                 LEVELS.index(row.get("upto", LEVELS[-1])),
             ),
             only=frozenset(row.get("only", ())),
-            one_verb=not any(map(_is_past, _JOINED.findall(row["told"]))),
+            roles=frozenset(row.get("roles", ())),
         )
         for row in table["deeds"]
     )
 
 
-def _is_past(word: str) -> bool:
-    return word.endswith("ed") or word in _past_verbs()
-
-
-@lru_cache(maxsize=1)
-def _past_verbs() -> frozenset[str]:
-    """Return `PAST_TENSES` and the past-tense verbs that open the deeds of all roles."""
-    tables = [_toml(path) for path in (_BANK / "roles").glob("*.toml")]
-    rows = (row for table in tables for row in table["deeds"])
-    return PAST_TENSES.union(row["told"].split(" ", 1)[0].lower() for row in rows)
+def _form(text: str, told: str) -> tuple[str, str]:
+    """Return the weak and the repaired side of a weak form."""
+    weak, repaired = (" ".join(_MARK.sub(rf"\{side}", text).split()) for side in (1, 2))
+    return weak, (repaired if weak != repaired else told)
 
 
 def _takes_an(text: str) -> bool:
     # The article depends on the sound: "an 8", "an 11", "an 18", but "a 110" and "a user".
     return text[0] in "aeio8" or re.match(r"1[18](?!\d)", text) is not None
 
-
-def _join(text: str) -> str:
-    """Remove a metric's brackets, and the space before a metric that begins with punctuation."""
-    return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

@@ -33,6 +33,8 @@ class Done:
         lead: name of the person who led the work if the candidate only helped; empty otherwise.
         wrong: wrong figure on the resume; empty if there is none.
         right: true figure that replaces `wrong`; empty if there is none.
+        bare: whether the bullet leaves out the metric although it is not weak. The evidence is
+            silent about such work, so that it does not hold figures that no fix adds.
     """
 
     job: Job
@@ -42,6 +44,7 @@ class Done:
     lead: str = ""
     wrong: str = ""
     right: str = ""
+    bare: bool = False
 
 
 def write_evidence(
@@ -54,11 +57,11 @@ def write_evidence(
     bullets are weak.
     """
     needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
-    others = [deed for deed in done if deed not in needed]
+    others = [deed for deed in done if deed not in needed and not deed.bare]
     covered = needed + rng.sample(others, (len(others) + 1) // 2)
     shares: dict[str, list[Done]] = {kind: [] for kind in EVIDENCE_KINDS}
     for number, deed in enumerate(rng.sample(covered, len(covered))):
-        kinds = EVIDENCE_KINDS if _FIRST_PERSON.search(deed.story.record) else EVIDENCE_KINDS[:2]
+        kinds = EVIDENCE_KINDS if _FIRST_PERSON.search(deed.story.deed.record) else EVIDENCE_KINDS[:2]
         shares[kinds[number % len(kinds)]].append(deed)
     words = candidate.vertical.words
     foreign = [
@@ -96,8 +99,8 @@ def _lines(deed: Done, who: str, split: str, rng: Random) -> list[str]:
     frames = load_frames(split)
     if deed.lead:
         note = rng.choice(frames["helped_record"])
-        return [note.format(Lead=deed.lead, first=who, topic=deed.story.topic)]
-    lines = [deed.story.record.replace("{Who}", who)]
+        return [note.format(Lead=deed.lead, first=who, topic=deed.story.text(deed.story.deed.topic))]
+    lines = [deed.story.text(deed.story.deed.record).replace("{Who}", who)]
     if deed.wrong:
         lines.append(rng.choice(frames["correction"]).format(right=deed.right, wrong=deed.wrong))
     return lines

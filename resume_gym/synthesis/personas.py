@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from resume_gym.episode.tasks import SPLITS, WEAKNESSES
 from resume_gym.synthesis.candidates import Candidate, make_candidate
-from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
+from resume_gym.synthesis.content import LEVELS, Role, Vertical, load_roles, suitable_verticals
 
 # Each of the following pairs is the minimum and the maximum of a number.
 JOBS = (2, 3)
@@ -68,8 +68,8 @@ def place(index: int, split: str | None = None) -> tuple[str, int]:
 def make_persona(seed: int, number: int, split: str) -> Persona:
     """Return persona `number` of an infinite sequence that depends only on `seed` and `split`.
 
-    The sequence is balanced: every block of 6 numbers has each of the 6 weaknesses once. The 19
-    roles, 6 levels and 39 verticals (industries) are balanced in the same way.
+    The sequence is balanced: every block of 6 numbers has each of the 6 weaknesses once. The roles
+    and levels are balanced in the same way, and so are the verticals (industries) of each role.
 
     Raises:
         ValueError: The split is unknown or the number is negative.
@@ -78,14 +78,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         raise ValueError(f"expected a split from {SPLITS} and a number >= 0, got {split}, {number}")
     key = f"model-{split}-{seed}"
     rng = Random(f"{key}-{number}")
-    candidate = make_candidate(
-        stratum(load_roles(), f"{key}-role", number),
-        stratum(range(len(LEVELS)), f"{key}-level", number),
-        stratum(load_verticals(), f"{key}-vertical", number),
-        split,
-        JOBS,
-        rng,
-    )
+    candidate = make_candidate(*draw_career(key, number), split, JOBS, rng)
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     cut = weakness == "too_long"
     counts = {"too_long": KEPT, "no_metrics": MEASURED}
@@ -103,6 +96,15 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )
+
+
+def draw_career(key: str, number: int) -> tuple[Role, int, Vertical]:
+    """Return role, level and vertical of candidate `number` of the balanced sequence `key`."""
+    role = stratum(load_roles(), f"{key}-role", number)
+    level = stratum(range(len(LEVELS)), f"{key}-level", number)
+    verticals = suitable_verticals(role.key)
+    turn = number // len(load_roles())
+    return role, level, stratum(verticals, f"{key}-vertical-{role.key}", turn)
 
 
 def stratum(items: Sequence[T], key: str, index: int) -> T:

@@ -1,7 +1,8 @@
 """The procedural task generator: a pure function from a seed and an index to a task.
 
 `generate_task` draws a candidate, chooses pieces of work (`content.Deed`) for each job and applies
-a weakness. If a draft violates the rules of the task's size (`Size`), a new draft is drawn.
+faults, most of them of one weakness. If a draft violates the rules of the task's size (`Size`), a
+new draft is drawn.
 """
 
 import re
@@ -15,28 +16,18 @@ from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task, repair, repaired
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
-    LEVELS,
+    FORMS,
     Deed,
     load_general,
     load_padding,
     load_people,
     load_roles,
-    load_verticals,
     tell,
 )
 from resume_gym.synthesis.evidence import Done, write_evidence
-from resume_gym.synthesis.personas import SPOILING, stratum
-from resume_gym.synthesis.weaknesses import (
-    HEDGES,
-    OPENERS,
-    can_be_spoilt,
-    deletion,
-    disorder,
-    in_first_person,
-    weaken,
-)
+from resume_gym.synthesis.personas import draw_career
+from resume_gym.synthesis.weaknesses import HEDGES, deletion, differences, disorder, weaken
 from resume_gym.synthesis.writing import (
-    Look,
     draw_look,
     draw_wording,
     long_job,
@@ -56,7 +47,11 @@ HEDGED_FROM = 3
 # ("Helped with").
 HELPED = 5
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
-FIRST_PERSON = 0.12  # probability that the bullets of a resume are in the first person
+BARE = 0.4  # probability that a good bullet leaves out its metric
+STOCK = 0.25  # share of the superfluous bullets that suit any role
+ALIKE = 0.5  # two pieces of work with this share of words in common are not on the same resume
+# How often each fault occurs beside the planted weakness.
+BESIDE = {"vague_bullets": 3, "wrong_emphasis": 1, "weak_verbs": 3}
 PRESENT = 0.25  # probability that bullets about continuing duties are in the present tense
 
 Range = tuple[int, int]
@@ -99,7 +94,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "full": Size(
-        page_lines=55, lines=(36, 55), too_long=(57, 70), bullets=(11, 15), kept=(8, 10),
+        page_lines=55, lines=(36, 55), too_long=(57, 70), bullets=(12, 16), kept=(8, 10),
         padding=(9, 14), sections=(1, 3), general=2, jobs=(2, 3), fixes=(8, 14),
         job_words=(110, 240), brief=False,
     ),
@@ -143,6 +138,11 @@ class TaskPlan(NamedTuple):
     level: int | None = None
 
     @property
+    def untidy(self) -> bool:
+        """Whether the planted weakness is an inconsistent formatting."""
+        return self.weakness == "formatting_inconsistent"
+
+    @property
     def hedged(self) -> bool:
         """Whether one or two good bullets say that the candidate only helped ("Helped with")."""
         if self.level:
@@ -155,9 +155,9 @@ def generate_task(
 ) -> Task:
     """Generate task `index` of the infinite sequence for `seed`.
 
-    The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once. The 19
-    roles, 6 levels and 39 verticals (industries) are balanced in the same way. If the tasks of one
-    role are counted from 0, tasks 2n and 2n + 1 share few deeds (pieces of work).
+    The sequence is balanced: every block of 6 indices has each of the 6 weaknesses once. The roles
+    and levels are balanced in the same way, and so are the verticals (industries) of each role. If
+    the tasks of one role are counted from 0, tasks 2n and 2n + 1 share few deeds (pieces of work).
 
     Args:
         seed: seed of the sequence.
@@ -182,12 +182,11 @@ def generate_task(
     task_id = f"{key}-{index:06d}" + (f"-level-{level}" if level else "")
     weakness = WEAKNESSES[index % len(WEAKNESSES)]
     plan = TaskPlan(task_id, index, weakness, split, size_of(size, level), level)
-    role = stratum(load_roles(), f"{key}-role", index)
-    level = stratum(range(len(LEVELS)), f"{key}-level", index)
-    vertical = stratum(load_verticals(), f"{key}-vertical", index)
+    # with one job, nothing could be pasted from an older resume
+    jobs = (2, plan.size.jobs[1]) if plan.untidy else plan.size.jobs
     for attempt in range(ATTEMPTS):
         rng = Random(f"{task_id}-{attempt}")
-        candidate = make_candidate(role, level, vertical, split, plan.size.jobs, rng)
+        candidate = make_candidate(*draw_career(key, index), split, jobs, rng)
         task = _draft(plan, candidate, key, rng)
         if task and is_sound(task, plan.size):
             return task
@@ -230,7 +229,7 @@ def generate_tasks(
 def is_sound(task: Task, size: Size) -> bool:
     """Return whether a task follows the rules of its size and its fixes apply in order."""
     least, most = size.too_long if task.weakness == "too_long" else size.lines
-    if not least <= wrapped_lines(task.resume, PAGE_WIDTH) <= most or _echoes(task.resume):
+    if not least <= wrapped_lines(task.resume, PAGE_WIDTH) <= most:
         return False
     if not size.job_words[0] <= len(task.job.split()) <= size.job_words[1]:
         return False
@@ -247,9 +246,8 @@ def is_sound(task: Task, size: Size) -> bool:
 
 
 def _echoes(text: str) -> bool:
-    """Return whether adjacent bullets open with the same word, or with "I" and the same verb."""
-    opening = r"^[-*+] (?!I )(\w+)\b.*\n[-*+] \1\b|^[-*+] (I \w+)\b.*\n[-*+] \2\b"
-    return re.search(opening, text, re.MULTILINE) is not None
+    """Return whether adjacent bullets open with the same word."""
+    return re.search(r"^- (\w+)\b.*\n- \1\b", text, re.MULTILINE) is not None
 
 
 def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:
@@ -260,50 +258,84 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     if done is None:
         return None
     stories = " ".join(deed.story.told for deed in done)
-    results = [deed.story.figure for deed in done if deed.shown]
+    results = [deed.story.text(deed.story.deed.figure) for deed in done if deed.shown]
     results = [text[0].upper() + text[1:] for text in rng.sample(results, len(results))]
-    extra = _pad(plan, candidate, rng) if plan.weakness == "too_long" else []
+    weak = sum(deed.weak for deed in done)
+    extra = _pad(plan, candidate, weak, rng) if plan.weakness == "too_long" else []
     wording = draw_wording(candidate, stories, results, extra, split, rng)
-    untidy = plan.weakness == "formatting_inconsistent"
-    look = Look() if untidy else draw_look(rng)
-    if size.brief:
-        resume, job = short_resume(candidate, wording, look), short_job(candidate, wording)
-    else:
-        resume = long_resume(candidate, wording, look)
-        job = long_job(candidate, wording, split, rng)
+    look = draw_look(rng, months=plan.untidy)
+    render = short_resume if size.brief else long_resume
+    resume = render(candidate, wording, look)
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
-    if untidy:
-        # `disorder` also breaks a heading and a line of dates, so two of the fixes do not change
-        # bullets.
-        broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
-        resume, fixes = disorder(resume, broken, rng)
+    if plan.untidy:
+        mixed = disorder(look, candidate.jobs, size.fixes[1] - weak, rng)
+        messy = render(candidate, wording, mixed)
+        resume, fixes = messy, [*differences(messy, resume), *fixes]
+    job = short_job(candidate, wording) if size.brief else long_job(candidate, wording, split, rng)
     return Task(
         task_id=plan.task_id,
         job=job,
         resume=resume,
         weakness=plan.weakness,
         split=split,
-        fixes=tuple(sorted(fixes, key=lambda fix: fix.needs_evidence)),
+        # deletions first, so that the page soon fits
+        fixes=tuple(sorted(fixes, key=lambda fix: (fix.needs_evidence, fix.new != ""))),
         persona=candidate.persona,
         evidence=write_evidence(candidate, done, split, Random(f"{plan.task_id}-evidence")),
     )
 
 
+class _Fault(NamedTuple):
+    """The faults of a weak bullet: weak form and missing metric; see `weaken`."""
+
+    form: str = ""
+    metric: str = ""
+
+
+def _draw_faults(plan: TaskPlan, total: int, rng: Random) -> list[_Fault]:
+    """Draw the faults of the weak bullets among `total` bullets."""
+    least, most = plan.size.fixes
+    others = [form for form in FORMS if form != plan.weakness]
+
+    def beside(count: int) -> list[str]:
+        return rng.choices(others, [BESIDE[form] for form in others], k=count)
+
+    if plan.weakness in FORMS:
+        weak = rng.randint(least, max(least, min(most, total - 3)))
+        other = rng.randint(weak // 4, weak * 2 // 5)
+        return [_Fault(form) for form in (*[plan.weakness] * (weak - other), *beside(other))]
+    if plan.weakness == "no_metrics":
+        # Metrics that the resume states elsewhere can be added without the evidence. Of the other
+        # bullets without their metric, many have a weak form, too, which an agent can repair.
+        elsewhere, alone = round(0.35 * least), least // 6
+        both = beside(least - elsewhere - alone)
+        return [
+            *[_Fault(metric="elsewhere")] * max(1, elsewhere),
+            *(_Fault(form, "missing") for form in both),
+            *(_Fault(form) for form in beside(alone)),
+        ]
+    return [_Fault(form) for form in beside(rng.randint(1, max(2, least // 3)) if least > 3 else 0)]
+
+
 class _Chosen(NamedTuple):
-    """A piece of work, its job, and whether the resume describes the work in a weak bullet."""
+    """A piece of work, its job, and the faults of the bullet about it."""
 
     job: Job
     deed: Deed
-    weak: bool
+    fault: _Fault
 
 
 def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
     """Choose a deed for each bullet, in the order of the resume; None if too few deeds fit."""
-    size, spoils = plan.size, plan.weakness in SPOILING
+    size = plan.size
     total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
-    weak = rng.randint(size.fixes[0], max(size.fixes[0], total - 2)) if spoils else 0
-    weak_places = set(rng.sample(range(total), weak))
+    if candidate.level == 0 and not size.brief:  # few pieces of work suit a first job
+        total = min(total, size.bullets[0])
+    faults = _draw_faults(plan, total, rng)
+    # older jobs have more weak bullets
+    weak = sorted(range(total), key=lambda place: rng.random() - place / total)[: len(faults)]
+    fault_at = dict(zip(weak, rng.sample(faults, len(faults)), strict=True))
     general_places = set(rng.sample(range(total), size.general))
     shares = zip(candidate.jobs, _shares(total, candidate.jobs), strict=True)
     places = [job for job, share in shares for _ in range(share)]
@@ -320,31 +352,39 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     # Begin with the oldest job, since the fewest deeds suit its low level.
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
-        measured = plan.weakness == "no_metrics" and place in weak_places
+        fault = fault_at.get(place, _Fault())
         # Prefer deeds with short bullets only among the deeds of the role; use general deeds
         # equally often.
         brief = size.brief and place not in general_places
-        hedged = plan.hedged and place not in weak_places
-        best = min(
-            (
-                deed
-                for deed in (general + of_role if place in general_places else of_role + general)
-                if deed.suits(max(job.level, 0), job.vertical.name)
-                and verbs[deed.verb] < (1 if size.brief else 2)
-                and (place not in weak_places or can_be_spoilt(deed, plan.weakness))
-                and all(deed is not choice.deed for choice in picked)
-            ),
+        hedged = plan.hedged and place not in fault_at
+        deeds = general + of_role if place in general_places else of_role + general
+        able = (
+            deed
+            for deed in deeds
+            if deed.suits(job.role.key, max(job.level, 0), job.vertical.name)
+            and verbs[deed.verb] < (1 if size.brief else 2)
+            and (deed.has_metric or not fault.metric)
+        )
+        ranked = sorted(
+            able,
             key=lambda deed: (
-                (measured and not deed.has_metric) or (hedged and not deed.one_verb),
+                hedged and not deed.one_verb,
                 brief and len(deed.told.split()) > SHORT,
             ),
-            default=None,
         )
+        fresh = (one for one in ranked if not any(_alike(one, choice.deed) for choice in picked))
+        best = next(fresh, None)
         if best is None:
             return None
         verbs[best.verb] += 1
-        picked.append(_Chosen(job, best, place in weak_places))
+        picked.append(_Chosen(job, best, fault))
     return picked[::-1]
+
+
+def _alike(deed: Deed, other: Deed) -> bool:
+    """Return whether two deeds are the same or nearly so."""
+    least = min(len(deed.words), len(other.words))
+    return deed is other or len(deed.words & other.words) >= ALIKE * least
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
@@ -362,19 +402,9 @@ def _write_bullets(
 
     Return None if `plan.hedged` is true but no good bullet can open with a hedge ("Helped with").
     """
-    voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
-    present = voice is str and rng.random() < PRESENT
-    openers = iter(rng.sample(OPENERS, len(OPENERS)))
+    present = rng.random() < PRESENT
     hedges = iter(rng.sample(HEDGES, len(HEDGES)))
-    strong = [number for number, choice in enumerate(chosen) if not choice.weak]
-    shown: set[int] = set()
-    if plan.weakness == "no_metrics":
-        metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
-        half = rng.sample(metrics, (len(metrics) + 1) // 2)
-        # If the results section does not state the metric of a deed, `weaken` needs a weak opening,
-        # which is possible only if `is_duty` is true. So the section must state the metrics of all
-        # other deeds.
-        shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
+    strong = [number for number, choice in enumerate(chosen) if choice.fault == _Fault()]
     helped: list[int] = []
     corrected = -1
     if plan.hedged:
@@ -385,20 +415,18 @@ def _write_bullets(
     elif rng.random() < CORRECTED:
         corrected = rng.choice([n for n in strong if chosen[n].deed.has_metric] or [-1])
     done = []
-    for number, (job, deed, weak) in enumerate(chosen):
+    for number, (job, deed, fault) in enumerate(chosen):
         story = tell(deed, job.vertical.words, rng)
-        entry = Done(job, story, weak, shown=number in shown)
-        text: str = story.told
-        fixes: tuple[Fix, ...] = ()
-        if weak:
+        entry = Done(job, story, fault != _Fault(), shown=fault.metric == "elsewhere")
+        text, fixes = story.told, ()
+        if entry.weak:
             deed_told = story.told[0].lower() + story.told[1:]
-            record = f"At {job.company}, {candidate.first_name} {deed_told}."
-            opener = next(openers) if deed.is_duty else ""
-            text, fixes = weaken(story, plan.weakness, opener, record, entry.shown)
+            fact = f"At {job.company}, {candidate.first_name} {deed_told}."
+            text, fixes = weaken(story, *fault, fact, rng)
         elif number in helped:
             people = load_people(plan.split)
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
-            text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
+            text = f"{next(hedges)} {deed.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
             # The figures of the bullet are replaced by wrong ones; the evidence corrects only the
             # last one.
@@ -408,10 +436,13 @@ def _write_bullets(
                 right, wrong = (word.strip(",.;") for word in differing[-1])
                 entry = replace(entry, wrong=wrong, right=right)
                 text = other.told
-        elif present and job is candidate.jobs[0] and story.now:
-            text = story.now
-        fixes = tuple(replace(fix, old=voice(fix.old), new=voice(fix.new)) for fix in fixes)
-        job.bullets.append((voice(text), fixes))
+        elif present and job is candidate.jobs[0] and deed.now:
+            text = story.text(deed.now)
+            entry = replace(entry, bare=deed.has_metric)
+        elif deed.has_metric and rng.random() < BARE:
+            text = story.plain
+            entry = replace(entry, bare=True)
+        job.bullets.append((text, fixes))
         done.append(entry)
     return done
 
@@ -420,31 +451,30 @@ def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
     """Return the number of bullets per job: most for the latest job, few for a traineeship."""
     if len(jobs) == 1:
         return [total]
-    oldest = round(total * (0.2 if jobs[-1].level == TRAINEE else 0.4 if len(jobs) == 2 else 0.25))
+    oldest = round(total * (0.3 if jobs[-1].level == TRAINEE else 0.4 if len(jobs) == 2 else 0.25))
     middle = [round(total * 0.3)] * (len(jobs) - 2)
     return [total - sum(middle) - oldest, *middle, oldest]
 
 
-def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
+def _pad(plan: TaskPlan, candidate: Candidate, weak: int, rng: Random) -> list[str]:
     """Insert superfluous bullets into the jobs and return superfluous sections for the resume."""
     size = plan.size
-    bullets, sections = load_padding(plan.split)
+    stock, sections = load_padding(plan.split)
     extra = rng.sample(sections, rng.randint(*size.sections))
     if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-    # each fix deletes one bullet or section, and there must be at least `size.fixes[0]` fixes
-    padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
-    for text in rng.sample(bullets, len(bullets)):
-        # If a superfluous bullet names years, insert it into a job held in these years.
-        years = [int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", text)]
-        able = [
-            job
-            for job in candidate.jobs
-            if all(job.start < 12 * year + 12 and 12 * year < job.end for year in years)
-        ]
-        if able and padding:
-            job = rng.choice(able)
-            fix = deletion(f"- {text}")
-            job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (fix,)))
-            padding -= 1
+    # each fix deletes one bullet or section, or repairs one of the `weak` bullets
+    beside = len(extra) + weak
+    count = min(max(rng.randint(*size.padding), size.fixes[0] - beside), size.fixes[1] - beside)
+    jobs = rng.choices(candidate.jobs, range(1, len(candidate.jobs) + 1), k=count)  # oldest: most
+    unused = {
+        job.role.key: rng.sample(own, len(own))
+        for job in candidate.jobs
+        for own in [job.role.lines[plan.split].padding]
+    }
+    stock = rng.sample(stock, len(stock))
+    for job in jobs:
+        own = unused[job.role.key]
+        text = (stock if not own or rng.random() < STOCK else own).pop()
+        job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (deletion(f"- {text}"),)))
     return extra

@@ -1,137 +1,76 @@
-"""Planted weaknesses of a resume, and the fixes that repair them.
+"""Planted faults of a resume, and the fixes that repair them.
 
-`weaken` applies the four weaknesses of single bullets, and `disorder` applies
-formatting_inconsistent. The modules `procedural` and `drafts` apply too_long by adding content.
+`weaken` writes weak bullets, `disorder` draws a mixed formatting, and `differences` returns the
+fixes that repair it. The modules `procedural` and `drafts` apply too_long by adding content.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
-from rapidfuzz.distance import Postfix, Prefix
-
 from resume_gym.episode.tasks import Fix
-from resume_gym.synthesis.content import Deed, Story, load_forms
-from resume_gym.synthesis.writing import MONTHS
-from resume_gym.text.lines import MONTH_NAMES
-
-OPENERS: Sequence[str] = load_forms()["openers"]
-"""Openings, such as "Responsible for", that present the work as a mere duty."""
+from resume_gym.synthesis.candidates import Job
+from resume_gym.synthesis.content import Story, load_forms, without_metric
+from resume_gym.synthesis.writing import Look, draw_dates
 
 HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
 
-_MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# In the first person, these openings become "I was responsible for ..." (_VERBLESS) and "My duties
-# included ..." (_OF_MINE).
-_VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
-_OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
-
-
-def can_be_spoilt(deed: Deed, weakness: str) -> bool:
-    """Return whether a deed can have a true and grammatical bullet with the given weakness."""
-    return deed.is_duty or (
-        deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
-    )
-
 
 def weaken(
-    story: Story, weakness: str, opener: str, record: str, shown: bool = False
+    story: Story, form: str, metric: str, fact: str, rng: Random
 ) -> tuple[str, tuple[Fix, ...]]:
-    """Return the weak form of a bullet and the fixes that repair it, in order.
+    """Return a weak bullet and the fixes that repair it, in order.
 
     Args:
-        story: texts about the piece of work that the bullet describes.
-        weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
-        opener: weak opening, one of `OPENERS`; empty if none fits the work.
-        record: sentence that states, as a fact, what the good form of the bullet says.
-        shown: whether the results section states the metric. If not, a no_metrics bullet
-            opens with `opener`, a flaw that an agent can repair without the evidence.
+        story: the piece of work that the bullet describes.
+        form: weakness of the wording, a key of `FORMS`; empty if there is none.
+        metric: "missing" if only the evidence states the metric of the work, "elsewhere" if the
+            resume states it in another place; empty if the bullet states it, or nothing does.
+        fact: sentence that states what the good form of the bullet says.
+        rng: random generator that draws one of the deed's weak forms.
     """
-    facts = (record,)
-    if weakness == "vague_bullets":
-        return story.vague, (Fix(story.vague, story.plain, facts),)
-    if weakness == "wrong_emphasis":
-        return story.buried, (Fix(story.buried, story.told, facts),)
-    good = story.plain if weakness == "no_metrics" else story.told
-    verb, rest = good.split(" ", 1)
-    hidden = Fix(f"{opener} {story.gerund}", verb, facts)
-    weak = f"{hidden.old} {rest}"
-    if weakness == "weak_verbs" or not story.metric:
-        return weak, (hidden,)
-    measured = Fix(good, story.told, facts, needs_evidence=not shown)
-    return (good, (measured,)) if shown or not opener else (weak, (hidden, measured))
+    text, fixes = (story.plain if metric else story.told), ()
+    if metric:
+        fixes = (Fix(story.plain, story.told, (fact,), needs_evidence=metric == "missing"),)
+    if form:
+        pair = rng.choice(story.deed.forms[form])
+        text, good = (story.text(without_metric(one) if metric else one) for one in pair)
+        fixes = (Fix(text, good, (fact,)), *fixes)
+    return text, fixes
 
 
-def in_first_person(text: str) -> str:
-    """Rewrite a bullet in the first person."""
-    if not text or text.startswith("My "):
-        return text
-    lower = f"{text[0].lower()}{text[1:]}"
-    if _OF_MINE.match(text):
-        return f"My {lower}"
-    return f"I {'was ' if _VERBLESS.match(text) else ''}{lower}"
+def disorder(look: Look, jobs: Sequence[Job], spots: int, rng: Random) -> Look:
+    """Return a layout that differs from `look` in at most `spots` lines.
 
-
-def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
-    """Break the formatting of `bullets` bullets, one heading and the dates of one job.
-
-    Bullets get another marker, a final period or a double space; the heading becomes bold or upper
-    case; the months get another style. Only the formatting changes, not the content.
-
-    Returns:
-        The resume and its fixes, in the order of the lines.
+    An earlier job looks as if pasted from another document: its list items and its dates have
+    another style. One or two headings differ from the others, too.
     """
-    lines = text.split("\n")
-    headings = [i for i, line in enumerate(lines) if line.startswith("## ")]
-    dated = [i for i, line in enumerate(lines) if _MONTH.search(line)]
-    listed = [i for i, line in enumerate(lines) if line.startswith("- ")]
-    broken = {i: _break_bullet(lines[i], n, rng) for n, i in enumerate(rng.sample(listed, bullets))}
-    for i in rng.sample(headings, 1):
-        title = lines[i].removeprefix("## ")
-        broken[i] = rng.choice((f"**{title}**", title.upper()))
-    for i in rng.sample(dated, 1):
-        broken[i] = _redate(lines[i], rng)
-    messy = "\n".join(broken.get(i, line) for i, line in enumerate(lines))
-    return messy, [_narrow(broken[i], lines[i], messy) for i in sorted(broken)]
+    total = sum(len(job.bullets) for job in jobs)
+    able = [n for n, job in enumerate(jobs) if n and 2 * len(job.bullets) < total]
+    if not able:
+        return look
+    old = max(able, key=lambda n: len(jobs[n].bullets))
+    marker, end = rng.choice((("*", ""), ("*", "."), ("\u2022", ""), ("\u2022", "."), ("-", ".")))
+    dates = draw_dates(rng, months=True, not_month=look.dates.month)
+    if look.dates.dash == "to":  # a repair adds no word
+        dates = dates._replace(dash="to")
+    pasted = look._replace(dates=dates)
+    if (left := spots - 1 - len(jobs[old].bullets)) >= 0:
+        pasted = pasted._replace(marker=marker, end=end)
+    else:
+        left = spots - 1
+    # fewer than half of the headings, since the style of most lines is the right one
+    odd = rng.sample(("experience", "skills", "education"), min(left, 1 if total < 10 else 2))
+    return look._replace(old=old, pasted=pasted, odd=odd, odd_style=rng.choice(("**{}**", "{}")))
+
+
+def differences(messy: str, clean: str) -> Iterator[Fix]:
+    """Yield the fixes that change the lines of one text into those of another."""
+    for old, new in zip(messy.split("\n"), clean.split("\n"), strict=True):
+        if old != new:
+            yield Fix(old, new)
 
 
 def deletion(passage: str) -> Fix:
     """Return the fix that deletes `passage`, which consists of whole lines, but not the first."""
     return Fix("\n" + passage, "")
-
-
-def _break_bullet(line: str, turn: int, rng: Random) -> str:
-    """Return the bullet with one or two formatting defects; `turn` modulo 4 selects which."""
-    content = line.removeprefix("- ")
-    marker = "- " if turn % 4 == 1 else rng.choice(("* ", "+ "))
-    if turn % 4 == 2:
-        words = content.split(" ")
-        cut = rng.randrange(1, len(words))
-        content = " ".join(words[:cut]) + "  " + " ".join(words[cut:])
-    return marker + content + ("." if turn % 4 in (1, 3) else "")
-
-
-def _redate(line: str, rng: Random) -> str:
-    """Rewrite the months of a line in another style, with "to" or "--" between them."""
-    styles = (
-        lambda hit: f"{MONTHS.index(hit[1]) + 1:02d}/{hit[2]}",
-        lambda hit: f"{MONTH_NAMES[MONTHS.index(hit[1])]} {hit[2]}",
-        lambda hit: f"{hit[2]}-{MONTHS.index(hit[1]) + 1:02d}",
-    )
-    dash = rng.choice((" to ", " -- "))
-    return _MONTH.sub(rng.choice(styles), line).replace(" - ", dash)
-
-
-def _narrow(messy: str, clean: str, document: str) -> Fix:
-    """Return a short fix that turns `messy` into `clean`; its `old` occurs once in `document`."""
-    # Include some unchanged words on both sides, which show where the fix belongs.
-    before, after = messy.split(" "), clean.split(" ")
-    head = Prefix.similarity(before, after)
-    tail = Postfix.similarity(before[head:], after[head:])
-    for context in (2, 4, len(before)):
-        start, stop = max(0, head - context), max(0, tail - context)
-        old = " ".join(before[start : len(before) - stop])
-        if document.count(old) == 1:
-            return Fix(old, " ".join(after[start : len(after) - stop]))
-    return Fix(messy, clean)

@@ -14,8 +14,6 @@ from resume_gym.synthesis.candidates import NOW, Candidate, Job
 from resume_gym.synthesis.content import BANDS, fill, load_forms, load_frames
 from resume_gym.text.lines import MONTH_NAMES
 
-MONTHS = tuple(name[:3] for name in MONTH_NAMES)
-
 YEARS = (0, 2, 5, 8, 8, 11)  # years of experience that a job asks for, by level
 
 _FORMS = load_forms()
@@ -47,27 +45,97 @@ class Wording:
     extra: Sequence[str] = ()
 
 
+class Dates(NamedTuple):
+    """The style of dates: a template of a month, the dash or "to", and the word for today."""
+
+    month: str
+    dash: str
+    now: str = "Present"
+
+    def period(self, job: Job) -> str:
+        """Return the period of a job."""
+        end = self.now if job.end == NOW else self._month(job.end)
+        return f"{self._month(job.start)} {self.dash} {end}"
+
+    def _month(self, months: int) -> str:
+        year, month = divmod(months, 12)
+        name = MONTH_NAMES[month]
+        return self.month.format(number=month + 1, short=name[:3], long=name, year=year)
+
+
+def draw_dates(rng: Random, months: bool, not_month: str = "") -> Dates:
+    """Draw a style of dates.
+
+    Args:
+        rng: random generator.
+        months: whether the dates have to name months.
+        not_month: template of a month that is not drawn.
+    """
+    weights = {
+        month: weight
+        for month, weight in _FORMS["months"].items()
+        if month != not_month and not (months and month == "{year}")
+    }
+    month = rng.choices([*weights], [*weights.values()])[0]
+    return Dates(month, rng.choice(_FORMS["dashes"]), rng.choice(_FORMS["now"]))
+
+
 class Look(NamedTuple):
-    """The layout of a resume: section order, headings, and the header lines of each job."""
+    """The layout of a resume.
+
+    Attributes:
+        order: names of the sections in their order.
+        names: heading of each section.
+        upper: whether the headings are in upper case.
+        entry: header lines of a job.
+        dates: style of the dates.
+        grouped: whether each group of skills has its own line.
+        marker: marker of the list items of the jobs.
+        end: punctuation at the end of these items.
+        odd: sections whose heading has the style `odd_style` and not that of the others.
+        odd_style: template of such a heading; upper case if it has no markup.
+        old: index of the job that has the layout `pasted`; -1 if none has.
+        pasted: dates, marker and end of the items of the job `old`.
+    """
 
     order: Sequence[str] = _FORMS["orders"][0]
     names: Mapping[str, str] = _USUAL
     upper: bool = False
     entry: Sequence[str] = _FORMS["entries"][0]
+    dates: Dates = Dates("{short} {year}", "-")
+    grouped: bool = True
+    marker: str = "-"
+    end: str = ""
+    odd: Sequence[str] = ()
+    odd_style: str = ""
+    old: int = -1
+    pasted: "Look | None" = None
 
     def heading(self, section: str) -> str:
         """Return the heading line of a section."""
         name = self.names[section]
+        if section in self.odd:
+            return self.odd_style.format(name) if "*" in self.odd_style else name.upper()
         return f"## {name.upper() if self.upper else name}"
 
+    def of_job(self, number: int) -> "Look":
+        """Return the layout of a job, given its index."""
+        return self.pasted if self.pasted and number == self.old else self
 
-def draw_look(rng: Random) -> Look:
-    """Draw a random layout."""
+    def items(self, job: Job) -> str:
+        """Render the list of a job's bullets."""
+        return "\n".join(f"{self.marker} {text}{self.end}" for text, _ in job.bullets)
+
+
+def draw_look(rng: Random, months: bool = False) -> Look:
+    """Draw a random layout; its dates name months if `months` is true."""
     return Look(
         order=rng.choice(_FORMS["orders"]),
         names={section: rng.choice(names) for section, names in _FORMS["headings"].items()},
         upper=rng.random() < 0.2,
         entry=rng.choice(_FORMS["entries"]),
+        dates=draw_dates(rng, months),
+        grouped=rng.random() < 0.5,
     )
 
 
@@ -88,15 +156,10 @@ def draw_wording(
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
     band = BANDS[candidate.wanted_level]
-    field = candidate.degree.split(" ", 1)[1].lower()
+    field = candidate.degree.partition(" ")[2].lower()
     must = [*lines.must, *(lines.must_lead if band == "lead" else ())]
-    summary = fill(rng.choice(lines.summary[BANDS[candidate.level]]), words)
-    if candidate.jobs[-1].role is not candidate.role:
-        former = candidate.jobs[-1].role.title.lower()
-        change = rng.choice(frames["change"]).format(old=former)
-        summary = f"{summary.rstrip('.')}; {change}."
     return Wording(
-        summary=summary,
+        summary=_summary(candidate, split, rng),
         skills=[(name, _items(items, deeds, rng)) for name, items in lines.skills],
         about=candidate.vertical.about[split].replace("{company}", candidate.wanted_company),
         duties=[
@@ -106,7 +169,7 @@ def draw_wording(
         must=[
             _years(candidate, frames, rng),
             *(fill(phrase, words) for phrase in _fitting(must, deeds, rng.randint(3, 4), rng)),
-            *([rng.choice(frames["degree"]).format(field=field)] if rng.random() < 0.5 else []),
+            *([rng.choice(frames["degree"]).format(field=field)] if _wants_degree(candidate, rng) else []),
         ],
         nice=[fill(phrase, words) for phrase in rng.sample(lines.nice, rng.randint(2, 3))],
         closing=rng.choice(frames["closing"]),
@@ -117,11 +180,13 @@ def draw_wording(
 
 def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render the long form of a resume; superfluous sections come last."""
+    groups = [f"- {name}: {items}" for name, items in wording.skills]
+    run = ", ".join(items for _, items in wording.skills)
     parts = {
         "summary": [wording.summary],
         "results": ["\n".join(f"- {text}" for text in wording.results)],
-        "experience": [block for job in candidate.jobs for block in _entry(job, look)],
-        "skills": ["\n".join(f"- {name}: {items}" for name, items in wording.skills)],
+        "experience": [b for n, job in enumerate(candidate.jobs) for b in _entry(job, look.of_job(n))],
+        "skills": ["\n".join(groups) if look.grouped else run],
         "education": [candidate.education],
     }
     blocks = [f"# {candidate.name}", candidate.contact]
@@ -134,9 +199,11 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render the short form of a resume: no summary, few blank lines."""
     jobs = (
-        f"### {job.title}, {job.company} ({_period(job)})\n{_list(job)}" for job in candidate.jobs
+        f"### {job.title}, {job.company} ({own.dates.period(job)})\n{own.items(job)}"
+        for number, job in enumerate(candidate.jobs)
+        for own in [look.of_job(number)]
     )
-    skills = "; ".join(", ".join(items.split(", ")[:2]) for _, items in wording.skills)
+    skills = ", ".join(item for _, items in wording.skills for item in items.split(", ")[:2])
     parts = {
         "experience": "\n".join([look.heading("experience"), *jobs]),
         "skills": f"{look.heading('skills')}\n{skills}",
@@ -170,22 +237,26 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 def _entry(job: Job, look: Look) -> list[str]:
     """Render a job and, below it, a heading that explains the career gap before the job, if any."""
-    values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
-    blocks = [line.format(**values) for line in look.entry]
-    blocks.append(_list(job))
+    values = {"title": job.title, "company": job.company, "city": job.city}
+    period = look.dates.period(job)
+    blocks = [line.format(**values, period=period) for line in look.entry] + [look.items(job)]
     return [*blocks, f"### {job.gap}"] if job.gap else blocks
 
 
-def _list(job: Job) -> str:
-    return "\n".join(f"- {text}" for text, _ in job.bullets)
+def _summary(candidate: Candidate, split: str, rng: Random) -> str:
+    """Draw a summary; its number of years, if any, is that of the jobs in the role."""
+    role, former = candidate.role, candidate.jobs[-1].role
+    texts = role.lines[split].summary[BANDS[candidate.level]]
+    able = [text for text in texts if candidate.years > 1 or "{years}" not in text]
+    summary = fill(rng.choice(able), {**candidate.vertical.words, "years": str(candidate.years)})
+    if former is role:
+        return summary
+    change = rng.choice(load_frames(split)["change"]).format(old=former.title.lower())
+    return f"{summary.rstrip('.')}; {change}."
 
 
-def _period(job: Job) -> str:
-    return f"{_month(job.start)} - {'Present' if job.end == NOW else _month(job.end)}"
-
-
-def _month(number: int) -> str:
-    return f"{MONTHS[number % 12]} {number // 12}"
+def _wants_degree(candidate: Candidate, rng: Random) -> bool:
+    return rng.random() < 0.5 and re.match(r"[BM]\w* ", candidate.degree) is not None
 
 
 def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
@@ -199,8 +270,7 @@ def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
     # The job asks for at most as many years of experience as the resume shows or, if that is less
     # than two, for at most two years.
-    shown = (NOW - candidate.jobs[-1].start) // 12
-    years = min(YEARS[candidate.wanted_level], max(2, shown))
+    years = min(YEARS[candidate.wanted_level], max(2, candidate.years))
     template = rng.choice(frames["years" if years else "years_none"])
     return template.format(years=years, role=candidate.role.title.lower())
 

@@ -22,8 +22,8 @@ from resume_gym.agents.careful import next_edit
 from resume_gym.agents.wording import FILLERS
 from resume_gym.episode.editing import AnySession
 from resume_gym.synthesis.procedural import generate_task
-from resume_gym.synthesis.weaknesses import HEDGES, OPENERS
-from resume_gym.text.lines import GLUE, stem
+from resume_gym.synthesis.weaknesses import HEDGES
+from resume_gym.text.lines import GLUE, LEXICON, stem
 from resume_gym.text.verbs import FRAMES
 
 
@@ -162,7 +162,7 @@ def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
 _KEPT = frozenset(
     word
     for phrase in (
-        *OPENERS,
+        *LEXICON["verbs"]["weak"],
         *HEDGES,
         *FILLERS,
         *GLUE,

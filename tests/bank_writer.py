@@ -12,10 +12,19 @@ from typing import Any
 from loopback import user_text
 
 from resume_gym.synthesis.candidates import Job
-from resume_gym.synthesis.content import BANDS, fill, load_general, load_padding, tell
+from resume_gym.synthesis.content import (
+    BANDS,
+    FORMS,
+    fill,
+    load_general,
+    load_padding,
+    tell,
+    without_metric,
+)
 from resume_gym.synthesis.model_written import ask_for
 from resume_gym.synthesis.personas import Persona
-from resume_gym.synthesis.weaknesses import OPENERS
+from resume_gym.text.lines import read
+from resume_gym.text.style import is_weak
 
 Answer = dict[str, Any]
 COLOURS = ("amber", "azure", "coral", "cyan", "ebony", "green", "ivory", "ochre", "olive", "teal")
@@ -27,37 +36,45 @@ def write(persona: Persona) -> Answer:
     """A draft without faults."""
     rng = Random(f"draft-{persona.task_id}")
     candidate = persona.candidate
-    role, words = candidate.role, candidate.vertical.words
-    total = sum(persona.shares)
+    role, words = candidate.role, {**candidate.vertical.words, "years": "6"}
     lines = role.lines[persona.split]
-    deeds = [deed for deed in (*role.deeds, *load_general()) if deed.split == persona.split]
-    if persona.weakness in ("no_metrics", "weak_verbs"):
-        metric = persona.weakness == "no_metrics"
-        deeds = [deed for deed in deeds if (deed.has_metric if metric else deed.one_verb)]
+    deeds = [
+        deed
+        for deed in (*role.deeds, *load_general())
+        if deed.split == persona.split and not is_weak(read(deed.told))
+    ]
+    if persona.weakness == "no_metrics":
+        deeds = [deed for deed in deeds if deed.has_metric]
+    if persona.weakness == "weak_verbs":
+        deeds = [deed for deed in deeds if deed.one_verb]
     spare = iter(rng.sample(deeds, len(deeds)))
     band = BANDS[candidate.level]
-    openers = iter(rng.sample(OPENERS, total))
     number = int(persona.task_id.rpartition("-")[2])
     team = f"for the {COLOURS[number % 10]} {PLACES[number // 10 % 9]} team"
 
     def bullet(job: Job) -> Answer:
         story = tell(next(spare), job.vertical.words, rng)
-        good = story.plain if persona.weakness == "vague_bullets" else story.told
-        strong = f"{good} {team}"
+        vague = persona.weakness == "vague_bullets"
+        strong = f"{story.plain if vague else story.told} {team}"
         deed = strong[0].lower() + strong[1:]
         made: Answer = {
             "facts": [f"At {job.company}, {candidate.first_name} {deed}."],
             "strong": strong,
         }
-        weak = {
-            "vague_bullets": f"{story.vague} {team}",
-            "no_metrics": f"{story.plain} {team}",
-            "wrong_emphasis": f"{story.buried} {team}",
-            "weak_verbs": f"{next(openers)} {story.gerund} {strong.split(' ', 1)[1]}",
-        }
+        weak = ""
+        if persona.weakness in FORMS:
+            form = story.deed.forms[persona.weakness][0][0]
+            weak = story.text(without_metric(form) if vague else form)
+        if persona.weakness == "weak_verbs":
+            weak = f"Responsible for {story.deed.gerund} {story.told.split(' ', 1)[1]}"
+        if vague:
+            weak += " in various ways"
         if persona.weakness == "no_metrics":
-            made["result"] = f"{story.figure} {team}"
-        return made | ({"weak": weak[persona.weakness]} if persona.weakness in weak else {})
+            weak = story.plain
+        if persona.weakness == "no_metrics":
+            made["result"] = f"{story.text(story.deed.figure)} {team}"
+            made["facts"].append(f"{made['result']} at {job.company}.")
+        return made | ({"weak": f"{weak} {team}"} if weak else {})
 
     jobs = [
         {"company": job.company, "bullets": [bullet(job) for _ in range(share)]}
@@ -67,7 +84,8 @@ def write(persona: Persona) -> Answer:
     padded: Answer = {}
     if persona.padding:
         bullets, sections = load_padding(persona.split)
-        chosen = (one.split("\n") for one in rng.sample(sections, persona.sections))
+        longest = sorted(sections, key=lambda one: one.count("\n"))[-persona.sections :]
+        chosen = (one.split("\n") for one in longest)
         padded = {
             "padding": rng.sample(bullets, persona.padding),
             "sections": [{"heading": h[0][3:], "lines": [li[2:] for li in h[2:]]} for h in chosen],

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resume_gym.episode.tasks import SPLITS, WEAKNESSES
-from resume_gym.synthesis.content import load_people, load_verticals
+from resume_gym.synthesis.content import load_people, load_roles, load_verticals
 from resume_gym.synthesis.personas import (
     BULLETS,
     KEPT,
@@ -30,12 +30,15 @@ personas = st.builds(
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_every_block_of_numbers_is_balanced(split: str) -> None:
-    made = [make_persona(5, number, split) for number in range(39 * 6)]
+    roles = len(load_roles())
+    made = [make_persona(5, number, split) for number in range(6 * roles)]
     assert [one.weakness for one in made] == [WEAKNESSES[n % 6] for n in range(len(made))]
-    for name, block in (("role", 19), ("level", 6), ("vertical", 39)):
+    for name, block in (("role", roles), ("level", 6)):
         for start in range(0, len(made) - block + 1, block):
             values = {one.candidate.persona[name] for one in made[start : start + block]}
             assert len(values) == block, name
+    nurses = [one.candidate.vertical for one in made if one.candidate.role.key == "nurse"]
+    assert len(set(map(id, nurses))) == 6, "the verticals of a role are balanced, too"
     assert len({one.task_id for one in made}) == len(made)
 
 

@@ -106,7 +106,7 @@ def test_a_partial_repair_is_preferred_in_most_tasks(size: str) -> None:
     tasks = [generate_task(5, index, "train", size) for index in range(18)]
     verdicts = [judged(repaired(task, 2 if size == "mini" else 3), task) for task in tasks]
     assert all(verdict.hallucination == 1 for verdict in verdicts)
-    assert sum(verdict.preference == 1 for verdict in verdicts) >= 0.8 * len(tasks)
+    assert sum(verdict.preference == 1 for verdict in verdicts) >= 0.6 * len(tasks)
 
 
 @pytest.mark.parametrize("task", generated(), ids=lambda task: task.task_id)

@@ -21,7 +21,7 @@ MOST_EVIDENCE = 100_000
 """Maximum number of characters in the evidence of a task."""
 _ITEMS, _ITEM_CHARS, _ITEM_WEIGHT = 20, 500, 8
 
-EDITION = 2
+EDITION = 3
 """Edition of the tasks and the rubric judge; rewards of different editions are not comparable."""
 
 

@@ -20,7 +20,7 @@ Rules for the texts, which `tests/test_bank.py` checks:
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -117,6 +117,16 @@ class Story:
     def told(self) -> str:
         """Return the good bullet with its metric."""
         return self.text(self.deed.told)
+
+    @cached_property
+    def record(self) -> str:
+        """Return the sentence about the work, with the slot `{Who}`."""
+        return self.text(self.deed.record)
+
+    @cached_property
+    def topic(self) -> str:
+        """Return the noun phrase that names the work."""
+        return self.text(self.deed.topic)
 
     @cached_property
     def plain(self) -> str:
@@ -307,7 +317,10 @@ def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
             **{name: row.get(name, "") for name in ("split", "told", "gerund", "topic")},
             **{name: row.get(name, "") for name in ("record", "figure", "now")},
             forms={
-                weakness: tuple(_form(text, row["told"]) for text in row[name])
+                weakness: tuple(
+                    _form(text, row["told"])
+                    for text in (*row[name], *(_combined(row) if name == "verbs" else ()))
+                )
                 for weakness, name in FORMS.items()
             },
             levels=(
@@ -321,6 +334,12 @@ def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
     )
 
 
+def _combined(row: dict[str, Any]) -> Iterator[str]:
+    """Yield weak forms with two faults: a weak verb and an empty phrase at the end."""
+    ends = [end for text in row["vague"] for end in re.findall(r"[^<>|\]](<[^<>|]*\|>)$", text)]
+    yield from (f"{text}{end}" for text in row["verbs"] for end in ends if text[-1] not in ">]")
+
+
 def _form(text: str, told: str) -> tuple[str, str]:
     """Return the weak and the repaired side of a weak form."""
     weak, repaired = (" ".join(_MARK.sub(rf"\{side}", text).split()) for side in (1, 2))
@@ -330,4 +349,3 @@ def _form(text: str, told: str) -> tuple[str, str]:
 def _takes_an(text: str) -> bool:
     # The article depends on the sound: "an 8", "an 11", "an 18", but "a 110" and "a user".
     return text[0] in "aeio8" or re.match(r"1[18](?!\d)", text) is not None
-

@@ -19,8 +19,8 @@ from resume_gym.episode.tasks import EVIDENCE_KINDS, Evidence, Fix, Task
 from resume_gym.episode.tools import text_fault
 from resume_gym.synthesis.candidates import Job
 from resume_gym.synthesis.personas import SPOILING, WEAK_SHARE, Persona
-from resume_gym.synthesis.weaknesses import deletion, disorder
-from resume_gym.synthesis.writing import Look, Wording, draw_look, long_job, long_resume
+from resume_gym.synthesis.weaknesses import deletion, differences, disorder
+from resume_gym.synthesis.writing import Wording, draw_look, long_job, long_resume
 from resume_gym.text.lines import plain
 
 PROMPTS: dict[str, Any] = tomllib.loads(
@@ -191,9 +191,12 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for job in candidate.jobs for _, mends in job.bullets for fix in mends]
     untidy = persona.weakness == "formatting_inconsistent"
-    resume = long_resume(candidate, wording, Look() if untidy else draw_look(rng))
+    look = draw_look(rng, months=untidy)
+    resume = long_resume(candidate, wording, look)
     if untidy:
-        resume, fixes = disorder(resume, round(WEAK_SHARE * len(draft.bullets)), rng)
+        mixed = disorder(look, candidate.jobs, round(WEAK_SHARE * len(draft.bullets)), rng)
+        messy = long_resume(candidate, wording, mixed)
+        resume, fixes = messy, list(differences(messy, resume))
     return Task(
         task_id=persona.task_id,
         job=long_job(candidate, wording, persona.split, rng),

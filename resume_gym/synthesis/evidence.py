@@ -61,7 +61,8 @@ def write_evidence(
     covered = needed + rng.sample(others, (len(others) + 1) // 2)
     shares: dict[str, list[Done]] = {kind: [] for kind in EVIDENCE_KINDS}
     for number, deed in enumerate(rng.sample(covered, len(covered))):
-        kinds = EVIDENCE_KINDS if _FIRST_PERSON.search(deed.story.deed.record) else EVIDENCE_KINDS[:2]
+        own = _FIRST_PERSON.search(deed.story.record)
+        kinds = EVIDENCE_KINDS if own else EVIDENCE_KINDS[:2]
         shares[kinds[number % len(kinds)]].append(deed)
     words = candidate.vertical.words
     foreign = [
@@ -99,8 +100,8 @@ def _lines(deed: Done, who: str, split: str, rng: Random) -> list[str]:
     frames = load_frames(split)
     if deed.lead:
         note = rng.choice(frames["helped_record"])
-        return [note.format(Lead=deed.lead, first=who, topic=deed.story.text(deed.story.deed.topic))]
-    lines = [deed.story.text(deed.story.deed.record).replace("{Who}", who)]
+        return [note.format(Lead=deed.lead, first=who, topic=deed.story.topic)]
+    lines = [deed.story.record.replace("{Who}", who)]
     if deed.wrong:
         lines.append(rng.choice(frames["correction"]).format(right=deed.right, wrong=deed.wrong))
     return lines

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task, repair, repaired
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Task, repair, repaired
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
     FORMS,
@@ -37,7 +37,7 @@ from resume_gym.synthesis.writing import (
 )
 
 PAGE_WIDTH = 165  # width of the page in characters
-SHORT = 14  # maximum number of words in a short bullet
+SHORT = 18  # maximum number of words in a short bullet
 ATTEMPTS = 500  # number of drafts of a task before the generator gives up
 TOP_LEVEL = 5
 """The highest level of difficulty; the lowest is 1."""
@@ -68,8 +68,8 @@ class Size(NamedTuple):
         kept: number of good bullets of an overlong resume.
         padding: number of superfluous bullets of an overlong resume.
         sections: number of superfluous sections of an overlong resume.
-        general: number of bullets about pieces of work that suit any role; it is higher if the
-            content bank has too few pieces of work for the role.
+        general: maximum number of bullets about pieces of work that suit many roles; it is higher
+            if the content bank has too few pieces of work for the role.
         jobs: number of jobs of a career.
         fixes: number of fixes that need no evidence. Some episodes allow only as many edits as the
             minimum of this range, so the resume must fit the page after so many fixes.
@@ -116,7 +116,7 @@ def size_of(name: str, level: int | None = None) -> Size:
         return size._replace(
             fixes=(level + 1, level + 2),
             too_long=over,
-            kept=(4, max(4, 6 - level)),
+            kept=(4, 6),
             padding=(level, level + 2),
         )
     return size._replace(
@@ -336,7 +336,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     # older jobs have more weak bullets
     weak = sorted(range(total), key=lambda place: rng.random() - place / total)[: len(faults)]
     fault_at = dict(zip(weak, rng.sample(faults, len(faults)), strict=True))
-    general_places = set(rng.sample(range(total), size.general))
+    general_places = set(rng.sample(range(total), rng.randint(0, size.general)))
     shares = zip(candidate.jobs, _shares(total, candidate.jobs), strict=True)
     places = [job for job, share in shares for _ in range(share)]
     turn = plan.number // len(load_roles())

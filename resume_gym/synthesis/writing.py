@@ -169,7 +169,7 @@ def draw_wording(
         must=[
             _years(candidate, frames, rng),
             *(fill(phrase, words) for phrase in _fitting(must, deeds, rng.randint(3, 4), rng)),
-            *([rng.choice(frames["degree"]).format(field=field)] if _wants_degree(candidate, rng) else []),
+            *([rng.choice(frames["degree"]).format(field=field)] if rng.random() < 0.5 else []),
         ],
         nice=[fill(phrase, words) for phrase in rng.sample(lines.nice, rng.randint(2, 3))],
         closing=rng.choice(frames["closing"]),
@@ -182,10 +182,12 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render the long form of a resume; superfluous sections come last."""
     groups = [f"- {name}: {items}" for name, items in wording.skills]
     run = ", ".join(items for _, items in wording.skills)
+    looks = [look.of_job(number) for number in range(len(candidate.jobs))]
+    entries = [_entry(job, own) for job, own in zip(candidate.jobs, looks, strict=True)]
     parts = {
         "summary": [wording.summary],
         "results": ["\n".join(f"- {text}" for text in wording.results)],
-        "experience": [b for n, job in enumerate(candidate.jobs) for b in _entry(job, look.of_job(n))],
+        "experience": [block for entry in entries for block in entry],
         "skills": ["\n".join(groups) if look.grouped else run],
         "education": [candidate.education],
     }
@@ -253,10 +255,6 @@ def _summary(candidate: Candidate, split: str, rng: Random) -> str:
         return summary
     change = rng.choice(load_frames(split)["change"]).format(old=former.title.lower())
     return f"{summary.rstrip('.')}; {change}."
-
-
-def _wants_degree(candidate: Candidate, rng: Random) -> bool:
-    return rng.random() < 0.5 and re.match(r"[BM]\w* ", candidate.degree) is not None
 
 
 def _items(items: Sequence[str], deeds: str, rng: Random) -> str:

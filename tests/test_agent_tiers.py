@@ -176,7 +176,7 @@ def test_a_guided_tier_is_sent_text_and_the_other_one_calls(guided: str) -> None
 
 
 def test_a_task_that_looks_hard_is_the_frontier_models() -> None:
-    easy, hard = (Session(task, RULES) for task in sorted(TASKS, key=lambda t: len(t.resume))[::39])
+    easy, hard = sorted((Session(task, RULES) for task in TASKS), key=difficulty_of)[::39]
     limit = difficulty_of(hard)
     assert difficulty_of(easy) < limit
     with careful(misquotes=True) as local, careful() as frontier:

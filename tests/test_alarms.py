@@ -188,7 +188,7 @@ def test_information_is_none_for_one_answer_and_full_for_answers_about_their_tas
 
 
 def test_drift_counts_words_so_an_episode_with_one_new_word_hardly_counts() -> None:
-    rollouts = batch(EDITOR, 1)[:MEMBERS] + batch(each_bullet(lambda line: "- Zug"), 2)[:MEMBERS]
+    rollouts = batch(EDITOR, 4)[:MEMBERS] + batch(each_bullet(lambda line: "- Zug"), 2)[:MEMBERS]
     one, other = measures(rollouts[:MEMBERS], {"-": 1}), measures(rollouts[MEMBERS:], {"-": 1})
     assert other["word_drift"] == 1
     both = measures(rollouts, {"-": 1})["word_drift"]

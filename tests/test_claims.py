@@ -174,7 +174,8 @@ def test_moving_a_bullet_among_its_own_is_neither_better_nor_worse_to_read() -> 
 
 def attacks(task: Task) -> dict[str, str]:
     text, lines = task.resume, task.resume.split("\n")
-    bullets = [line for line in lines if re.match(r"[-*+] ", line)]
+    padding = "\n".join(fix.old for fix in task.fixes if not fix.new)
+    bullets = [line for line in lines if re.match(r"[-*+] ", line) and line not in padding]
     return {
         "half": "\n".join(lines[: len(lines) // 2]),
         "no bullets": "\n".join(line for line in lines if line not in bullets),

@@ -29,13 +29,15 @@ def figures(episodes: tuple[Episode, ...], name: str) -> float:
 def test_a_search_costs_a_turn_and_earns_nothing() -> None:
     task = next(task for task in MINI.tasks if task.weakness == "no_metrics")
     session = EvidenceSession(task, MINI.rules)
-    found = session.step(tool_call("search", query="archived old data in Glacier"))
+    fix = next(fix for fix in task.fixes if fix.needs_evidence)
+    found = session.step(tool_call("search", query=fix.old))
     assert found.reward == 0
     assert (found.error, session.turns) == ("none", 1)
     first = found.observation.split("\n")[0]
-    assert re.fullmatch(
-        r"\[performance review \d+ \(Mortise & Wren\)\] Yara moved .* 13 TB .*", first
-    )
+    kinds = "project notes|performance review|portfolio"
+    assert re.fullmatch(rf"\[(?:{kinds}) \d+ \([A-Z].*\)\] [A-Z].*", first)
+    numbers = [set(re.findall(r"\d+", text)) for text in (fix.old, fix.new, found.observation)]
+    assert numbers[1] - numbers[0] <= numbers[2]
     assert found.observation.count("[") <= 3
     assert session.step(tool_call("review")).reward == 1, "only a review is paid like one"
 
@@ -62,7 +64,7 @@ def test_passages_never_hold_a_fix() -> None:
 def test_a_careful_search_adds_true_figures() -> None:
     with_search = play(AGENTS["careful"](0), EvidenceSession)
     without = play(AGENTS["careful"](0), Session)
-    assert figures(with_search, "quantification") > figures(without, "quantification") + 0.3
+    assert figures(with_search, "quantification") > figures(without, "quantification") + 0.1
     assert figures(with_search, "hallucination") >= figures(without, "hallucination")
     assert fmean(one.reward for one in with_search) > fmean(one.reward for one in without)
 

@@ -14,7 +14,7 @@ from scripted import CHAT, SUBMIT, Scripted
 
 from learners.build import make_orchestrator, make_workload
 from learners.config import Config, ConfigError
-from resume_gym import Rules, Session, Task, TaskError, Verdict, load_tasks, tool_call
+from resume_gym import Rules, Session, Task, TaskError, Verdict, tool_call
 from resume_gym.cli import main
 from resume_gym.episode.tasks import Evidence, Item, read_jsonl, write_jsonl
 from resume_gym.evaluation.results import digest
@@ -27,7 +27,7 @@ FIGURE, SKILL = Item("13 TB", 1, "figure"), Item("Terraform", 0.5, "skill")
 SECTION, LIE = Item("Selected Projects", 2, "section"), Item("Rust", -1, "skill")
 DEGREE = Item("Claims a degree that the original lacks", -1, "judged")
 STORY = Item("Says for whom the archive of orders was made", 1, "judged")
-PLAIN = next(task for task in load_tasks("mini") if task.task_id == "mini-eval-0-000003")
+(PLAIN,) = read_jsonl(Path(__file__).with_name("item_task.jsonl"))
 TOOLS = Evidence("portfolio", "Tools", "I set up every server here with Terraform.\n")
 TASK = replace(
     PLAIN, evidence=(*PLAIN.evidence, TOOLS), rubric=(FIGURE, SKILL, SECTION, LIE), split="eval"

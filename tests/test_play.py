@@ -75,9 +75,9 @@ def floor() -> float:
 
 
 def test_an_episode_ends_with_its_ledger_and_the_floor(play: Play) -> None:
-    lines = ["review", "edit", "Was responsible for redesigning", "Redesigned", "submit"]
+    lines = ["review", "edit", "Performed audits of", "Audited", "submit"]
     told = play(lines, "--env", "ResumeEditMini-v0", "--task-id", MINI)
-    edit = tool_call("str_replace", old="Was responsible for redesigning", new="Redesigned")
+    edit = tool_call("str_replace", old="Performed audits of", new="Audited")
     expected = mini(tool_call("review"), edit, tool_call("submit"))
     assert expected.verdict
     for name, value in expected.ledger.items():
@@ -88,7 +88,7 @@ def test_an_episode_ends_with_its_ledger_and_the_floor(play: Play) -> None:
     *_, last, least = told.splitlines()
     assert last == f"{expected.reward:+6.2f}  reward, score {expected.score:.0f} of 100"
     assert least.startswith(f"{floor():+6.2f}  floor")
-    assert "+- Redesigned the search filters" in told
+    assert "+- Audited travel expense reports" in told
     assert expected.task.job in told
 
 

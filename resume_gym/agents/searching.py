@@ -42,13 +42,13 @@ def _is_search(call: ToolCall | FailedCall) -> TypeGuard[ToolCall]:
 
 
 def _bullets(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield (heading, bullet) for each bullet below a "###" heading, which names the employer."""
+    """Yield (heading, bullet) for each bullet below a job's heading, which names the employer."""
     above = ""
     for line in resume.split("\n"):
         if bullet := _BULLET.fullmatch(line):
-            if above.startswith("### "):
+            if above.startswith(("### ", "**")):
                 yield above, bullet[1]
-        elif line.startswith("#"):
+        elif line.startswith(("#", "**")):
             above = line
 
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Task, repair, repaired
+from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task, repair, repaired
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
     FORMS,
@@ -418,7 +418,8 @@ def _write_bullets(
     for number, (job, deed, fault) in enumerate(chosen):
         story = tell(deed, job.vertical.words, rng)
         entry = Done(job, story, fault != _Fault(), shown=fault.metric == "elsewhere")
-        text, fixes = story.told, ()
+        text = story.told
+        fixes: tuple[Fix, ...] = ()
         if entry.weak:
             deed_told = story.told[0].lower() + story.told[1:]
             fact = f"At {job.company}, {candidate.first_name} {deed_told}."
@@ -472,9 +473,9 @@ def _pad(plan: TaskPlan, candidate: Candidate, weak: int, rng: Random) -> list[s
         for job in candidate.jobs
         for own in [job.role.lines[plan.split].padding]
     }
-    stock = rng.sample(stock, len(stock))
+    spare = rng.sample(stock, len(stock))
     for job in jobs:
         own = unused[job.role.key]
-        text = (stock if not own or rng.random() < STOCK else own).pop()
+        text = (spare if not own or rng.random() < STOCK else own).pop()
         job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (deletion(f"- {text}"),)))
     return extra

@@ -29,7 +29,8 @@ def weaken(
         fact: sentence that states what the good form of the bullet says.
         rng: random generator that draws one of the deed's weak forms.
     """
-    text, fixes = (story.plain if metric else story.told), ()
+    text = story.plain if metric else story.told
+    fixes: tuple[Fix, ...] = ()
     if metric:
         fixes = (Fix(story.plain, story.told, (fact,), needs_evidence=metric == "missing"),)
     if form:

@@ -61,7 +61,7 @@ def write(persona: Persona) -> Answer:
             "facts": [f"At {job.company}, {candidate.first_name} {deed}."],
             "strong": strong,
         }
-        weak = ""
+        weak = story.plain if persona.weakness == "no_metrics" else ""
         if persona.weakness in FORMS:
             form = story.deed.forms[persona.weakness][0][0]
             weak = story.text(without_metric(form) if vague else form)
@@ -70,10 +70,8 @@ def write(persona: Persona) -> Answer:
         if vague:
             weak += " in various ways"
         if persona.weakness == "no_metrics":
-            weak = story.plain
-        if persona.weakness == "no_metrics":
             made["result"] = f"{story.text(story.deed.figure)} {team}"
-            made["facts"].append(f"{made['result']} at {job.company}.")
+            made["facts"] += [f"{made['result']} at {job.company}."]
         return made | ({"weak": f"{weak} {team}"} if weak else {})
 
     jobs = [

@@ -77,8 +77,8 @@ def test_nothing_of_one_split_is_in_the_other() -> None:
         for own, other in zip(*(_lists(load(split)) for split in SPLITS), strict=True):
             assert own
             assert not set(own) & set(other)
-    train, held_out = (load_frames(split) for split in SPLITS)
-    assert all(not set(train[name]) & set(held_out[name]) for name in train)
+    frames, others = (load_frames(split) for split in SPLITS)
+    assert all(not set(frames[name]) & set(others[name]) for name in frames)
     names = [n for v in load_verticals() for split in SPLITS for n in v.companies[split]]
     assert len(set(names)) == len(names)
     assert all(v.about["train"] != v.about["eval"] for v in load_verticals())

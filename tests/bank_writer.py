@@ -74,7 +74,7 @@ def write(persona: Persona) -> Answer:
             made["facts"] += [f"{made['result']} at {job.company}."]
         return made | ({"weak": f"{weak} {team}"} if weak else {})
 
-    jobs = [
+    jobs: list[Answer] = [
         {"company": job.company, "bullets": [bullet(job) for _ in range(share)]}
         for job, share in zip(candidate.jobs, persona.shares, strict=True)
     ]

@@ -468,7 +468,8 @@ def _is_crowded(line: Line, original: Line) -> bool:
 
 def _sorted(line: Line, original: Line) -> Line:
     """Return a line with the kind of its original, since lines above may have changed it."""
-    same = line.style == original.style and "heading" not in (line.kind, original.kind)
+    alike = line.style == original.style or original.kind == "skills"
+    same = alike and "heading" not in (line.kind, original.kind)
     return replace(line, kind=original.kind, section=original.section) if same else line
 
 

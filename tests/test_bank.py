@@ -73,6 +73,13 @@ def test_nothing_of_one_split_is_in_the_other() -> None:
             own, other = (chain(*getattr(x, name).values()) for x in (train, held_out))
             assert not set(own) & set(other), (role.key, name)
         assert not {name for name, _ in train.skills} & {name for name, _ in held_out.skills}
+    told: dict[str, set[str]] = {split: {*load_padding(split)[0]} for split in SPLITS}
+    for role in ROLES.values():
+        for split in SPLITS:
+            told[split] |= {*role.lines[split].padding}
+    for deed in chain(*BANKS.values()):
+        told[deed.split] |= {deed.told, without_metric(deed.told)}
+    assert not told["train"] & told["eval"], "not even in another role"
     for load in (load_padding, load_people):
         for own, other in zip(*(_lists(load(split)) for split in SPLITS), strict=True):
             assert own

@@ -199,6 +199,13 @@ def test_most_repairs_keep_the_order_of_the_words() -> None:
         assert sum(orders) >= 0.6 * len(orders), weakness
 
 
+def test_lines_repeat_rarely() -> None:
+    told = [line.body for n in range(300)
+            for line in parse(generate_task(0, n, "train", "mini").resume)
+            if line.kind == "bullet"]  # fmt: skip
+    assert len(set(told)) >= 0.85 * len(told)
+
+
 def test_most_good_lines_have_no_figure() -> None:
     told = [line.content for n in range(1, 90, 6) for line in parse(repaired(generate_task(2, n)))
             if line.kind == "bullet"]  # fmt: skip

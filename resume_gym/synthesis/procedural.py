@@ -48,7 +48,7 @@ HEDGED_FROM = 3
 HELPED = 5
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 BARE = 0.4  # probability that a good bullet leaves out its metric
-STOCK = 0.25  # share of the superfluous bullets that suit any role
+STOCK = 0.25  # share of the superfluous bullets of a first job that suit any role
 ALIKE = 0.5  # two pieces of work with this share of words in common are not on the same resume
 # How often each fault occurs beside the planted weakness.
 BESIDE = {"vague_bullets": 3, "wrong_emphasis": 1, "weak_verbs": 3}
@@ -476,6 +476,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, weak: int, rng: Random) -> list[s
     spare = rng.sample(stock, len(stock))
     for job in jobs:
         own = unused[job.role.key]
-        text = (spare if not own or rng.random() < STOCK else own).pop()
+        of_any_role = not own or (job.level < 1 and rng.random() < STOCK)
+        text = (spare if of_any_role else own).pop()
         job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (deletion(f"- {text}"),)))
     return extra

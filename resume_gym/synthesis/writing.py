@@ -253,8 +253,13 @@ def _summary(candidate: Candidate, split: str, rng: Random) -> str:
     summary = fill(rng.choice(able), {**candidate.vertical.words, "years": str(candidate.years)})
     if former is role:
         return summary
-    change = rng.choice(load_frames(split)["change"]).format(old=former.title.lower())
+    change = rng.choice(load_frames(split)["change"]).format(old=_lower(former.title))
     return f"{summary.rstrip('.')}; {change}."
+
+
+def _lower(title: str) -> str:
+    """Return a job title in lower case, except acronyms ("QA engineer")."""
+    return " ".join(word if word.isupper() else word.lower() for word in title.split())
 
 
 def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
@@ -270,7 +275,7 @@ def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rando
     # than two, for at most two years.
     years = min(YEARS[candidate.wanted_level], max(2, candidate.years))
     template = rng.choice(frames["years" if years else "years_none"])
-    return template.format(years=years, role=candidate.role.title.lower())
+    return template.format(years=years, role=_lower(candidate.role.title))
 
 
 def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:

@@ -48,6 +48,7 @@ _SPELT_UNITS: dict[str, str] = dict.fromkeys(LEXICON["multiples"], "x")
 _UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
 _RATES: dict[str, str] = LEXICON["rates"]
 _SPANS = frozenset(_RATES.values())
+_DEGREES = frozenset(LEXICON["degrees"])
 _FIGURE, _RATE = "#", "~"
 """First characters of the tokens of figures and rates; no word begins with either character."""
 _HALF = f"{_FIGURE}0.5x"
@@ -245,9 +246,10 @@ def read(body: str) -> Content:
     for token in _TOKEN.finditer(body):
         kind = token.lastgroup
         if kind == "word":
-            words.append(token[0].lower())
+            text = _undotted(token[0])
+            words.append(text.lower())
             tokens += _pieces(words[-1])
-            _read_word(body, token, names)
+            _read_word(text, body, token.start(), names)
         elif kind == "url":
             names.append(ProperName(token[0].rstrip(".,;)"), False))
             tokens.append(names[-1].text.lower())
@@ -332,11 +334,16 @@ def parts(word: str) -> list[str]:
     return [word] if len(pieces) < 2 else [word, *pieces]
 
 
-def _read_word(body: str, token: re.Match[str], names: list[ProperName]) -> None:
-    text = token["word"]
+def _undotted(word: str) -> str:
+    """Return a degree without its dots ("Ph.D" -> "PhD"), and any other word as it is."""
+    bare = word.replace(".", "")
+    return bare if bare.lower() in _DEGREES else word
+
+
+def _read_word(text: str, body: str, start: int, names: list[ProperName]) -> None:
     if text.islower() and text.isalpha():
         return
-    head = _is_head(body, token.start())
+    head = _is_head(body, start)
     for piece in _HYPHEN.split(text):
         if is_name_like(piece, head):
             names.append(ProperName(piece.removesuffix("'s"), head))

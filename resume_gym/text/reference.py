@@ -30,13 +30,14 @@ from resume_gym.text.lines import (
     stem,
 )
 from resume_gym.text.passages import statements
-from resume_gym.text.style import VAGUE, Formatting, fillers, habits, is_weak
+from resume_gym.text.style import VAGUE, Formatting, empties, fillers, habits, is_past, is_weak
 from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 PROSE = ("bullet", "text")
 
 _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
 _JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
+_PADDING = re.compile("|".join(f"(?:{one})" for one in LEXICON["words"]["padding"]))
 _PADDING_SECTIONS = frozenset(LEXICON["words"]["padding_sections"])
 _CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
 
@@ -126,6 +127,20 @@ class Reference:
     def has(self, line: Line) -> bool:
         """Return whether a line equals an original line or the mended text of one."""
         return _key(line) in self.names
+
+    @cached_property
+    def original(self) -> str:
+        """The lines of the original and their mended texts, with markup, without blank lines."""
+        mended = (raw for raws in self.mended.values() for raw in raws)
+        return "\n".join([*(line.raw for line in self.lines), *mended])
+
+    @cached_property
+    def spelt(self) -> frozenset[str]:
+        """All words and parts of words of the true statements and the job, as they are spelt."""
+        texts = (*self.statements, *self.job)
+        words = {word for content in texts for word in content.words}
+        words |= {name.text.lower() for content in texts for name in content.names}
+        return frozenset(piece for word in words for piece in parts(word))
 
     @cached_property
     def bodies(self) -> frozenset[str]:
@@ -256,8 +271,9 @@ class Reference:
     def spare(self) -> frozenset[int]:
         """The indices of the original lines that can be deleted without loss.
 
-        Three kinds of lines can be deleted without loss: vague bullets, the lines of idle sections,
-        and lines that a fix deletes. A bullet is vague if it has fillers or a weak opening,
+        Four kinds of lines can be deleted without loss: vague bullets, padding ("Attended staff
+        meetings") with at most one stem of the job, the lines of idle sections, and lines that a
+        fix deletes. A bullet is vague if it has fillers or a weak opening,
         contains no figure and no name, is not changed by a fix, and has at most as many stems from
         the job description and the skills as it has such faults. A section is idle if no fix
         changes it, if fewer than three of its stems occur in the job description, and if it looks
@@ -270,9 +286,11 @@ class Reference:
         sections: dict[str, list[int]] = {}
         for unit, line in enumerate(self.lines):
             sections.setdefault(line.section, []).append(unit)
-            empty = fillers(line.body) + is_weak(line.content)
+            empty = fillers(line.body) - empties(line.body) + is_weak(line.content)
             vague = line.kind == "bullet" and empty and not _specific(line.content)
             if vague and unit not in self.fixed and len(line.content.stems & topic) <= empty:
+                idle.add(unit)
+            if unit not in self.fixed and _is_padding(line) and len(line.content.stems & topic) < 2:
                 idle.add(unit)
         for name, units in sections.items():
             contents = [self.lines[unit].content for unit in units]
@@ -281,6 +299,15 @@ class Reference:
             if name and (name in _PADDING_SECTIONS or not needed) and len(about) < FEW:
                 idle.update(units if self.fixed.keys().isdisjoint(units) else ())
         return frozenset(idle)
+
+
+def _is_padding(line: Line) -> bool:
+    """Return whether a line names what every holder of a job does: "Attended staff meetings"."""
+    if line.kind not in PROSE or not _PADDING.fullmatch(line.body.lower().rstrip(" .")):
+        return False
+    # "Attended meetings and rewrote the policy" tells of a second deed
+    deeds = sum(map(is_past, line.content.tokens))
+    return deeds < 2 or (deeds == 2 and len(line.content.tokens) <= 2 * FEW)
 
 
 def _specific(content: Content) -> bool:

@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, read, stem
-from resume_gym.text.verbs import NOUNS, PAST_TENSES, PLURAL_NOUNS
+from resume_gym.text.thresholds import WINDOW
+from resume_gym.text.verbs import FIELDS, NOUNS, PAST_TENSES, PLURAL_NOUNS
 
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
@@ -22,8 +23,12 @@ HEDGE = re.compile(rf"{any_of(_VERBS['hedges']).pattern}|(?<![\w-])(?:{_SUPPORTE
 """Pattern of hedges in lower-case text: words that say that somebody only helped."""
 _WEAK = re.compile(rf"{any_of(_VERBS['weak']).pattern}|{HEDGE.pattern}")
 _NOT_NOUNS = PAST_TENSES.union(_VERBS["strong"], _VERBS["neutral"]) - NOUNS.keys()
+_LIGHT = frozenset(map(stem, _VERBS["light"]))
+_CLAUSES = frozenset(("which", "who", "that", "so", "because", "when", "where", "while"))
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
+_ABSTRACT = rf"\b(?:{'|'.join(LEXICON['words']['abstract'])})\b"
+_EMPTY = re.compile("|".join(LEXICON["words"]["empty"]).replace("VAGUE", _ABSTRACT))
 # an introductory phrase before the verb: "As a volunteer, ..."
 _ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
@@ -110,15 +115,51 @@ def is_weak(content: Content) -> bool:
 
 @lru_cache(maxsize=8192)
 def fillers(body: str) -> int:
-    """Count the fillers in a line without markup."""
-    return len(_FILLER.findall(body.lower()))
+    """Count the fillers and empty phrases in a line without markup."""
+    return len(_FILLER.findall(body.lower())) + empties(body)
+
+
+@lru_cache(maxsize=8192)
+def empties(body: str) -> int:
+    """Count the phrases in a line that say nothing, such as "in a timely manner"."""
+    return len(_EMPTY.findall(body.lower()))
+
+
+@lru_cache(maxsize=8192)
+def passive(content: Content) -> int:
+    """Return the index of the verb of a line that opens in the passive voice; -1 if it does not.
+
+    "The runbook was written": the words before "was" contain no other verb.
+    """
+    tokens = content.tokens
+    place = next((n for n, token in enumerate(tokens[:10]) if token in ("was", "were")), 0)
+    plain = not any(is_past(t) or t in _CLAUSES for t in tokens[:place])
+    done = place + 1 < len(tokens) and is_past(tokens[place + 1])
+    return place + 1 if place and tokens[0] != "i" and plain and done else -1
+
+
+def is_past(token: str) -> bool:
+    """Return whether a word may be a past tense."""
+    return token in PAST_TENSES or (token.endswith("ed") and len(token) > WINDOW - 1)
+
+
+def light(content: Content) -> bool:
+    """Return whether a line opens with a verb that leaves the deed to a noun ("Performed")."""
+    return bool(content.tokens) and content.keys[head(content).at] in _LIGHT
+
+
+def gerund(content: Content) -> bool:
+    """Return whether a line opens with the -ing form of a verb: "Handling escalations"."""
+    first, second = (*content.tokens[:2], "", "")[:2]
+    return first.endswith("ing") and len(first) > WINDOW and first not in FIELDS and second != "of"
 
 
 @lru_cache(maxsize=8192)
 def core(content: Content) -> frozenset[str]:
     """Return the stems of a line's content words except fillers, vague words and a weak opening."""
     body = content.body.lower()
-    bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
+    plain = _FILLER.sub(" ", _EMPTY.sub(" ", body))
+    bare = content if plain == body else read(plain)
     start = head(bare).at if is_weak(bare) else 0
     return frozenset(bare.keys[start:]).intersection(bare.telling) - VAGUE
 

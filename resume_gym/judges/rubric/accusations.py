@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import permutations, takewhile
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.progress import links, wordier
@@ -19,7 +20,7 @@ from resume_gym.text.lines import (
 )
 from resume_gym.text.reference import Reference
 from resume_gym.text.style import core, head
-from resume_gym.text.thresholds import SEVERAL, WINDOW
+from resume_gym.text.thresholds import HALF, SEVERAL, WINDOW
 
 _PROTECTED = LEXICON["protected"]
 _NEGATIONS = frozenset(_PROTECTED["negations"])
@@ -95,6 +96,8 @@ def _number(
     """Yield a claim unless a statement contains the figure with similar words beside it."""
     quote = number.quote
     holders = [c for c in statements if backs(c, number)]
+    if not holders and _derived(number, new, statements[0]):
+        return
     wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
     if not holders and any(backs(c, number) for c in corrections(wrong, reference)):
         return
@@ -116,10 +119,52 @@ def _number(
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs to another statement, not to "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
-    elif before and before not in theirs and (theirs or before + number.unit == "to%"):
+    elif (
+        before
+        and before not in theirs
+        and (theirs or (before + number.unit == "to%" and not _has_start(new, number)))
+    ):
         known = min(theirs, default="")
         reason = f'"{before} {quote}" is "{f"{known} {quote}".strip()}" in its source.'
         yield Claim("direction", f"{before} {quote}", reason, 0.85)
+    elif _measures_else(number, new, holders):
+        reason = f'"{quote}" measures something else in its source than in "{cut(new.body)}".'
+        yield Claim("moved number", quote, reason, 0.8)
+
+
+def _has_start(content: Content, number: Number) -> bool:
+    """Return whether a figure ends a range: "from 2.4% to 1.1%"."""
+    starts = [known for known in content.numbers if known.unit == number.unit and known != number]
+    return any(_beside(content, known)[1] == "from" for known in starts)
+
+
+def _derived(number: Number, new: Content, old: Content) -> bool:
+    """Return whether a percentage follows from two figures of both lines: 50 to 30 is 40%."""
+    kept = [known.value for known in old.figures if known.value in new.values]
+    return number.unit == "%" and any(
+        first and abs(100 * abs(first - second) / first - number.value) < HALF
+        for first, second in permutations(kept, 2)
+    )
+
+
+def _measures_else(number: Number, new: Content, holders: Sequence[Content]) -> bool:
+    """Return whether "from 12" or "by 12%" follows another word of its source than there."""
+    measured = _measured(new, number)[:1]
+    known = [words for holder in holders if (words := _measured(holder, number))]
+    return bool(measured and known) and all(
+        measured[0] in holder.keys and measured[0] not in words and words[0] not in new.keys
+        for holder, words in zip(holders, known, strict=False)
+    )
+
+
+def _measured(content: Content, number: Number) -> list[str]:
+    """Return the two content words before "from" or "by" and a figure, the nearest first."""
+    forms = {figure_token(known) for known in content.numbers if known.value == number.value}
+    for at, token in enumerate(content.tokens):
+        if token in forms and at > 1 and content.tokens[at - 1] in ("from", "by"):
+            before = zip(content.tokens[at - 2 :: -1], content.keys[at - 2 :: -1], strict=True)
+            return [key for token, key in before if token not in GLUE and token[0] not in "#~"][:2]
+    return []
 
 
 def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
@@ -148,8 +193,9 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
     for at, token in enumerate(content.tokens):
         if token in forms:
             words.update(content.keys[max(0, at - WINDOW) : at + WINDOW + 1])
-            prepositions = [t for t in content.tokens[max(0, at - 2) : at] if t in _PREPOSITIONS]
-            before = before or next(reversed(prepositions), "")
+            # "by 40% (50 to 30)" does not say "by 50"
+            ahead = takewhile(lambda t: not is_figure(t), content.tokens[max(0, at - 2) : at][::-1])
+            before = before or next((t for t in ahead if t in _PREPOSITIONS), "")
     figures = {_UNIT.sub("", key) for key in words - forms if is_figure(key)}
     return words.intersection(content.telling) - forms | figures, before
 

@@ -24,7 +24,8 @@ from resume_gym.text.lines import (
     stem,
 )
 from resume_gym.text.reference import Reference, strays
-from resume_gym.text.style import HEDGE, head
+from resume_gym.text.spelling import forms
+from resume_gym.text.style import HEDGE, head, is_past
 from resume_gym.text.thresholds import FEW
 from resume_gym.text.verbs import PAST_TENSES
 
@@ -123,10 +124,12 @@ def _missing(content: Content, heads: Sequence[Content]) -> list[str]:
     }
     known |= {name.text.lower() for head in heads for name in head.names}
     numbers = [number for head in heads for number in head.numbers]
+    other = frozenset().union(*(forms(content, head) for head in heads))
     words = [
         word
         for word in content.words
-        if word not in _LABELS and not any(p in known or stem(p) in known for p in parts(word))
+        if word not in _LABELS | other
+        and not any(p in known or stem(p) in known for p in parts(word))
     ]
     urls = [n.text for n in content.names if "@" in n.text or "/" in n.text]
     words += [url for url in urls if url.lower() not in known]
@@ -135,8 +138,10 @@ def _missing(content: Content, heads: Sequence[Content]) -> list[str]:
 
 
 def _prose_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    yield from _name_claims(line, told, reference)
-    yield from _word_claims(line.content, reference)
+    originals = [reference.lines[unit].content for unit in told]
+    other = frozenset().union(*(forms(line.content, original) for original in originals))
+    yield from _name_claims(line, told, reference, other)
+    yield from _word_claims(line.content, reference, other)
     if line.kind == "text":
         for word in line.content.words:
             if word in _ROLES and word not in reference.vocabulary:
@@ -145,13 +150,16 @@ def _prose_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
         yield from _new_line(line, reference)
 
 
-def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
+def _name_claims(
+    line: Line, told: tuple[int, ...], reference: Reference, other: frozenset[str]
+) -> Iterator[Claim]:
+    """Yield unsupported names, tools and skills, except words in `other` (other forms)."""
     for name in line.content.names:
         word = name.text.lower().removesuffix("'s")
         plainly = name.head and word not in reference.job_names
         # The first word of a sentence is capitalized anyway, so its capital letter shows no name.
         of_sentence = plainly and line.kind != "skills" and name.text[1:].islower()
-        if of_sentence or reference.knows(word):
+        if of_sentence or word in other or reference.knows(word):
             continue
         reason = f'"{name.text}" is neither in the original nor in the evidence.'
         yield Claim("name", name.text, reason, 0.9)
@@ -162,23 +170,26 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
                 reason = f'Nothing supports the figure "{number.quote}" in "{cut(line.body)}".'
                 yield Claim("number", number.quote, reason, 0.9)
         for item in re.split(r"[,;:|()]| and ", line.body):
-            words = [w for w in read(item.strip()).words if w not in _LABELS | GLUE]
+            words = [w for w in read(item.strip()).words if w not in _LABELS | GLUE | other]
             if words and not all(map(reference.knows, words)):
                 reason = f'The skill "{item.strip()}" has no support.'
                 yield Claim("skill", item.strip(), reason, 0.85)
         return
     for word in line.content.words:
-        if word in _TOOLS and not reference.knows(word):
+        if word in _TOOLS and word not in other and not reference.knows(word):
             reason = f'The tool "{word}" is neither in the original nor in the evidence.'
             yield Claim("tool", word, reason, 0.9)
 
 
-def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
-    """Yield unsupported titles, credentials and scopes ("worldwide"), in any letter case."""
+def _word_claims(content: Content, reference: Reference, other: frozenset[str]) -> Iterator[Claim]:
+    """Yield unsupported titles, credentials and scopes ("worldwide"), in any letter case.
+
+    Words in `other` are skipped: they are other forms of words of the original.
+    """
     text = " ".join(content.words)
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):
-            if not _told(match[0].split(), reference):
+            if match[0] not in other and not _told(match[0].split(), reference):
                 yield Claim(kind, match[0], f'Nothing supports the {kind} "{match[0]}".', 0.75)
     for match in _TITLE.finditer(text):
         words = [word for word in match[0].split() if word not in _LABELS]
@@ -231,6 +242,8 @@ def dropped_hedges(
         ):
             return
         deed, verb = old.keys[head(old).at], new.keys[opening.at]
+        if old.tokens[head(old).at - 1] == "by" and deed == verb:
+            return  # "Supported the campaign by collecting samples" says who collected them
     else:
         inside = _INSIDE.search(" ".join(old.tokens))
         deed = verb = stem(inside["verb"]) if inside else ""
@@ -256,8 +269,11 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
+    # "Participated in planning meetings and planned a unit" tells of two deeds
+    start = head(text).at if head(text).kind == "hedge" else len(text.tokens)
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
-        if key != deed and stands(verb, {key}):
+        again = at > start and is_past(token)
+        if (key != deed or again) and stands(verb, {key}):
             # in the original, an -ing form counts only after "by": others may have done the work
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
             if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):

@@ -5,7 +5,7 @@ tagger, whose models are separate downloads.
 """
 
 import re
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.style import head, is_weak
@@ -13,6 +13,7 @@ from resume_gym.text.thresholds import FEW
 from resume_gym.text.verbs import FAULTS, FRAMES, PAST_TENSES, STATIVE, VERB_STEMS, VERBS, is_finite
 
 _WORDS = {name: frozenset(words) for name, words in LEXICON["words"].items()}
+_UNITS = frozenset(way for ways in LEXICON["units"].values() for way in ways)
 # matches a subordinate clause, which needs a verb, up to the start of the next clause
 _CLAUSE = re.compile(
     r"((?:\b(?:in|on|at|by|for|from|with|of|to|into|so) )?)"
@@ -24,7 +25,7 @@ def broken(old: Content, new: Content) -> bool:
     """Return whether a line has a grammatical error or truncated word that its original lacks."""
     return bool(
         _left_behind(old, new)
-        or _cut_words(old, new)
+        or _truncated(old, new)
         or _verbless(old, new)
         or _without_object(old, new)
         or _without_verb(old, new)
@@ -47,7 +48,9 @@ def _left_behind(old: Content, new: Content) -> bool:
     verb, second, third = new.tokens[at : at + 3]
     opening = old.tokens[: was + 2 * (not is_weak(old))]
     # "Wrote for the brief" wrongly keeps the "for" of "responsible for writing the brief"
-    around = (second, third) == (*opening[-1:], *old.tokens[was + 1 : was + 2])
+    charge = head(old).charge and second in FRAMES
+    object_at = was if charge else was + 1
+    around = (second, third) == (*opening[-1:], *old.tokens[object_at : object_at + 1])
     if (
         is_weak(old)
         and not is_weak(new)
@@ -58,32 +61,23 @@ def _left_behind(old: Content, new: Content) -> bool:
         return False
     pairs = enumerate(pairwise(old.tokens))
     before = [old.keys[n - 1] for n, pair in pairs if n and pair == (second, third)]
-    return second == "of" or second in opening or (bool(before) and new.keys[at] not in before)
+    new_pair = (verb, second) not in pairwise(old.tokens)
+    return (new_pair and (second == "of" or second in opening)) or (
+        bool(before) and new.keys[at] not in before
+    )
 
 
-def _cut_words(old: Content, new: Content) -> bool:
-    """Return whether a word is cut off ("ema" for "email") or two are joined ("untilbody")."""
-    gone = [word for word in old.words if word not in new.words]
-    pairs = [*pairwise(old.words), *combinations(gone, 2)]
+def _truncated(old: Content, new: Content) -> bool:
+    """Return whether a word is cut off, as in "ema" for "email"."""
     places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
     beside = {*pairwise(new.words)}
+    # a word counts as cut off if the word beside it stayed: "reminder email" -> "reminder ema"
     return any(
-        # a word counts as cut off if the word beside it stayed: "reminder email" -> "reminder ema"
-        any(
-            lost.startswith(word)
-            and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
-            for before, lost, after in places
-        )
-        or any(
-            first.startswith(word[:cut])
-            and second.endswith(word[cut:])
-            and (cut > FEW or second == word[cut:])
-            and first + second != word  # "work shop" -> "workshop"
-            for cut in range(FEW, len(word) - FEW + 1)
-            for first, second in pairs
-        )
-        for word in set(new.words).difference(old.words, VERBS, GLUE)
+        lost.startswith(word)
+        and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
+        for word in set(new.words).difference(old.words, VERBS, GLUE, _UNITS)
         if word.isalpha() and stem(word) not in old.keys
+        for before, lost, after in places
     )
 
 
@@ -119,7 +113,14 @@ def _doubled(content: Content) -> set[str]:
 
 
 def _verbless(old: Content, new: Content) -> bool:
-    """Return whether a clause lost its verb: "which were then replaced" becomes "which then"."""
+    """Return whether a clause or a later sentence lost its verb.
+
+    "Which were then replaced" becomes "which then". A sentence counts if it lost little else.
+    """
+    later = [
+        [re.findall(r"[a-z']+", one) for one in re.split(r"[.;]\s", content.body.lower())[1:]]
+        for content in (new, old)
+    ]
     clauses = [
         # The conjunction may be the subject ("which fell"), but not after a preposition ("in
         # which").
@@ -133,4 +134,8 @@ def _verbless(old: Content, new: Content) -> bool:
         {*words} < {*known} and is_finite(known) and not is_finite(words)
         for words in clauses[0]
         for known in clauses[1]
+    ) or any(
+        {*words} < {*known} and len(known) - len(words) < FEW and not is_finite(words)
+        for words in later[0]
+        for known in filter(is_finite, later[1])
     )

@@ -17,7 +17,8 @@ from resume_gym.judges.rubric.accusations import Claim, accuse, corrections
 from resume_gym.judges.rubric.progress import lost, missing, order_kept, progress, stands
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.reference import Reference
-from resume_gym.text.style import fillers, head, is_weak
+from resume_gym.text.spelling import forms
+from resume_gym.text.style import fillers, head, is_weak, light
 from resume_gym.text.thresholds import FEW, HALF, QUARTER, SEVERAL, WINDOW
 
 _FREE = frozenset(stem(word) for word in LEXICON["words"]["free"])
@@ -158,13 +159,14 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
     verb = _verb(old, new, statements)
     at = head(new).at if new.tokens else -1
     fresh: list[str] = []
+    other = forms(new, old)
     figures = 0
     counts: Counter[str] = Counter()
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
         counts[key] += 1
         if token[0] in "#~":
             figures += key not in known
-        elif n == at or token in GLUE or key in _FREE or fillers(token):
+        elif n == at or token in GLUE or key in _FREE or token in other or fillers(token):
             continue
         elif key in known:
             # A repetition is unsupported if the line has the word more often than each statement.
@@ -187,20 +189,26 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         ):
             return "kept"
         return "licensed" if any(c.keys[:2] == new.keys[:2] for c in statements[1:]) else "weak"
-    if not is_weak(old) and verb == old.keys[head(old).at] and head(old).kind == opening.kind:
+    same = not is_weak(old) and verb == old.keys[head(old).at] and head(old).kind == opening.kind
+    if same or new.tokens[opening.at] in forms(new, old):
         return "kept"
     deed, said = old.tokens[head(old).at], new.tokens[opening.at]
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
-    if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
+    charge = head(old).charge
+    # "Performed evaluations of" -> "Evaluated"; "Responsible for the weekly count" -> "Counted"
+    nouns = old.keys[head(old).at : head(old).at + WINDOW] if charge or light(old) else ()
+    named = any(stands(verb, {key}) for key in nouns)
+    if alike or named or (verb in _STEWARDS and charge):  # "Responsible for" -> "Managed"
         return "licensed"
     # A statement supports the new verb only if it also has, near the verb, one of the first words
     # that follow the verb in `new`.
-    objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
+    objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] != "~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
             if content is old and at < head(old).at:
                 continue  # the words of a weak opening do not support a new verb
-            if stands(verb, {key}) and _acts(content, at, token):
+            infinitive = at > 0 and content.tokens[at - 1] == "to"
+            if stands(verb, {key}) and (infinitive or _acts(content, at, token)):
                 near = frozenset(content.keys[max(0, at - WINDOW) : at + WINDOW])
                 if not objects or any(stands(one, near) for one in objects):
                     return "licensed"

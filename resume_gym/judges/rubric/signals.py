@@ -15,13 +15,26 @@ from typing import NamedTuple
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.claims import UnsupportedClaim, dropped_hedges, find_claims
+from resume_gym.judges.rubric.damage import doubtful, scarred, torn
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference, align, pair
-from resume_gym.text.style import Formatting, fillers, format_faults, habits, head, is_weak
-from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
+from resume_gym.text.spelling import forms, respelt, strange
+from resume_gym.text.style import (
+    Formatting,
+    empties,
+    fillers,
+    format_faults,
+    gerund,
+    habits,
+    head,
+    is_weak,
+    light,
+    passive,
+)
+from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER, SEVERAL
 from resume_gym.text.verbs import VERB_STEMS
 
 _QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
@@ -191,6 +204,9 @@ def _line_change(
     originals = [reference.lines[unit] for unit in units]
     if any(line.raw == original.raw for original in originals):
         return None
+    if scarred(line.raw, reference.original):
+        harms = {"clarity": "has a blank to fill in or a stray character"}
+        return _weigh(_NONE, harms, False, "", line.body, line.raw)
     kinds = {line.kind, *(original.kind for original in originals)}
     false = any(finding.line == index for finding in findings)
     if not originals:  # an added line has no gains, and does harm if it copies another line
@@ -202,32 +218,48 @@ def _line_change(
     if len(originals) == 1 and originals[0].body == line.body:
         return _form(page, originals[0], line)
     bodies = [original.body for original in originals]
-    old = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
+    was = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
+    old, new = respelt(was, line.content), _whole(page, index, was)
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
-    rewording = rewrite(old, line.content, fixed, fixed, reference)
-    # The fixes are tried first, since they certainly concern this line. Evidence and other lines
-    # are merely similar to it, and are tried only if the fixes do not support the whole line.
-    if not rewording.plain:
-        sources = [source for unit in units for source in reference.sources(unit, line.content)]
-        rewording = rewrite(old, line.content, sources, fixed, reference)
-    claims = [
-        *rewording.claims,
-        *dropped_hedges(old, line.content, units, reference),
-        *_other_verb(old, line.content, rewording),
-    ]
+    rewording = _reworded(old, new, units, fixed, reference)
+    repaired = any(line.body == one.body for one in fixed[-1:])
+    claims = [*dropped_hedges(old, new, units, reference)]
+    if not repaired:
+        claims += [*rewording.claims, *_other_verb(old, new, rewording)]
     if claims and len(originals) == 1 and (summary := _summary(originals[0], line, reference)):
         return summary
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(UnsupportedClaim(index, *claim))
     false = any(finding.line == index for finding in findings)
-    harms = _first(_harms(page, originals, old, line, rewording))
-    gains = _NONE
+    harms = _first(_harms(page, originals, old, line, new, rewording, fixed))
+    gains = {"clarity": "a spelling is corrected"} if old is not was else {}
     if rewording.licensed and len(originals) == 1:
-        gains = _first(_gains(page, originals[0], line, rewording))
-    return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
+        known = (*fixed, *filter(None, [rewording.source]))
+        if rewording.retold or not doubtful(old, line.content, known):
+            gains |= _first(_gains(page, originals[0], line, rewording))
+    if repaired and not gains:
+        gains["clarity"] = "states the point plainly"
+    return _weigh(gains, harms, false, was.body, line.body, _difference(was, line.content))
 
 
-def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+def _reworded(
+    old: Content,
+    new: Content,
+    units: Sequence[int],
+    fixed: Sequence[Content],
+    reference: Reference,
+) -> Rewrite:
+    """Compare a line with its original lines, `units`, and with what may support the changes."""
+    rewording = rewrite(old, new, fixed, fixed, reference)
+    # The fixes are tried first, since they certainly concern this line. Evidence and other lines
+    # are merely similar to it, and are tried only if the fixes do not support the whole line.
+    if not rewording.plain:
+        sources = [source for unit in units for source in reference.sources(unit, new)]
+        rewording = rewrite(old, new, sources, fixed, reference)
+    return rewording
+
+
+def _first(rules: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Map each field in (field, rule) pairs to its first rule."""
     found: dict[str, str] = {}
     for field, rule in rules:
@@ -256,6 +288,17 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
     much_longer = len(new.telling) > len(contents[main].telling) + 2 * FEW
     restated = all(_tells(new, content) for unit, content in contents.items() if unit != main)
     return (main,) if restated and not much_longer else units
+
+
+def _whole(page: _Page, index: int, old: Content) -> Content:
+    """Return the content of a line, joined with a new line beside it that was split off `old`."""
+    line = page.lines[index]
+    for place in (index + 1, index - 1):
+        beside = page.lines[place] if 0 <= place < len(page.lines) else line
+        added = beside is not line and not page.origins[place] and beside.kind == line.kind
+        if added and sum(key not in old.keys for key in beside.content.telling) < SEVERAL:
+            return read(f"{line.body}; {beside.body}")
+    return line.content
 
 
 def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
@@ -288,8 +331,9 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
     """Classify a change of a heading, an entry (such as a job's title line), or a skills line."""
     line = page.lines[index]
     before = [original.content for original in originals]
-    gone = frozenset().union(*(content.keys for content in before)) - {*line.content.keys, *GLUE}
-    longer = len(line.content.tokens) > sum(len(content.tokens) for content in before)
+    was = read("; ".join(content.body for content in before))
+    gone = {*_own(was, line.content)}.difference(line.content.keys)
+    longer = len(_own(line.content, was)) > len(_own(was, line.content))
     change = format_faults(line, page.after) - max(map(page.faults, originals))
     other_kind = line.kind not in [original.kind for original in originals]
     words = {word for content in before for word in content.words} | _SECTIONS
@@ -313,10 +357,25 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
     return _weigh(gains, harms, false, old, line.body, (old, line.body))
 
 
+def _own(content: Content, other: Content) -> list[str]:
+    """Return the telling keys of a line, without words that `other` has in another form."""
+    small = forms(content, other) | GLUE
+    return [k for t, k in zip(content.tokens, content.keys, strict=True) if t not in small]
+
+
 def _harms(
-    page: _Page, originals: Sequence[Line], old: Content, line: Line, rewording: Rewrite
+    page: _Page,
+    originals: Sequence[Line],
+    old: Content,
+    line: Line,
+    whole: Content,
+    rewording: Rewrite,
+    fixed: Sequence[Content],
 ) -> Iterator[tuple[str, str]]:
-    """Yield each field that a rewritten line makes worse, and the rule that applies."""
+    """Yield each field that a rewritten line makes worse, and the rule that applies.
+
+    `whole` is the content of the line with the line split off from it, if any; see `_whole`.
+    """
     new = line.content
     # An unsupported new verb does harm if little else has changed or no word list has the verb.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
@@ -324,25 +383,35 @@ def _harms(
         shorter = not rewording.lost and wordier(old, new) < 0
         if (bare or new.keys[head(new).at] not in VERB_STEMS) and not shorter:
             yield "action_verbs", "the new verb has no support"
-    if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < QUARTER:
+    weaker = rewording.verb == "weak" and not is_weak(old) and rewording.nearer < QUARTER
+    weaker = weaker and new.keys[0] not in old.keys
+    passed = passive(new) > 0 and old.keys[head(old).at] == new.keys[passive(new)]
+    if weaker or passed or (gerund(new) and head(old).kind == "plain" and _past_form(old, new)):
         yield "action_verbs", "opens weakly"
     if rewording.lost > HALF and rewording.nearer <= 0:
         yield SUBSTANCE, "more than half of the content is gone"
     # Added fillers do no harm if the source contains fillers, too.
     wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
     untidy = format_faults(line, page.after) > max(map(page.faults, originals))
-    shuffled = rewording.order < HALF and not rewording.retold
     unclear = (
         ("joins lines", len(originals) > 1),
         ("wordier", wordy),
         (_FORM[-1], untidy),
-        ("the words are shuffled", shuffled),
         ("ungrammatical", broken(old, new)),
     )
     yield from (("clarity", rule) for rule, broke in unclear if broke)
+    if fault := torn(old, new, (*fixed, *filter(None, [rewording.source]))):
+        yield "clarity", fault
+    if word := strange(new, page.reference.spelt):
+        yield "clarity", f'"{word}" is no English word'
     wanted = (rewording.source or old).values
-    if not rewording.corrected and any(one.value in wanted for one in missing(old, new)):
+    if not rewording.corrected and any(one.value in wanted for one in missing(old, whole)):
         yield "quantification", "a figure is gone"
+
+
+def _past_form(old: Content, new: Content) -> bool:
+    """Return whether `old` opens with the past tense of the verb that opens `new`."""
+    return not gerund(old) and old.keys[head(old).at] == new.keys[0]
 
 
 def _shortened(old: Content, new: Content) -> bool:
@@ -360,14 +429,20 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[t
     """Yield each field that a supported line improves, and the rule that applies."""
     new, was = line.content, old.content
     kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
+    bare = (gerund(was) or was.tokens[1:2] == ("of",)) and was.keys[0] == new.keys[0]
+    bare = bare and not gerund(new) and was.tokens[0] != new.tokens[0]
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
+    acts = acts or (bare and rewording.verb == "kept")
     noun = head(was).kind == "noun" or was.tokens[1:2] == ("of",)
-    weak = is_weak(was) or (noun and head(new).kind == "plain")
+    weak = is_weak(was) or passive(was) > 0 or light(was) or bare
+    weak = (weak or noun) and head(new).kind == "plain" and passive(new) < 0 and not light(new)
+    weak = weak or bare
     if old.kind == "bullet" and weak and acts and kept:
         yield "action_verbs", "opens with what was done"
         if len(new.tokens) < len(was.tokens):
             yield "clarity", "says it in fewer words"
-    if wordier(was, new) < 0 and not rewording.lost and _shortened(was, new):
+    rid = empties(new.body) < empties(was.body) and rewording.plain
+    if not rewording.lost and (rid or (wordier(was, new) < 0 and _shortened(was, new))):
         yield "clarity", "filler is gone"
     if rewording.nearer >= NEARER and kept:
         yield "clarity", "states the point plainly"

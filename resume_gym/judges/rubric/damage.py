@@ -1,0 +1,409 @@
+"""Detect damage in a rewritten line: torn English, blanks to fill in, and stray characters.
+
+A damaged line mostly consists of pieces of its sources (the original line, a fix, a sentence of the
+evidence). Within a piece the English is that of the source. So the rules look only at the end of
+the line and at seams: pairs of adjacent words that no source has. The entry points are `torn`,
+`doubtful` and `scarred`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise, product
+
+from resume_gym.text.lines import GLUE, LEXICON, Content, stem
+from resume_gym.text.style import fillers, head, is_weak
+from resume_gym.text.thresholds import FEW, HALF
+from resume_gym.text.verbs import FIELDS, FRAMES, PAST_TENSES, STATIVE, VERBS
+
+_TORN = {name: frozenset(words) for name, words in LEXICON["torn"].items() if name != "pairs"}
+_COMPLETED: dict[str, str] = LEXICON["torn"]["pairs"]
+_AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
+_IRREGULAR = PAST_TENSES.union(LEXICON["irregular"]) - {"people", "children", "men", "women"}
+_PREPOSITIONS, _JOINTS, _ADVERBS = (_TORN[name] for name in ("prepositions", "joints", "adverbs"))
+_DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
+_MARKS = frozenset(',;:!?()"-.')
+_END = ""
+_NEAR = 8  # maximum number of words of a removed span; minimum number of a scrambled line
+_KNOWN = 0.7  # minimum share of a line's content words that its sources have; others are free
+_PIECE = re.compile(
+    r'[,;:!?()"]|\.(?=\s|$)|(?<=\s)-+(?=\s)|[^\s,;:!?()"]+?(?=\.?(?:[\s,;:!?()"]|$))'
+)
+_SCAR = re.compile(
+    r"""
+    \[[^\]]*\](?!\() | <[/a-z_\ \#]+> | _{2,} | \{\{?[^}]*\}\}? | \(insert\b[^)]*\)
+    | \b(?:TBD|TODO|TBC)\b
+    | \b[XN]{1,3}(?=\s?%) | (?<=[$€£])[XN]+\b | \bX{2,}\b | \.{3,} | …
+    | \b[a-z]+[,;][A-Za-z]+ | \b\d+(?:times|people|(?:week|day|hour|month|year)s?)\b
+    | \\[ntr"'] | \\u[0-9a-f]{4} | &(?:\#x?[0-9a-f]+|[a-z]{2,6}); | â€ | Ã[\x80-\xbf]
+    | [\x00-\x08\x0b-\x1f\x7f\ufffd\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ue000-\uf8ff]
+    """,
+    re.VERBOSE,
+)
+
+
+def scarred(new: str, page: str) -> bool:
+    """Return whether a line has a blank ("[X]"), literal escape or control character of its own."""
+    return any(found[0] not in page for found in _SCAR.finditer(new))
+
+
+def torn(old: Content, new: Content, sources: Sequence[Content]) -> str:
+    """Return the fault of a rewritten line's English, or an empty string.
+
+    Args:
+        old: the original line.
+        new: the rewritten line.
+        sources: the line after each fix, and the statement that supports the rewrite.
+    """
+    words, known = _read(old, new, sources)
+    return next(_faults(old, words, known), "") if words else ""
+
+
+def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
+    """Return whether a line lacks a span of a source that may be no whole phrase, or has moved it.
+
+    Such a line may be good English, but the rules are not sure enough for a better grade.
+    """
+    words, known = _read(old, new, sources)
+    line = (*words, _END, _END)
+    pairs = {pair for text in known for pair in pairwise((*text, _END))}
+    seams = [at for at in range(1, len(words)) if line[at : at + 2] not in pairs]
+    if len(seams) > 1 and _drawn(words, known):
+        return True
+    for at, text in product(seams, known):
+        goes = (*text, _END, _END)
+        for i, j in _spans(goes[:-1], *line[at : at + 2]):
+            around = (goes[i - 1], goes[j + 1]) == (line[at - 1], line[at + 2])
+            whole = _opens(goes[i + 1]) and _opens(goes[j])
+            vague = fillers(" ".join(goes[i : j + 1])) > fillers(" ".join(line[at : at + 2]))
+            # "disciplining of associates" -> "disciplined associates"
+            acts = goes[i] != words[at] and goes[i + 1 : j] == ("of",)
+            own = {*goes[i + 1 : j]} - _MARKS - GLUE
+            moved = bool(own) and own <= {*words}
+            if around and not (whole or vague or acts or moved):
+                return True
+    return False
+
+
+def _read(
+    old: Content, new: Content, sources: Sequence[Content]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the words of a line and of its sources; no words if it is a source or a paraphrase."""
+    words, known = _pieces(new.body), [_pieces(source.body) for source in (old, *sources)]
+    keys = {stem(word) for text in known for word in text}
+    telling = [word for word in words if word not in GLUE | _MARKS]
+    free = sum(stem(word) in keys for word in telling) < _KNOWN * len(telling)
+    return (() if free or words in known else words), known
+
+
+@lru_cache(maxsize=8192)
+def _pieces(body: str) -> tuple[str, ...]:
+    """Split a line into lower-case words and punctuation marks, without a final mark."""
+    found = _PIECE.findall(body.lower())
+    while found and found[-1] in ".;!":
+        found.pop()
+    return tuple(found)
+
+
+def _faults(old: Content, words: tuple[str, ...], known: list[tuple[str, ...]]) -> Iterator[str]:
+    pairs = {pair for text in known for pair in pairwise((*text, _END))}
+    seams = [at for at, pair in enumerate(pairwise(words)) if pair not in pairs]
+    mixed = len(words) >= _NEAR and len(seams) >= HALF * len(words)
+    rules = (
+        ("its end is cut off", (words[-1], _END) not in pairs and _cut(words, known)),
+        ("the words are scrambled", mixed and _drawn(words, known)),
+        ("the second verb has not been changed", _half_done(words, known[0], pairs)),
+        ("the main verb is gone", _headless(old, words, known[0])),
+        ("part of the old opening is left", is_weak(old) and _left(old, words)),
+        ("a pronoun has lost its noun", _orphaned(words, known)),
+        ("says something twice", _repeats(words, known)),
+    )
+    yield from (rule for rule, broken in rules if broken)
+    for at in seams:
+        yield from _seam_faults(words, at, pairs, known)
+
+
+def _seam_faults(
+    words: tuple[str, ...],
+    at: int,
+    pairs: set[tuple[str, str]],
+    known: list[tuple[str, ...]],
+) -> Iterator[str]:
+    first, second = words[at : at + 2]
+    if first == second:
+        yield "says something twice"
+    if first in _TORN["holding"] and second in _TORN["unheld"]:
+        yield "a phrase has lost its noun"
+    if _exchanged(words, at, pairs, known):
+        yield "two words have changed places"
+    if any(_removed(words, at, text) for text in known) and not _kept(words, at, known):
+        yield "part of a phrase is gone"
+    if _misformed(words, at, known):
+        yield "a verb has the wrong form"
+    if _split(words, at, known):
+        yield "a word too many"
+
+
+def _past(word: str) -> bool:
+    return word in _IRREGULAR or (word.endswith("ed") and len(word) > 4)
+
+
+def _doing(word: str) -> bool:
+    return word.endswith("ing") and len(word) > 4 and word not in FIELDS
+
+
+def _figure(word: str) -> bool:
+    return word[:1].isdigit() or (word[:1] in "$€£#" and word != _END)
+
+
+def _opens(word: str) -> bool:
+    """Return whether a word begins a new part of a sentence, so that a line may end before it."""
+    return (
+        word in _MARKS
+        or word == _END
+        or word in _JOINTS | _PREPOSITIONS | _ADVERBS | _AUXILIARIES
+        or word.endswith("ly")
+        or _doing(word)
+    )
+
+
+def _cut(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether every source with the line's last words goes on inside their phrase."""
+    last = words[-1]
+    if last.endswith("-") or last in _MARKS - {"!", "?", ")", '"'}:
+        return True
+    going, ended = [], False
+    for text in known:
+        for at in range(FEW, len(text) + 1):
+            if text[at - FEW : at] != words[-FEW:]:
+                continue
+            follows = (*text, _END)[at]
+            ended = ended or follows in _MARKS
+            verb = last in _TORN["catenative"] and (_doing(follows) or follows == "to")
+            if verb or follows == _COMPLETED.get(last):
+                going.append(True)
+            elif follows in words or fillers(" ".join(text[at : at + 4])):
+                going.append(False)  # the phrase has been moved, or fillers are gone
+            else:
+                going.append(not _opens(follows) or follows in _PRONOUNS)
+    if last in _TORN["unfinished"]:
+        return not ended
+    return bool(going) and all(going)
+
+
+def _removed(words: tuple[str, ...], at: int, text: tuple[str, ...]) -> bool:
+    """Return whether a span that a source has between two words belongs to one of them."""
+    first, second = words[at : at + 2]
+    before, after = words[at - 1] if at else _END, (*words, _END)[at + 2]
+    for i, j in _spans(text, first, second):
+        left = (text[i - 1] if i else _END) == before
+        right = (*text, _END)[j + 1] == after
+        if left and right and _needed(before, first, text[i + 1 : j], second):
+            return True
+    return False
+
+
+def _kept(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether the span that was removed stands elsewhere in the line."""
+    first, second = words[at : at + 2]
+    gaps = [text[i + 1 : j] for text in known for i, j in _spans(text, first, second)]
+    return any(len(gap) > 1 and {*gap} <= {*words} for gap in gaps)
+
+
+def _spans(text: tuple[str, ...], first: str, second: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of two words in a source, the second up to `_NEAR` words later."""
+    for i, word in enumerate(text):
+        if word == first or (_past(first) and stem(word) == stem(first)):
+            for j in range(i + 2, min(i + 2 + _NEAR, len(text))):
+                if text[j] == second:
+                    yield i, j
+
+
+def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
+    """Return whether `gap` was needed between two words of its source."""
+    if fillers(" ".join(gap)) or second in _MARKS:
+        return False
+    verb, opens = _past(gap[0]) or gap[0] in _AUXILIARIES, _opens(second)
+    if first == "," and len(gap) == 1:  # "to S3, taking the main database" -> "to S3, the main"
+        return _doing(gap[0]) and not opens
+    if gap == (",",):  # "hiring, training" -> "Hired training"
+        return _past(first) and _doing(second)
+    if first in _MARKS or not _MARKS.isdisjoint(gap):
+        return False
+    # "which brought signature time down" -> "which signature time down"
+    if verb and first in _TORN["subjects"] | {"so"}:
+        return not (_past(second) or opens or second.endswith("s"))
+    # "that was taken up by" -> "that was up by"
+    if len(gap) == 1 and verb and first in _AUXILIARIES and second in _PREPOSITIONS:
+        return True
+    if gap == ("and",):  # "overnight and had power on" -> "overnight had power on"
+        return _past(second) and not _past(first) and not first.endswith("ly")
+    if gap[0] in _PREPOSITIONS | _TORN["relatives"] and not opens:
+        # "renewals with landlords" -> "renewals landlords"; but "Met with" -> "Met" and "Study of
+        # lithium" -> "Study lithium" are fine
+        acts = _past(first) or before == _END or (_doing(first) and gap[0] in ("of", "with"))
+        free = acts and (len(gap) == 1 or second in _DETERMINERS)
+        if not (free and first not in _TORN["intransitive"]):
+            return not (_figure(first) or first in _TORN["unbound"] | _PREPOSITIONS | _JOINTS)
+    joined = gap[-1] in _PREPOSITIONS and not (first in GLUE | _PREPOSITIONS or _past(first))
+    if joined and not _doing(first) and not _figure(first):
+        # "a user group for the resellers" -> "a user the resellers"
+        return second in _DETERMINERS or (gap[-1] == "by" and _doing(second))
+    plain = GLUE.isdisjoint(gap) and not any(_past(word) or _doing(word) for word in gap)
+    # "a short call each morning" -> "a short each morning"
+    if plain and (opens or second in ("each", "every")) and not _doing(second):
+        loose = first in _TORN["adjectives"] or first.endswith(("ous", "ful", "less", "ible"))
+        return first in _DETERMINERS or before in ("a", "an") or loose
+    # "halved the handover between shifts" -> "halved between shifts"
+    bare = (
+        _past(first)
+        and first in VERBS - STATIVE
+        and second in _PREPOSITIONS
+        and first not in FRAMES.get(second, ())
+    )
+    return bare and second not in _TORN["particles"] and not _PREPOSITIONS & {*gap[:-1]} - {"of"}
+
+
+def _drawn(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a source has all words of a line, and no more fillers."""
+    least = fillers(" ".join(words))
+    return any({*words} <= {*text} and fillers(" ".join(text)) <= least for text in known)
+
+
+def _exchanged(
+    words: tuple[str, ...],
+    at: int,
+    pairs: set[tuple[str, str]],
+    known: Sequence[tuple[str, ...]],
+) -> bool:
+    """Return whether two adjacent words have changed places: "told the applicant every"."""
+    first, second = words[at : at + 2]
+    free = _JOINTS | _ADVERBS | _MARKS | _TORN["movable"]
+    if (second, first) not in pairs or free & {first, second} or "ly" in (first[-2:], second[-2:]):
+        return False
+    same = any(sorted(words) == sorted(text) for text in known)
+    if not same and GLUE & {first, second}:
+        return False
+    after = (*words, _END)[at + 2]
+    return (second, after) not in pairs and (not at or (words[at - 1], first) not in pairs)
+
+
+def _misformed(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether the second of two words is a verb form that the first does not allow."""
+    first, second = words[at : at + 2]
+    if any(second in text for text in known) or not second.isalpha():
+        return False
+    key = stem(second)
+    forms = [word for text in known for word in text if stem(word) == key]
+    base = not (_past(second) or _doing(second) or second.endswith("s"))
+    if not any(_past(word) or _doing(word) for word in forms):
+        return first == "to" and bool(forms) and _past(second) and second in VERBS | PAST_TENSES
+    if first in _TORN["governing"]:
+        gerund = any(_doing(word) for word in forms)
+        return (base and gerund and not _opens((*words, _END)[at + 2])) or (
+            _past(second) and second not in STATIVE
+        )
+    if first in ("had", "has", "have", "was", "were"):
+        return base
+    if _past(first) and at <= 1 and any(map(_doing, forms)):
+        follows = (*words, _END)[at + 2]  # "Undertook consolidated tools"
+        return _past(second) and follows not in _MARKS | _JOINTS | _PREPOSITIONS | {_END}
+    if first in ("to", "helped", "help", "can", "will", "could", "would", "must"):
+        return _past(second) and second not in STATIVE
+    return first in _TORN["subjects"] and _doing(second)
+
+
+def _split(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a small word stands between a verb and its object: "saved and 3 hours"."""
+    first, small, last = (*words[at : at + 2], (*words, _END)[at + 2])
+    if not (_past(first) or _doing(first)) or _opens(last) or last in _PRONOUNS:
+        return False
+    if small in ("and", "or", ","):
+        joined = any(
+            stem(one) == stem(first) and two == last
+            for text in known
+            for one, two in pairwise(text)
+        )
+        return joined and (last in _DETERMINERS or _figure(last))
+    follow = {two for text in known for one, two in pairwise(text) if stem(one) == stem(first)}
+    return small in _TORN["bound"] | {"on", "concerning"} and last in follow and small not in follow
+
+
+def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[str, str]]) -> bool:
+    """Return whether "and" joins an -ing form to a past tense: "Traced a dip and winning back"."""
+    first = words[1] if words[0] in ("i", "we") and len(words) > 1 else words[0]
+    for at, (joint, second) in enumerate(pairwise(words)):
+        if joint != "and" or not _doing(second) or not _past(first):
+            continue
+        follows = (*words, _END)[at + 2]
+        listed = any(_doing(word) or word in FIELDS for word in words[:at])
+        if listed or follows in _PREPOSITIONS | _JOINTS | _MARKS | {_END}:
+            continue
+        changed = any(
+            _doing(word) and word not in words and stem(word) == stem(first) for word in old
+        )
+        if changed or ((joint, second) not in pairs and stem(second) in map(stem, old)):
+            return True
+    return False
+
+
+def _headless(old: Content, words: tuple[str, ...], was: tuple[str, ...]) -> bool:
+    """Return whether a line has lost its opening verb and opens with a phrase instead."""
+    if words[0] == was[0] or is_weak(old) or not _past(was[0]):
+        return False
+    if words[0] not in _DETERMINERS | _PREPOSITIONS:
+        return False
+    clause = words[words.index(",") + 1 :] if "," in words and words[0] in _PREPOSITIONS else words
+    return not any(_past(word) or word in _AUXILIARIES or word in ("i", "we") for word in clause)
+
+
+def _left(old: Content, words: tuple[str, ...]) -> bool:
+    """Return whether "and for" refers to an opening that is gone, such as "Responsible for"."""
+    opening = old.tokens[: head(old).at]
+    return words[0] not in opening and any(
+        one == "and" and other in opening and other in _TORN["bound"]
+        for one, other in pairwise(words)
+    )
+
+
+def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether "with it" has no noun for which "it" could stand."""
+    alone = {"so", "which", "that", "who", ";", ":"}.isdisjoint(words)
+    if (
+        alone
+        and not any(map(_past, words[1:]))
+        and words[-1] in ("it", "them")
+        and words[-2] in _PREPOSITIONS
+    ):
+        return not any(words[-2:] == text[-2:] for text in known)
+    for one, other in pairwise(words):
+        if one not in _PREPOSITIONS or other not in ("it", "them"):
+            continue
+        place = words.index(other)
+        own = {stem(word) for word in words[:place] if word not in GLUE and not _past(word)}
+        for text in known:
+            if (one, other) in pairwise(text):
+                nouns = {
+                    stem(w) for w in text[: text.index(other)] if w not in GLUE and not _past(w)
+                }
+                if nouns and not own & nouns:
+                    return True
+    return False
+
+
+def _repeats(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a line has two adjacent words more often than each of its sources."""
+    # "Administered medication administration"
+    start = [word[:6] for word in words[:4] if len(word) > 6]
+    if len(start) > len({*start}) and all(
+        len([w for w in text if w[:6] == start[0]]) < 2 for text in known
+    ):
+        return True
+    counts = Counter(
+        pair for pair in pairwise(words) if not {*pair} <= GLUE | _MARKS | _PREPOSITIONS
+    )
+    return any(
+        number > 1 and all([*pairwise(text)].count(pair) < number for text in known)
+        for pair, number in counts.items()
+    )

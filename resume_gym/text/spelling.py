@@ -1,0 +1,153 @@
+"""English words, and other forms of a word: a corrected spelling, an acronym, a degree.
+
+The words come from the frequency dictionary of symspellpy, and from `spelling` in `lexicon.toml`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from rapidfuzz.distance import OSA
+
+from resume_gym.text.lines import GLUE, LEXICON, Content, parts, read
+
+_ADDED = frozenset(LEXICON["spelling"]["words"]) | frozenset(LEXICON["claims"]["tools"])
+_DEGREES: dict[str, str] = LEXICON["degrees"]
+_PREFIX = re.compile(
+    r"(?:re|de|un|non|pre|co|over|under|multi|micro|auto|inter|sub|anti|mis)"
+    r"(?=[a-z]{4})"
+)
+_ENDINGS = (("s", ""), ("es", ""), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"), ("er", "e"))
+# British and American spellings; each pair works in both directions
+_SPELLINGS = tuple(
+    (re.compile(old), new)
+    for pair in (
+        (r"is(?=(?:e|ed|es|ing|ation|ations|er|ers)$)", "iz"),
+        (r"iz(?=(?:e|ed|es|ing|ation|ations|er|ers)$)", "is"),
+        (r"ys(?=(?:e|ed|es|ing|er|ers)$)", "yz"),
+        (r"yz(?=(?:e|ed|es|ing|er|ers)$)", "ys"),
+        ("our", "or"), ("or", "our"), ("tre(?=s?$)", "ter"), ("ter(?=s?$|ed$)", "tre"),
+        ("ogue", "og"), ("og(?=s?$)", "ogue"), ("amme", "am"), ("ae", "e"), ("ll", "l"),
+        ("l(?=ed$|ing$|ers?$|or$|ment$)", "ll"), ("ence(?=s?$)", "ense"), ("tic", "tis"),
+        ("centered", "centred"), ("math", "maths"),
+    )
+    for old, new in [pair]
+)  # fmt: skip
+_LEAST = 4  # minimum length of a word of which another spelling is considered
+
+
+@cache
+def _dictionary() -> frozenset[str]:
+    path = files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt")
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    return frozenset(line.split(" ", 1)[0] for line in lines) | _ADDED
+
+
+@lru_cache(maxsize=65536)
+def is_word(word: str) -> bool:
+    """Return whether a lower-case word is English, in any spelling, or formed from such a word."""
+    words = _dictionary()
+    bare = {word, _PREFIX.sub("", word, count=1)}
+    bare |= {pattern.sub(new, one, count=1) for one in bare for pattern, new in _SPELLINGS}
+    bases = (
+        one.removesuffix(ending) + instead
+        for one in bare
+        for ending, instead in _ENDINGS
+        if one.endswith(ending)
+    )
+    return not bare.isdisjoint(words) or any(base in _ADDED for base in bases)
+
+
+def strange(content: Content, known: frozenset[str]) -> str:
+    """Return the first word of a line that is no English word; empty if there is none.
+
+    Names, and words in `known`, are skipped. So are all words of a line that is not in English.
+    """
+    names = {
+        name.text.lower() for name in content.names if not name.head or not name.text.istitle()
+    }
+    odd = [
+        piece
+        for word in content.words
+        if word not in known and word not in names
+        for piece in parts(word)[-3:]
+        if len(piece) > 2 and piece.isascii() and piece.isalpha() and piece not in known
+        if piece not in names and not is_word(piece)
+    ]
+    if odd and 2 * sum(not is_word(word) for word in content.words) <= len(content.words):
+        return odd[0]
+    return ""
+
+
+def _misspelt(word: str) -> bool:
+    return len(word) > _LEAST and word.isalpha() and not is_word(word)
+
+
+@lru_cache(maxsize=8192)
+def corrects(new: str, old: str) -> bool:
+    """Return whether a word is another word in its right spelling: "received" for "recieved"."""
+    most = 1 + (len(old) > 2 * _LEAST - 2)
+    near = new.isalpha() and OSA.distance(old, new, score_cutoff=most) <= most
+    return near and _misspelt(old) and is_word(new)
+
+
+def corrections(old: Content, new: Content) -> dict[str, str]:
+    """Map the misspelt words of a line to the correct spelling that `new` has."""
+    gone = [word for word in {*old.words} - {*new.words} if _misspelt(word)]
+    come = {*new.words} - {*old.words} if gone else ()
+    return {word: other for word in gone for other in come if corrects(other, word)}
+
+
+def respelt(old: Content, new: Content) -> Content:
+    """Return a line with the misspelt words spelt as in `new`; `old` itself if there are none."""
+    right = corrections(old, new)
+    return read(re.sub(r"\w+", lambda m: _like(m[0], right), old.body)) if right else old
+
+
+def _like(word: str, right: dict[str, str]) -> str:
+    """Return the correct spelling of a word, with a capital letter if the word has one."""
+    other = right.get(word.lower(), word)
+    return other.capitalize() if word[0].isupper() and other != word else other
+
+
+@lru_cache(maxsize=8192)
+def forms(new: Content, old: Content) -> frozenset[str]:
+    """Return the words of a line that `old` has in another form: spelling, acronym or degree."""
+    if not set(new.words).difference(old.words):
+        return frozenset()
+    return frozenset({*corrections(old, new).values(), *_abbreviated(new, old)})
+
+
+def _abbreviated(new: Content, old: Content) -> Iterator[str]:
+    """Yield the words of `new` that are an acronym or a degree in `old`, or the other way round."""
+    for long, short in ((new.words, old.words), (old.words, new.words)):
+        for word in {*short} - GLUE:
+            if word in _DEGREES:
+                runs = _runs(long, _DEGREES[word].split())
+            elif 1 < len(word) < 6 and (word not in long or not is_word(word)):
+                runs = _spelt_out(long, word)
+            else:
+                continue
+            for run in runs:
+                yield from run if long is new.words else (word,)
+
+
+def _runs(words: Sequence[str], run: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield each place at which consecutive words equal `run`."""
+    for start in range(len(words) - len(run) + 1):
+        if list(words[start : start + len(run)]) == run:
+            yield run
+
+
+def _spelt_out(words: Sequence[str], acronym: str) -> Iterator[Sequence[str]]:
+    """Yield the runs of words whose initials, with or without function words, are an acronym."""
+    for start, word in enumerate(words):
+        if word[0] != acronym[0] or word in GLUE:
+            continue
+        for stop in range(start + 2, min(start + 2 * len(acronym), len(words)) + 1):
+            run = words[start:stop]
+            telling = [one[0] for one in run if one not in GLUE]
+            if acronym in ("".join(telling), "".join(one[0] for one in run)):
+                yield run
+                break

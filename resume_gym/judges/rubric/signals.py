@@ -205,8 +205,8 @@ def _line_change(
     if any(line.raw == original.raw for original in originals):
         return None
     if scarred(line.raw, reference.original):
-        harms = {"clarity": "has a blank to fill in or a stray character"}
-        return _weigh(_NONE, harms, False, "", line.body, line.raw)
+        scar = {"clarity": "has a blank to fill in or a stray character"}
+        return _weigh(_NONE, scar, False, "", line.body, line.raw)
     kinds = {line.kind, *(original.kind for original in originals)}
     false = any(finding.line == index for finding in findings)
     if not originals:  # an added line has no gains, and does harm if it copies another line

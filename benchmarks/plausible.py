@@ -49,7 +49,9 @@ def draw(number: int) -> None:
     rng = Random(9100 + number)
     tasks = list(generate_tasks(9100 + number, 60, "eval"))
     others = [path.read_text(encoding="utf-8") for path in sorted(STRANGERS.glob("*.md"))]
-    bullets = [hit[1] for text in others for line in text.split("\n") if (hit := BULLET.match(line))]
+    bullets = [
+        hit[1] for text in others for line in text.split("\n") if (hit := BULLET.match(line))
+    ]
     lines = sorted({line for task in tasks for line in planted(task)})
     told = {OURS: rng.sample(lines, LINES), THEIRS: rng.sample(bullets, LINES)}
     write("lines", number, told, rng)
@@ -86,7 +88,9 @@ def count(args: Any) -> int:
             items = {one["item"]: one for one in read(FOLDER / f"{kind}-plausible-{number}.jsonl")}
             readers[f"{kind} {number}"] = who
             last = path == paths[-1]
-            said = [(items[row["item"]]["source"], label) for row in rows for label in row["labels"]]
+            said = [
+                (items[row["item"]]["source"], label) for row in rows for label in row["labels"]
+            ]
             if kind == "lines":
                 share = {
                     source: sum(label == "yes" for one, label in said if one == source)
@@ -95,7 +99,9 @@ def count(args: Any) -> int:
                 }
                 behind = share[THEIRS] - share[OURS]
                 figures += [
-                    Figure(f"lines {number}: ours could be real", share[OURS], 0.9 if last else None),
+                    Figure(
+                        f"lines {number}: ours could be real", share[OURS], 0.9 if last else None
+                    ),
                     Figure(f"lines {number}: theirs could be real", share[THEIRS]),
                     Figure(f"lines {number}: ours behind", behind, None, 0.05 if last else None),
                 ]

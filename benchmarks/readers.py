@@ -3,9 +3,11 @@
     python benchmarks/main_job.py           # round nano: lines-nano.jsonl and page-nano.txt
     python benchmarks/smollm2_job.py        # round smollm2
     python benchmarks/readers.py --draw 4   # round 4, with scripted agents only
+    python benchmarks/readers.py --strangers 4    # round strangers-4: careful on strangers' pages
     python benchmarks/readers.py            # count the labels in labels-*.jsonl, show five lines
 
-In a numbered round, the careful agent and the oracle play new mini and full-size tasks. In the
+In a numbered round, the careful agent and the oracle play new mini and full-size tasks. In a round
+of strangers, the careful agent edits ten resumes of `readers/pages/test`, in up to 60 turns. In the
 other rounds, trained policies and the careful agent have played the held-out mini tasks. The lines
 that these agents changed are mixed with lines of the floor agent, which only makes harmless edits.
 Readers see each line before and after the change, the job, the resume and the page limit, but not
@@ -41,7 +43,12 @@ TRAINED = {"trained": 100, "careful": 20, "floor": 20}
 TASKS = 12  # number of tasks of each size in a round: two for each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
-WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
+WANTED = {
+    "scripted": (0.8, 0.05),
+    "strangers": (0.75, 0.05),
+    "nano": (0.7, 0.1),
+    "smollm2": (0.6, 0.15),
+}
 """Minimum share of better lines and maximum share of bad lines, by kind of round."""
 Tasks = Mapping[str, tuple[Task, Rules]]
 
@@ -100,6 +107,27 @@ def draw(number: int) -> None:
         for line in edited(writer, play(make(task), Session(task, rules)))
     ]
     mix(str(number), lines, COUNTS, tasks, seed)
+
+
+def draw_strangers(number: int) -> None:
+    """Let the careful agent and the floor agent edit ten resumes of strangers; draw all lines."""
+    rules = Rules(max_turns=60)
+    paths = sorted((FOLDER / "pages" / "test").glob("*.md"))
+    tasks = {}
+    for path in Random(number).sample(paths, 10):
+        job, _, resume = path.read_text(encoding="utf-8").partition("\n---\n")
+        job = job.removeprefix("POSTING: ").strip()
+        tasks[path.stem] = (
+            Task(path.stem, job, f"{resume.strip()}\n", "vague_bullets", "eval"),
+            rules,
+        )
+    lines = [
+        line
+        for task, _ in tasks.values()
+        for writer, agent in (("careful", make_agent("careful")), ("floor", make_agent("floor", 1)))
+        for line in edited(writer, play(agent, Session(task, rules)))
+    ]
+    mix(f"strangers-{number}", lines, {"careful": len(lines), "floor": 20}, tasks, number)
 
 
 def sample(episodes: Path, name: str, seed: int = 0) -> None:
@@ -169,10 +197,14 @@ def main() -> int:
     """With --draw, draw lines; else count and record labels, and return 1 on a missed target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--draw", metavar="ROUND", type=int, help="draw the lines of a round")
+    reader.add_argument("--strangers", metavar="ROUND", type=int, help="draw a round of strangers")
     args = reader.parse_args()
-    if args.draw is None:
+    if args.draw is None and args.strangers is None:
         return count(args)
-    draw(args.draw)
+    if args.draw is not None:
+        draw(args.draw)
+    if args.strangers is not None:
+        draw_strangers(args.strangers)
     return 0
 
 
@@ -180,12 +212,15 @@ def count(args: Any) -> int:
     """Count the labels of all rounds; among the numbered rounds, only the newest has targets."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
-    rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]
+    paths = (path for path in sorted(FOLDER.glob("labels-*.jsonl")) if "plausible" not in path.stem)
+    rounds = [path.stem.removeprefix("labels-") for path in paths]
     last = max(filter(str.isdigit, rounds), key=int)
     for number in rounds:
         path = FOLDER / f"labels-{number}.jsonl"
-        least, most = WANTED["scripted" if number.isdigit() else number]
-        wanted = ("careful", "oracle") if number == last else ("trained",)
+        kind = "scripted" if number.isdigit() else number.split("-", 1)[0]
+        least, most = WANTED[kind]
+        scripted = number == last or kind == "strangers"
+        wanted = ("careful", "oracle") if scripted else ("trained",)
         lines = {one["line"]: one for one in read(FOLDER / f"lines-{number}.jsonl")}
         who, *labels = read(path)
         said: dict[str, list[str]] = defaultdict(list)

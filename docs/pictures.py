@@ -40,7 +40,7 @@ PLAYED = "mini-train-0-000005"
 ACTIONS = (
     tool_call("review"),
     tool_call("str_replace", old="Work included fixing", new="Fixed"),
-    tool_call("str_replace", old="Was responsible for redesigning", new="Redesigned"),
+    tool_call("str_replace", old="Performed audits of", new="Audited"),
 )
 
 

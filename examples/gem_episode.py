@@ -23,7 +23,7 @@ from resume_gym.support.command_line import parse_nothing
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 EDITS = (
-    tool_call("str_replace", old="Was responsible for redesigning", new="Redesigned"),
+    tool_call("str_replace", old="Performed audits of", new="Audited"),
     tool_call("str_replace", old="Work included fixing", new="Fixed"),
 )
 

@@ -83,6 +83,14 @@ TORN = {
         "Undertook the task of consolidating monitoring tools into Grafana",
         "Undertook consolidated monitoring tools into Grafana",
     ),
+    "a relative clause without its verb": (
+        "Plans lessons which are engaging and suited to all learners",
+        "Plans lessons which engaging and suited to all learners",
+    ),
+    "an object is gone": (
+        "Fixed bugs and provided assistance during releases",
+        "Fixed bugs and provided during releases",
+    ),
     "part of the opening": (
         "Responsible for the build server and for the migration from Subversion to Git",
         "Maintained the build server and for the migration from Subversion to Git",
@@ -114,6 +122,10 @@ def test_what_the_page_has_already_is_no_scar() -> None:
 
 
 GOOD = {
+    "a shorter relative clause": (
+        "Plans lessons which are suited to all learners",
+        "Plans lessons suited to all learners",
+    ),
     "an object moved forward": (
         "Filled hard-to-staff roles through referrals, 18 in a year",
         "Filled 18 hard-to-staff roles in a year through referrals",

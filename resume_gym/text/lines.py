@@ -49,6 +49,7 @@ _UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
 _RATES: dict[str, str] = LEXICON["rates"]
 _SPANS = frozenset(_RATES.values())
 _DEGREES = frozenset(LEXICON["degrees"])
+_INITIALS = re.compile(r"(?:[A-Z]\.){2,}[A-Z]")  # "A.A.S"; but "U.S" is not "us"
 _FIGURE, _RATE = "#", "~"
 """First characters of the tokens of figures and rates; no word begins with either character."""
 _HALF = f"{_FIGURE}0.5x"
@@ -335,9 +336,9 @@ def parts(word: str) -> list[str]:
 
 
 def _undotted(word: str) -> str:
-    """Return a degree without its dots ("Ph.D" -> "PhD"), and any other word as it is."""
+    """Return a degree or acronym without its dots ("Ph.D" -> "PhD"), and other words unchanged."""
     bare = word.replace(".", "")
-    return bare if bare.lower() in _DEGREES else word
+    return bare if bare.lower() in _DEGREES or _INITIALS.fullmatch(word) else word
 
 
 def _read_word(text: str, body: str, start: int, names: list[ProperName]) -> None:

@@ -24,6 +24,7 @@ HEDGE = re.compile(rf"{any_of(_VERBS['hedges']).pattern}|(?<![\w-])(?:{_SUPPORTE
 _WEAK = re.compile(rf"{any_of(_VERBS['weak']).pattern}|{HEDGE.pattern}")
 _NOT_NOUNS = PAST_TENSES.union(_VERBS["strong"], _VERBS["neutral"]) - NOUNS.keys()
 _LIGHT = frozenset(map(stem, _VERBS["light"]))
+_NO_VERBS = frozenset(("including", "during", "concerning", "regarding"))
 _CLAUSES = frozenset(("which", "who", "that", "so", "because", "when", "where", "while"))
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
@@ -84,13 +85,17 @@ def head(content: Content) -> Head:
     # verb: "helped build".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
     near_by = range(at, min(at + near, len(tokens)))
-    verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
+    verbs = (n for n in near_by if _is_doing(tokens[n]) and tokens[n - 1] != "by")
     verb = next(verbs, -1)
     noun = _action(tokens[at : at + 4])
     if noun >= 0 and (verb < 0 or at + noun < verb):
         return Head(kind, at + noun)
     charge = verb < 0 and _CHARGE.search(text) is not None
     return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)
+
+
+def _is_doing(token: str) -> bool:
+    return token.endswith("ing") and token not in _NO_VERBS
 
 
 def _action(tokens: Sequence[str]) -> int:

@@ -233,13 +233,23 @@ def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
         return False
     # "which brought signature time down" -> "which signature time down"
     if verb and first in _TORN["subjects"] | {"so"}:
-        return not (_past(second) or opens or second.endswith("s"))
+        return _doing(second) or not (_past(second) or opens or second.endswith("s"))
+    if verb and first in ("and", "or"):  # "invoices and matched to orders" -> "invoices and to"
+        return second in _PREPOSITIONS
     # "that was taken up by" -> "that was up by"
     if len(gap) == 1 and verb and first in _AUXILIARIES and second in _PREPOSITIONS:
         return True
     if gap == ("and",):  # "overnight and had power on" -> "overnight had power on"
         return _past(second) and not _past(first) and not first.endswith("ly")
-    if gap[0] in _PREPOSITIONS | _TORN["relatives"] and not opens:
+    return _needed_noun(before, first, gap, second)
+
+
+def _needed_noun(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
+    """Return whether `gap` has a noun or preposition that was needed between two words."""
+    opens = _opens(second)
+    # "lessons which are suited to" -> "lessons suited to"
+    reduced = gap[0] in _TORN["relatives"] and (_past(second) or _doing(second))
+    if gap[0] in _PREPOSITIONS | _TORN["relatives"] and not (opens or reduced):
         # "renewals with landlords" -> "renewals landlords"; but "Met with" -> "Met" and "Study of
         # lithium" -> "Study lithium" are fine
         acts = _past(first) or before == _END or (_doing(first) and gap[0] in ("of", "with"))
@@ -254,7 +264,8 @@ def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
     # "a short call each morning" -> "a short each morning"
     if plain and (opens or second in ("each", "every")) and not _doing(second):
         loose = first in _TORN["adjectives"] or first.endswith(("ous", "ful", "less", "ible"))
-        return first in _DETERMINERS or before in ("a", "an") or loose
+        if first in _DETERMINERS or before in ("a", "an") or loose:
+            return True
     # "halved the handover between shifts" -> "halved between shifts"
     bare = (
         _past(first)
@@ -336,8 +347,9 @@ def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[st
     for at, (joint, second) in enumerate(pairwise(words)):
         if joint != "and" or not _doing(second) or not _past(first):
             continue
-        follows = (*words, _END)[at + 2]
-        listed = any(_doing(word) or word in FIELDS for word in words[:at])
+        follows, earlier = (*words, _END)[at + 2], [*pairwise(words[:at])]
+        starts = _PREPOSITIONS | _JOINTS | _MARKS
+        listed = any(one in starts and (_doing(two) or two in FIELDS) for one, two in earlier)
         if listed or follows in _PREPOSITIONS | _JOINTS | _MARKS | {_END}:
             continue
         changed = any(

@@ -18,7 +18,7 @@ from resume_gym.judges.rubric.progress import lost, missing, order_kept, progres
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.reference import Reference
 from resume_gym.text.spelling import forms
-from resume_gym.text.style import fillers, head, is_weak, light
+from resume_gym.text.style import fillers, gerund, head, is_weak, light
 from resume_gym.text.thresholds import FEW, HALF, QUARTER, SEVERAL, WINDOW
 
 _FREE = frozenset(stem(word) for word in LEXICON["words"]["free"])
@@ -189,6 +189,8 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         ):
             return "kept"
         return "licensed" if any(c.keys[:2] == new.keys[:2] for c in statements[1:]) else "weak"
+    if gerund(old) and verb == old.keys[0]:
+        return "kept"  # "Negotiating renewals" -> "Negotiated renewals"
     same = not is_weak(old) and verb == old.keys[head(old).at] and head(old).kind == opening.kind
     if same or new.tokens[opening.at] in forms(new, old):
         return "kept"

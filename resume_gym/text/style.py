@@ -24,6 +24,7 @@ HEDGE = re.compile(rf"{any_of(_VERBS['hedges']).pattern}|(?<![\w-])(?:{_SUPPORTE
 _WEAK = re.compile(rf"{any_of(_VERBS['weak']).pattern}|{HEDGE.pattern}")
 _NOT_NOUNS = PAST_TENSES.union(_VERBS["strong"], _VERBS["neutral"]) - NOUNS.keys()
 _LIGHT = frozenset(map(stem, _VERBS["light"]))
+_IRREGULAR = LEXICON["irregular"].keys() - {"people", "children", "men", "women", "analyses"}
 _NO_VERBS = frozenset(("including", "during", "concerning", "regarding"))
 _CLAUSES = frozenset(("which", "who", "that", "so", "because", "when", "where", "while"))
 _CHARGE = any_of(_VERBS["charge"])
@@ -145,7 +146,11 @@ def passive(content: Content) -> int:
 
 def is_past(token: str) -> bool:
     """Return whether a word may be a past tense."""
-    return token in PAST_TENSES or (token.endswith("ed") and len(token) > WINDOW - 1)
+    return (
+        token in PAST_TENSES
+        or token in _IRREGULAR
+        or (token.endswith("ed") and len(token) > WINDOW - 1)
+    )
 
 
 def light(content: Content) -> bool:

@@ -13,14 +13,13 @@ from functools import lru_cache
 from itertools import pairwise, product
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
-from resume_gym.text.style import fillers, head, is_weak
+from resume_gym.text.style import fillers, head, is_past, is_weak
 from resume_gym.text.thresholds import FEW, HALF
 from resume_gym.text.verbs import FIELDS, FRAMES, PAST_TENSES, STATIVE, VERBS
 
 _TORN = {name: frozenset(words) for name, words in LEXICON["torn"].items() if name != "pairs"}
 _COMPLETED: dict[str, str] = LEXICON["torn"]["pairs"]
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
-_IRREGULAR = PAST_TENSES.union(LEXICON["irregular"]) - {"people", "children", "men", "women"}
 _PREPOSITIONS, _JOINTS, _ADVERBS = (_TORN[name] for name in ("prepositions", "joints", "adverbs"))
 _DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
 _MARKS = frozenset(',;:!?()"-.')
@@ -145,10 +144,6 @@ def _seam_faults(
         yield "a word too many"
 
 
-def _past(word: str) -> bool:
-    return word in _IRREGULAR or (word.endswith("ed") and len(word) > 4)
-
-
 def _doing(word: str) -> bool:
     return word.endswith("ing") and len(word) > 4 and word not in FIELDS
 
@@ -214,7 +209,7 @@ def _kept(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> 
 def _spans(text: tuple[str, ...], first: str, second: str) -> Iterator[tuple[int, int]]:
     """Yield the places of two words in a source, the second up to `_NEAR` words later."""
     for i, word in enumerate(text):
-        if word == first or (_past(first) and stem(word) == stem(first)):
+        if word == first or (is_past(first) and stem(word) == stem(first)):
             for j in range(i + 2, min(i + 2 + _NEAR, len(text))):
                 if text[j] == second:
                     yield i, j
@@ -224,23 +219,23 @@ def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
     """Return whether `gap` was needed between two words of its source."""
     if fillers(" ".join(gap)) or second in _MARKS:
         return False
-    verb, opens = _past(gap[0]) or gap[0] in _AUXILIARIES, _opens(second)
+    verb, opens = is_past(gap[0]) or gap[0] in _AUXILIARIES, _opens(second)
     if first == "," and len(gap) == 1:  # "to S3, taking the main database" -> "to S3, the main"
         return _doing(gap[0]) and not opens
     if gap == (",",):  # "hiring, training" -> "Hired training"
-        return _past(first) and _doing(second)
+        return is_past(first) and _doing(second)
     if first in _MARKS or not _MARKS.isdisjoint(gap):
         return False
     # "which brought signature time down" -> "which signature time down"
     if verb and first in _TORN["subjects"] | {"so"}:
-        return _doing(second) or not (_past(second) or opens or second.endswith("s"))
+        return _doing(second) or not (is_past(second) or opens or second.endswith("s"))
     if verb and first in ("and", "or"):  # "invoices and matched to orders" -> "invoices and to"
         return second in _PREPOSITIONS
     # "that was taken up by" -> "that was up by"
     if len(gap) == 1 and verb and first in _AUXILIARIES and second in _PREPOSITIONS:
         return True
     if gap == ("and",):  # "overnight and had power on" -> "overnight had power on"
-        return _past(second) and not _past(first) and not first.endswith("ly")
+        return is_past(second) and not is_past(first) and not first.endswith("ly")
     return _needed_noun(before, first, gap, second)
 
 
@@ -248,19 +243,19 @@ def _needed_noun(before: str, first: str, gap: tuple[str, ...], second: str) -> 
     """Return whether `gap` has a noun or preposition that was needed between two words."""
     opens = _opens(second)
     # "lessons which are suited to" -> "lessons suited to"
-    reduced = gap[0] in _TORN["relatives"] and (_past(second) or _doing(second))
+    reduced = gap[0] in _TORN["relatives"] and (is_past(second) or _doing(second))
     if gap[0] in _PREPOSITIONS | _TORN["relatives"] and not (opens or reduced):
         # "renewals with landlords" -> "renewals landlords"; but "Met with" -> "Met" and "Study of
         # lithium" -> "Study lithium" are fine
-        acts = _past(first) or before == _END or (_doing(first) and gap[0] in ("of", "with"))
+        acts = is_past(first) or before == _END or (_doing(first) and gap[0] in ("of", "with"))
         free = acts and (len(gap) == 1 or second in _DETERMINERS)
         if not (free and first not in _TORN["intransitive"]):
             return not (_figure(first) or first in _TORN["unbound"] | _PREPOSITIONS | _JOINTS)
-    joined = gap[-1] in _PREPOSITIONS and not (first in GLUE | _PREPOSITIONS or _past(first))
+    joined = gap[-1] in _PREPOSITIONS and not (first in GLUE | _PREPOSITIONS or is_past(first))
     if joined and not _doing(first) and not _figure(first):
         # "a user group for the resellers" -> "a user the resellers"
         return second in _DETERMINERS or (gap[-1] == "by" and _doing(second))
-    plain = GLUE.isdisjoint(gap) and not any(_past(word) or _doing(word) for word in gap)
+    plain = GLUE.isdisjoint(gap) and not any(is_past(word) or _doing(word) for word in gap)
     # "a short call each morning" -> "a short each morning"
     if plain and (opens or second in ("each", "every")) and not _doing(second):
         loose = first in _TORN["adjectives"] or first.endswith(("ous", "ful", "less", "ible"))
@@ -268,7 +263,7 @@ def _needed_noun(before: str, first: str, gap: tuple[str, ...], second: str) -> 
             return True
     # "halved the handover between shifts" -> "halved between shifts"
     bare = (
-        _past(first)
+        is_past(first)
         and first in VERBS - STATIVE
         and second in _PREPOSITIONS
         and first not in FRAMES.get(second, ())
@@ -307,28 +302,28 @@ def _misformed(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]
         return False
     key = stem(second)
     forms = [word for text in known for word in text if stem(word) == key]
-    base = not (_past(second) or _doing(second) or second.endswith("s"))
-    if not any(_past(word) or _doing(word) for word in forms):
-        return first == "to" and bool(forms) and _past(second) and second in VERBS | PAST_TENSES
+    base = not (is_past(second) or _doing(second) or second.endswith("s"))
+    if not any(is_past(word) or _doing(word) for word in forms):
+        return first == "to" and bool(forms) and is_past(second) and second in VERBS | PAST_TENSES
     if first in _TORN["governing"]:
         gerund = any(_doing(word) for word in forms)
         return (base and gerund and not _opens((*words, _END)[at + 2])) or (
-            _past(second) and second not in STATIVE
+            is_past(second) and second not in STATIVE
         )
     if first in ("had", "has", "have", "was", "were"):
         return base
-    if _past(first) and at <= 1 and any(map(_doing, forms)):
+    if is_past(first) and at <= 1 and any(map(_doing, forms)):
         follows = (*words, _END)[at + 2]  # "Undertook consolidated tools"
-        return _past(second) and follows not in _MARKS | _JOINTS | _PREPOSITIONS | {_END}
+        return is_past(second) and follows not in _MARKS | _JOINTS | _PREPOSITIONS | {_END}
     if first in ("to", "helped", "help", "can", "will", "could", "would", "must"):
-        return _past(second) and second not in STATIVE
+        return is_past(second) and second not in STATIVE
     return first in _TORN["subjects"] and _doing(second)
 
 
 def _split(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> bool:
     """Return whether a small word stands between a verb and its object: "saved and 3 hours"."""
     first, small, last = (*words[at : at + 2], (*words, _END)[at + 2])
-    if not (_past(first) or _doing(first)) or _opens(last) or last in _PRONOUNS:
+    if not (is_past(first) or _doing(first)) or _opens(last) or last in _PRONOUNS:
         return False
     if small in ("and", "or", ","):
         joined = any(
@@ -345,7 +340,7 @@ def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[st
     """Return whether "and" joins an -ing form to a past tense: "Traced a dip and winning back"."""
     first = words[1] if words[0] in ("i", "we") and len(words) > 1 else words[0]
     for at, (joint, second) in enumerate(pairwise(words)):
-        if joint != "and" or not _doing(second) or not _past(first):
+        if joint != "and" or not _doing(second) or not is_past(first):
             continue
         follows, earlier = (*words, _END)[at + 2], [*pairwise(words[:at])]
         starts = _PREPOSITIONS | _JOINTS | _MARKS
@@ -362,12 +357,12 @@ def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[st
 
 def _headless(old: Content, words: tuple[str, ...], was: tuple[str, ...]) -> bool:
     """Return whether a line has lost its opening verb and opens with a phrase instead."""
-    if words[0] == was[0] or is_weak(old) or not _past(was[0]):
+    if words[0] == was[0] or is_weak(old) or not is_past(was[0]):
         return False
     if words[0] not in _DETERMINERS | _PREPOSITIONS:
         return False
     clause = words[words.index(",") + 1 :] if "," in words and words[0] in _PREPOSITIONS else words
-    return not any(_past(word) or word in _AUXILIARIES or word in ("i", "we") for word in clause)
+    return not any(is_past(word) or word in _AUXILIARIES or word in ("i", "we") for word in clause)
 
 
 def _left(old: Content, words: tuple[str, ...]) -> bool:
@@ -384,7 +379,7 @@ def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
     alone = {"so", "which", "that", "who", ";", ":"}.isdisjoint(words)
     if (
         alone
-        and not any(map(_past, words[1:]))
+        and not any(map(is_past, words[1:]))
         and words[-1] in ("it", "them")
         and words[-2] in _PREPOSITIONS
     ):
@@ -393,11 +388,11 @@ def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
         if one not in _PREPOSITIONS or other not in ("it", "them"):
             continue
         place = words.index(other)
-        own = {stem(word) for word in words[:place] if word not in GLUE and not _past(word)}
+        own = {stem(word) for word in words[:place] if word not in GLUE and not is_past(word)}
         for text in known:
             if (one, other) in pairwise(text):
                 nouns = {
-                    stem(w) for w in text[: text.index(other)] if w not in GLUE and not _past(w)
+                    stem(w) for w in text[: text.index(other)] if w not in GLUE and not is_past(w)
                 }
                 if nouns and not own & nouns:
                     return True

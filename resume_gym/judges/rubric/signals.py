@@ -231,7 +231,8 @@ def _line_change(
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(UnsupportedClaim(index, *claim))
     false = any(finding.line == index for finding in findings)
-    harms = _first(_harms(page, originals, old, line, new, rewording, fixed))
+    rules = () if repaired else _harms(page, originals, old, line, new, rewording, fixed)
+    harms = _first(rules)
     gains = {"clarity": "a spelling is corrected"} if old is not was else {}
     if rewording.licensed and len(originals) == 1:
         known = (*fixed, *filter(None, [rewording.source]))

@@ -578,8 +578,10 @@ def _gone(unit: int, page: _Page) -> Change | None:
     # A heading alone is no padding: its lines would then seem to belong to the section above.
     if line.kind == "heading" and spare:
         return None
-    if any(_tells(other.content, line.content) for other in page.lines):
-        return None  # the content has moved
+    # Lines that other edits change do not count: each edit is graded on its own.
+    added = (one for one, units in zip(page.lines, page.origins, strict=True) if not units)
+    if any(_tells(one.content, line.content) for one in (*page.reference.lines[:unit], *added)):
+        return None  # an earlier line says the same, or the content has moved
     outcome = 1 if spare else _loss(unit, page.reference)
     gains = {"clarity": "padding is gone"} if outcome > 0 else _NONE
     harms = {SUBSTANCE: "content is gone"} if outcome < 0 else _NONE

@@ -1,10 +1,12 @@
 """Heuristic edits that improve a resume for a job without inventing facts.
 
-`next_edit` tries these rules in order: delete text if the page overflows, replace weak openings,
-unify the formatting, and rewrite bullets (main point first, no fillers; see `wording`). The rules
-are heuristics that use only the form of the lines, a few word lists and the words of the job.
+`next_edit` tries these rules in order: delete padding while the page overflows, rewrite bullets
+(a direct verb, the main point first, no fillers; see `wording`), and unify the formatting. The rules
+are heuristics that use only the form of the lines, a few word lists and the words of the job. A page
+that is too long and has no padding stays too long.
 """
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -12,8 +14,11 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from resume_gym.agents.wording import point, weak_head, without_fillers
+from resume_gym.agents.wording import VERB, direct, point, without_fillers
 from resume_gym.episode.document import wrapped_lines
+from resume_gym.text.languages import is_english
+from resume_gym.text.lines import LEXICON, MONTH_NAMES
+from resume_gym.text.verbs import is_base
 
 
 class Replacement(NamedTuple):
@@ -39,12 +44,11 @@ def next_edit(
     Returns:
         The change as (old, new); `old` occurs once in the resume. None if no rule finds a change.
     """
-    fit = _fitness(job)
+    fit, english = _fitness(job), is_english(resume)
     changes = chain(
         _cuts(resume, fit, math.ceil(excess / edits_left), width) if excess > 0 else (),
-        _verbs(resume),
-        _formatting(resume),
-        _wording(resume, fit),
+        _wording(resume, fit) if english else (),
+        _formatting(resume, english),
     )
     return next((_unique(resume, change) for change in changes), None)
 
@@ -96,23 +100,58 @@ def _fitness(job: str) -> Callable[[str], float]:
 
 # Deletions
 
-_CORE = """summary profile about experience employment work history education academic training
-skills projects results certifications publications awards languages qualifications competencies
-achievements"""
+_SPARE_SECTION = re.compile(
+    r"##.*\b(?:objective|references?|hobbies|interests|personal (?:information|details|data)|coursework"
+    r"|workshops|seminars|volunteer\w*|high school|memberships)\b",
+    re.IGNORECASE,
+)
+# what any holder of any job does, and what no posting asks for
+_STOCK = re.compile(
+    r"""(?:attended|sat in on|joined|participated\ in|took\ part\ in)\b.*\b(?:meetings?|stand-?ups?|trainings?
+        |webinars?|workshops?|conferences?|in-services|sessions|seminars|huddles|town\ halls?|review)
+    |(?:checked|read|answered|responded\ to|sent|sorted)\b.*\b(?:e-?mails?|voicemail|messages|mail)\b
+    |(?:made\ copies|filed|scanned|copied|printed|faxed|typed|saved\ files|entered\ data)\b
+    |(?:submitted|filled\ out|completed|signed)\b.*\b(?:timesheets?|expense\ reports?|hours|forms|trainings?
+        |time\ cards?|modules)\b
+    |(?:kept|maintained|cleaned)\b.*\b(?:work\ ?areas?|desk|clean|confidential(?:ity)?|organized|tidy)\b
+    |(?:followed|complied\ with|adhered\ to)\b.*\b(?:policies|policy|procedures|rules|dress\ code|guidelines)\b
+    |(?:helped|covered\ for|filled\ in\ for|assisted)\b.*\b(?:coworkers|colleagues|others|front\ desk|absent)\b
+    |(?:scheduled|booked|reserved|set\ up)\b.*\b(?:meetings|rooms|calls)\b
+    |(?:performed|completed|did)\ (?:other|additional|any)\ (?:duties|tasks)
+    |(?:used|proficient\ in|knowledge\ of)\b.*\b(?:microsoft|outlook|zoom|word|teams|excel)\b
+    |(?:team\ player|hard\ work|able\ to|ability\ to|good|strong|excellent|punctual|reliable|dependable
+        |willing\ to|self[- ]motivated|detail[- ]oriented|quick\ learner|arrived)
+    |worked\ (?:overtime|weekends|holidays|extra|evenings)|took\ (?:attendance|notes|out|care\ of|screenshots)
+    |logged\ hours|references\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# with few words after one of these, a line says what nobody needs to read
+_ROUTINE = re.compile(
+    r"(?:Answered|Archived|Asked|Bagged|Carried|Charged|Checked|Cleaned|Cleared|Committed|Covered|Deleted|Demoed"
+    r"|Estimated|Exchanged|Exported|Filled in|Floated|Followed|Formatted|Forwarded|Gave|Greeted|Handed out|Installed"
+    r"|Kept|Left|Loaded|Logged|Maintained|Merged|Moved|Opened|Ordered|Organized|Posted|Put|Read|Recorded|Refilled"
+    r"|Reminded|Renewed|Requested|Restarted|Restocked|Reviewed pull requests|Saved|Sent|Set up|Shared|Signed in"
+    r"|Stocked|Submitted|Swept|Traveled|Updated|Used|Walked|Watched|Welcomed|Wore|Wrote commit)\b"
+)
+_FEW = 10  # maximum number of words of such a line
 
 
 def _cuts(
     resume: str, fit: Callable[[str], float], quota: int, width: int
 ) -> Iterator[Replacement]:
-    """Yield deletions of sections and bullets, in the order in which they should be made.
+    """Yield deletions of padding, in the order in which they should be made.
 
     Deletions that save at least `quota` page lines come first. Within both groups, the least
     relevant text comes first.
     """
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
-        if start and _BULLET.match(line) and not _LABELLED.match(line):
-            cuts.append((fit(line), Replacement(start - 1, start + len(line), "")))
+        bullet = _BULLET.match(line)
+        if start and bullet and not _LABELLED.match(line):
+            body = line[bullet.end() :]
+            dull = _STOCK.match(body) or (_ROUTINE.match(body) and len(body.split()) <= _FEW)
+            if dull and fit(line) < 1 and not re.search(r"\d", body):
+                cuts.append((fit(line), Replacement(start - 1, start + len(line), "")))
 
     def loss(cut: tuple[float, Replacement]) -> tuple[bool, float]:
         worth, (start, stop, _) = cut
@@ -126,7 +165,7 @@ def _spare_sections(resume: str) -> Iterator[Replacement]:
     heads = [(start, line) for start, line in _lines(resume) if line.startswith("## ")]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
-        if not set(_CORE.split()) & set(line.lower().split()):
+        if _SPARE_SECTION.match(line):
             before, section = resume[:start].rstrip("\n"), resume[start:end].rstrip("\n")
             yield Replacement(len(before), start + len(section), "")
 
@@ -134,71 +173,132 @@ def _spare_sections(resume: str) -> Iterator[Replacement]:
 # Wording
 
 
-def _verbs(resume: str) -> Iterator[Replacement]:
-    """Yield replacements of weak openings by verbs: "Was tasked with sorting" -> "Sorted"."""
-    for start, line in _lines(resume):
-        if marker := _BULLET.match(line):
-            head, verb = weak_head(line[marker.end() :])
-            start += marker.end()
-            if head.startswith("My ") and re.search(r"^[-*+•] +I ", resume, re.MULTILINE):
-                verb = f"I {verb[0].lower()}{verb[1:]}"
-            if head:
-                yield Replacement(start, start + len(head), verb)
-
-
 def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
-    """Yield rewrites of bullets that put the main point first and remove fillers."""
+    """Yield rewrites of bullets: a direct verb, the main point first, no fillers."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             old = line[marker.end() :]
-            new = without_fillers(point(old, fit) or old)
-            if new != old:
+            new = reworded(old, fit)
+            if new != old and not (_is_past(new) > _is_past(old) and _is_told_as_present(resume, start)):
                 yield Replacement(start + marker.end(), start + len(line), new)
+
+
+def _is_past(bullet: str) -> bool:
+    return re.match(rf"{VERB}\b", bullet[:1].lower() + bullet[1:]) is not None
+
+
+def _is_told_as_present(resume: str, start: int) -> bool:
+    """Return whether a bullet belongs to a present job whose bullets are in the present tense."""
+    above = resume[:start].split("\n")[-2::-1]
+    own = list(itertools.takewhile(lambda line: not line or _BULLET.match(line), above))
+    heads = itertools.takewhile(lambda line: not _BULLET.match(line), above[len(own) :])
+    below = itertools.takewhile(
+        lambda line: not line or _BULLET.match(line), resume[start:].split("\n")
+    )
+    same = [*own, *below]
+    told = [line[marker.end() :] for line in same if (marker := _BULLET.match(line))]
+    now = [line for line in told if re.match(r"\w+ing\b", line) or is_base(line.split()[0].lower())]
+    return any(map(_NOW.search, itertools.islice(heads, 4))) and 2 * len(now) > len(told)
+
+
+def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
+    """Return a bullet after all rules of `wording`; each may open the way for another."""
+    body = bullet.rstrip(".")
+    new = direct(body)
+    new = without_fillers(point(body, fit) if new == body else new)
+    new = without_fillers(direct(new))
+    return new + bullet[len(body) :]
 
 
 # Formatting
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DATES = (
-    (
-        re.compile(r"\b(\d{4})-(0[1-9]|1[0-2])\b"),
-        lambda hit: f"{_MONTHS[int(hit[2]) - 1]} {hit[1]}",
-    ),
-    (
-        re.compile(r"\b(0[1-9]|1[0-2])/(\d{4})\b"),
-        lambda hit: f"{_MONTHS[int(hit[1]) - 1]} {hit[2]}",
-    ),
-    (re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]+\.? (\d{{4}})\b"), r"\1 \2"),
-    (re.compile(r"(?<=[a-z] \d{4}) (?:to|--|–|—) (?=[A-Z]|today\b|now\b)"), " - "),
+_NOW = re.compile(r"\b(?:present|current|now|today)\b", re.IGNORECASE)
+
+_MONTHS = tuple(name[:3] for name in MONTH_NAMES)
+_DATE = re.compile(
+    rf"\b(?:(?P<name>{'|'.join(_MONTHS)})(?P<long>[a-z]*)\.? (?P<y1>\d{{4}})"
+    r"|(?P<m2>0?[1-9]|1[0-2])/(?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>0[1-9]|1[0-2]))\b"
 )
+_RANGE = re.compile(r"(?<=\d{4})(?P<dash> ?(?:-{1,2}|–|—) ?| to )(?=[A-Z]|\d|now\b|today\b)")
 
 
-def usual_dates(line: str) -> str:
-    """Return the line with dates formatted as in "Feb 2021 - Mar 2023"."""
-    for pattern, style in _DATES:
-        line = pattern.sub(style, line)
-    return line
+def _date(hit: re.Match[str]) -> tuple[str, int, str]:
+    """Return the style, the month and the year of a date."""
+    if name := hit["name"]:
+        style = "long" if hit["long"] == MONTH_NAMES[_MONTHS.index(name)][3:] else "short"
+        return style, _MONTHS.index(name) + 1, hit["y1"]
+    return ("slash", int(hit["m2"]), hit["y2"]) if hit["m2"] else ("iso", int(hit["m3"]), hit["y3"])
 
 
-_LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,})")
+def _usual_dates(resume: str) -> Callable[[str], str]:
+    """Return a function that writes the dates of a line in the style that most dates have.
+
+    In a tie, the first style of the page wins.
+    """
+    lines = [line for _, line in _lines(resume) if _RANGE.search(line)]
+    found = [[_date(hit)[0] for hit in _DATE.finditer(line) if hit["name"] != "May"] for line in lines]
+    dates = [styles[0] for styles in found if styles]
+    dashes = [hit["dash"] for line in lines for hit in _RANGE.finditer(line)]
+    style = max(dates, key=dates.count, default="short")
+    dash = max(dashes, key=dashes.count, default=" - ")
+
+    def written(hit: re.Match[str]) -> str:
+        own, month, year = _date(hit)
+        if own == style:
+            return hit[0]
+        name = MONTH_NAMES[month - 1]
+        styles = {"short": f"{name[:3]} {year}", "long": f"{name} {year}"}
+        return {**styles, "slash": f"{month:02d}/{year}", "iso": f"{year}-{month:02d}"}[style]
+
+    return lambda line: (
+        _RANGE.sub(dash, _DATE.sub(written, line)) if _RANGE.search(line) else line
+    )
 
 
-def _formatting(resume: str) -> Iterator[Replacement]:
-    """Yield rewritten lines with uniform bullet markers, periods, spacing, headings and dates."""
+_SECTIONS = frozenset(LEXICON["words"]["sections"]) - {"and", "of"} | {"academic"}
+
+
+def _sectioned(resume: str) -> Iterator[tuple[str, str]]:
+    """Yield the heading of its section and the text of each line of a resume."""
+    section = ""
+    for line in resume.split("\n"):
+        section = line if line.startswith("## ") else section
+        yield section, line
+
+
+_PHRASE = 6  # maximum number of words of a bullet that may be no statement, such as a skill
+_LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,}):?")
+
+
+def _formatting(resume: str, english: bool) -> Iterator[Replacement]:
+    """Yield rewritten lines with uniform bullet markers, periods, headings and dates."""
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return
-    # a plain-text resume must not get Markdown headings or markers
-    is_markdown = re.search("^#+ ", resume, re.MULTILINE)
+    heads = [line for _, line in _lines(resume) if line.startswith("## ")]
+    upper = sum(line.isupper() for line in heads) > len(heads) / 2
     marker = Counter(line[0] for line in bullets).most_common(1)[0][0]
-    period = sum(line.endswith(".") for line in bullets) > len(bullets) / 2
-    for start, line in _lines(resume):
+    ends: dict[str, list[bool]] = {}
+    for section, line in _sectioned(resume):
+        if _BULLET.match(line) and len(line.split()) > _PHRASE:
+            ends.setdefault(section, []).append(line.endswith("."))
+    usual = _usual_dates(resume) if english else str
+    for (start, line), (section, _) in zip(_lines(resume), _sectioned(resume), strict=True):
         if bullet := _BULLET.match(line):
-            body = line[bullet.end() :].rstrip(" .") + "." * period
+            body = line[bullet.end() :].rstrip()
+            if len(line.split()) > _PHRASE:
+                found = ends[section]
+                body = body.rstrip(" .") + "." * (
+                    sum(found) > len(found) / 2 and (_is_past(body) or body.endswith("."))
+                )
             new = f"{marker} {re.sub(' {2,}', ' ', body)}"
-        elif is_markdown and (heading := _LOOSE_HEADING.fullmatch(line.strip())):
-            new = f"## {heading[1] or heading[2].title()}"
+        # a plain-text resume must not get Markdown headings
+        elif heads and (heading := _LOOSE_HEADING.fullmatch(line.strip())) and (
+            not _SECTIONS.isdisjoint(line.lower().strip("*:").split())
+        ):
+            name = heading[1] or heading[2]
+            new = f"## {name.upper() if upper else name.title() if name.isupper() else name}"
         else:
-            new = usual_dates(line)
+            new = usual(line)
         if new != line:
             yield Replacement(start, start + len(line), new)

@@ -2,282 +2,438 @@
 
 All rules use only the form of the line and a few word lists. Hedges such as "Helped with" are kept,
 since they say that somebody else led the work, and only the candidate knows whether that is true.
+Each rule returns a whole new bullet or nothing; a rule that is not sure leaves the bullet alone.
 """
 
 import re
 from collections.abc import Callable
 
-from resume_gym.text.lines import GLUE, ways
-from resume_gym.text.verbs import ERRANDS, FIELDS, NOUNS, PAST_TENSES, PLURAL_NOUNS, past_tense
+from resume_gym.text.lines import GLUE, LEXICON, ways
+from resume_gym.text.spelling import is_word
+from resume_gym.text.verbs import (
+    ERRANDS,
+    FIELDS,
+    NOUNS,
+    PAST_TENSES,
+    PLURAL_NOUNS,
+    ROUTINE,
+    gerund,
+    past_of_base,
+    past_tense,
+)
 
-# Openings
+_TOOLS = frozenset(LEXICON["claims"]["tools"])
+VERB = rf"(?:{ways(PAST_TENSES)}|[a-z]+[^e\W]ed)"
+"""Pattern of a lower-case past tense."""
+_FOG = ways(
+    """all aspects of, a variety of, a wide variety of, a wide range of, a number of, various types
+    of, various kinds of, different types of, various, multiple, numerous, different, several,
+    legacy, low value, comprehensive, all necessary, all related, initiatives, issues, matters,
+    processes, improvements, enhancements, activities, tasks, projects, procedures, operations, the
+    full cycle of, day to day, policies, opportunities, topics, materials, aspects, resources,
+    responsibilities, documents, content, documentation, features, updates, options""".replace("\n", " ").split(", ")
+)  # fmt: skip
+_ABSTRACT = (
+    r"(?:efficien\w+|productiv\w+|quality|satisfaction|outcomes?|performance|success|growth|morale"
+    r"|decisions?|decision[- ]making|collaboration|communication|operations?|experience|continuity"
+    r"|consistency|accuracy|compliance|visibility|transparency|scalab\w+|maintainab\w+|flexib\w+"
+    r"|impact|value|posture|skills|processes|results|engagement|alignment|culture|needs|usability"
+    r"|reliability|security|workflows?|process|improvements?|learning|progress|understanding)"
+)
+
+# Direct verbs
 
 _DUTY = re.compile(
-    r"(?:I |Was |I was |Were )?(?:then |also |mainly |primarily |partly |solely )?"
+    r"(?:I |Was |I was |Were )?(?:then |also |mainly |primarily |solely )?"
     r"(?:[Rr]esponsible for|[Tt]asked with|[Cc]harged with|[Ee]ntrusted with|[Ii]n charge of"
-    r"|(?:[Hh]ad|[Hh]eld|[Cc]arried|[Tt]ook on|[Uu]ndertook|[Aa]ssumed)"
-    r" (?:(?:the|full|sole|overall|main) ){0,2}(?:task|job|duty|role|responsibility)"
-    r"(?: of| for|:)|[Tt]ook care of)(?: both)? "
-    r"|(?:My |Daily |Main |Key |Core |Other |Job |The )?"
-    r"(?:(?:daily|main|key|core|other|job) ){0,2}"
-    r"(?:[Dd]uties|[Tt]asks|[Rr]esponsibilit(?:y|ies)|[Ww]ork|[Jj]ob|[Dd]uty|[Tt]ask|[Rr]ole)"
-    r"(?: included| include| consisted of| involved| was| were|:) "
+    r"|[Ww]orked on|[Tt]ook care of"
+    r"|(?:[Hh]ad|[Hh]eld|[Tt]ook on|[Aa]ssumed) (?:(?:the|full|sole|main) ){0,2}"
+    r"(?:task|job|duty|role|responsibility)(?: of| for|:)) "
+    r"|(?:My |Daily |Main |Key |Core |Other |Job )?"
+    r"(?:[Dd]uties|[Tt]asks|[Rr]esponsibilities|[Ww]ork|[Jj]ob|[Rr]ole)"
+    r"(?: included| include| consisted of| involved| was|:) "
 )
-_GERUND = re.compile(
-    # no article may precede the -ing form: in "the routing service", "routing" is an adjective
-    r"(?:[a-z]+ly )?(?P<verb>[a-z]+ing)(?: and (?P<second>[a-z]+ing))?(?: of\b)?"
-)
-_NOUN = rf"[a-z]+ing|{ways(NOUNS)}"
-_ACTION = re.compile(
-    rf"(?:the |a |an )?(?P<verb>{_NOUN})(?: and (?P<second>{_NOUN}))? (?:of|(?<=support )for)\b"
-)
+_TO_DO = re.compile(r"(?:My (?:role|job|task|duty) was to|Made sure to) (?P<verb>[a-z]+) ")
+_GERUND = re.compile(r"(?P<verb>[a-z-]+ing)\b")
+_NOUN = rf"[a-z-]+ing|{ways(NOUNS)}"
+_ACTION = re.compile(rf"(?:the )?(?P<verb>{_NOUN}) of ")
 _LIGHT = re.compile(
-    r"(?:Made|Did|Performed|Conducted|Carried out|Gave|Undertook) "
-    r"(?:(?:a|an|the|some|various|several|regular) )*"
-    rf"(?P<verb>{ways({**NOUNS, **PLURAL_NOUNS})}) (?:of|to)\b"
+    r"(?:Made|Did|Performed|Conducted|Carried out|Gave|Provided|Completed) "
+    r"(?:(?:a|an|the|some|various|several|regular|comprehensive|thorough|day to day) )*"
+    rf"(?P<verb>{_NOUN}|{ways(PLURAL_NOUNS)}) (?P<link>of|to|for|with|on) "
 )
-_VARIOUS = re.compile(
-    r"(?:Various|Several|Some|Miscellaneous) (?P<what>[a-z]+[a-rt-xz]) "
-    rf"(?P<verb>{ways(PLURAL_NOUNS)})\b(?! of\b)"
+_TRAIT = re.compile(
+    r"(?:Utilized|Used|Demonstrated|Applied|Exercised|Showed|Displayed|Leveraged) (?:my )?"
+    r"(?:(?:strong|excellent|great|good|effective) )?(?:[a-z-]+ ){0,3}?"
+    r"(?:skills|leadership|creativity|patience|initiative|dedication|attention to detail|approach|awareness|acumen|judgment|commitment|expertise"
+    r"|teamwork|ability)"
+    r"(?: and [a-z]+| to [a-z]+ [a-z]+)? (?:(?P<how>to|by|in|while|and) )(?P<verb>[a-z]+) "
 )
-_BUSY = re.compile(
-    r"(?:Was|Were|Had|Took|Did|Worked|Handled|Covered|Carried out|Saw to|Attended to|Dealt with)\b"
-    r"(?: [a-z]+){0,5}? (?:work|activities|things|matters|aspects|details|tasks|efforts|steps"
-    r"|duties|topics|questions)(?: [a-z]+){0,2}?"
-    r" (?:around|like|such as|in the area of|in the field of|connected with|relating to|of|in) "
-    r"(?P<verb>[a-z]+ing)(?: of\b)?"
+_CHOSEN = re.compile(
+    r"(?:(?:Was|Were) (?:hand ?picked|selected|chosen|nominated|asked|given|trained|promoted"
+    r"|recognized|invited|tasked|assigned|put)|Hand ?picked"
+    r"|(?:Served|Acted) as [a-z -]*(?:contact|liaison|resource|owner|support))"
+    rf" (?:(?! of )[^.;\d]){{3,70}}?(?:,? and (?:then )?|, )(?P<verb>{VERB}) "
 )
-# Matches a second -ing form, as in "..., training the new ones and reviewing code": rewriting only
-# the first one would be wrong. ", cutting calls" does not match, since it states a result, nor does
-# "training and serving", which is one phrase.
-_SECOND = re.compile(
-    r"(?:\band|,) [a-z]{3,}ing (?:and|the|a|an|them|it|its|our|their|new|all)\b"
-    r"|(?<!ing) and [a-z]{3,}ing [a-z]"
+_AS = re.compile(
+    r"(?:Served|Acted|Worked) as (?:the |a |an )?(?:[a-z]+ )?(?P<post>lead|leader|chair|manager|coordinator"
+    r"|representative|supervisor|moderator|editor|owner) (?:of|for) "
+)
+_POSTS = dict(
+    lead="led", leader="led", chair="chaired", manager="managed", coordinator="coordinated",
+    representative="represented", supervisor="supervised", moderator="moderated", editor="edited",
+)  # fmt: skip
+_ENSURED = re.compile(r"(?:Ensured|Made sure|Promoted)\b [^,;\d]{3,60}? by (?P<verb>[a-z]+ing) ")
+_CONTEXT = re.compile(
+    rf"As (?:part|a member) of (?:a|an|the|our) [^,\d]{{3,50}}, (?P<verb>{VERB}) "
+    rf"|(?:Company|Department|School|Hospital|Store|Team) was [^.;\d]{{3,60}}"
+    rf"(?:, during which I| and I) (?P<verb2>{VERB}) "
+)
+_PASSIVE = re.compile(
+    rf"(?P<what>[A-Z][^,;:]{{1,80}}?) (?:was|were) (?P<verb>{VERB})(?P<rest>[ ,](?!by (?:the|a|an|our|my)\b).+)"
 )
 
 
-def weak_head(text: str) -> tuple[str, str]:
-    """Return the weak opening of a bullet and its replacement; both are empty if there is none.
+def direct(text: str) -> str:
+    """Return a bullet that opens with the verb of what was done; the bullet itself if it does.
 
-    Examples of weak openings are duties ("Responsible for sorting"), nouns of action ("Design of")
-    and light verbs ("Made changes to").
+    Examples of weak openings are duties ("Responsible for sorting"), nouns of action ("Design of"),
+    light verbs ("Performed an audit of"), traits ("Used strong skills to"), and the passive voice.
 
-    >>> weak_head("I was tasked with sorting it"), weak_head("Design of pump housings for ships")
-    (('I was tasked with sorting', 'I sorted'), ('Design of', 'Designed'))
+    >>> direct("I was tasked with sorting it"), direct("Design of pump housings for ships")
+    ('Sorted it', 'Designed pump housings for ships')
     """
     duty = _DUTY.match(text)
-    start = duty.end() if duty else 0
-    rest = text[start : start + 1].lower() + text[start + 1 :]
-    # Keep an opening before a colon, which is a label: "Conversion of the landing pages: up 2 %".
-    labelled = not duty and ":" in text
-    found = (not labelled and _ACTION.match(rest)) or (_GERUND.match(rest) if duty else None)
-    if found and found["verb"] not in FIELDS:
-        if found["verb"] not in NOUNS and _SECOND.search(rest, found.end()):
-            return "", ""
-        verbs = [_past(verb) for verb in (found["verb"], found["second"]) if verb]
-    elif found := _LIGHT.match(text):
-        verbs = [{**NOUNS, **PLURAL_NOUNS}[found["verb"]]]
-    elif found := _VARIOUS.match(text):
-        return found[0], f"{PLURAL_NOUNS[found['verb']].capitalize()} {found['what']}s"
-    elif found := _BUSY.match(text):
-        if found["verb"] in FIELDS or _SECOND.search(text, found.end()):
-            return "", ""
-        verbs = [past_tense(found["verb"])]
-    else:
-        return "", ""
-    told = " and ".join(verbs)
-    new = f"I {told}" if text.startswith("I ") else told.capitalize()
-    stop = start + found.end()
-    return (text[:stop], new) if text[stop:].strip() else ("", "")
+    rest = _lower(text[duty.end() :] if duty else text)
+    if found := _TO_DO.match(text):
+        return _past_list(past_of_base(found["verb"]), text[found.end() :], base=True)
+    # an opening before a colon is a label: "Conversion of the landing pages: up 2 %"
+    active = duty or not re.search(r":| (?:was|were) ", text)
+    if active and (found := _ACTION.match(rest)) and _acts(found["verb"]):
+        return _past_list(_past(found["verb"]), rest[found.end() :])
+    found = _GERUND.match(rest)
+    if found and _acts(found["verb"], rest[found.end() :]) and _has_object(rest[found.end() :]):
+        return _past_list(past_tense(found["verb"]), rest[found.end() + 1 :])
+    if (found := _LIGHT.match(text)) and _acts(found["verb"]):
+        verb, link = _past(found["verb"]), found["link"]
+        if found["verb"] == "training" and link in ("on", "with", "of"):
+            return text
+        keeps = link in ("to", "for") and "Provided" not in found[0]
+        return _capital(f"{verb} {link + ' ' if keeps else ''}{text[found.end() :]}")
+    if found := _TRAIT.match(text):
+        verb, how = found["verb"], found["how"]
+        if how == "to":
+            return _past_list(past_of_base(verb), text[found.end() :], base=True)
+        if re.fullmatch(VERB, verb) if how == "and" else verb.endswith("ing"):
+            told = verb if how == "and" else past_tense(verb)
+            return _past_list(told, text[found.end() :])
+    if found := _ENSURED.match(text):
+        return _past_list(past_tense(found["verb"]), text[found.end() :])
+    if (found := _AS.match(text)) and found["post"] in _POSTS:
+        return _capital(f"{_POSTS[found['post']]} {text[found.end() :]}")
+    if (found := _CHOSEN.match(text) or _CONTEXT.match(text)) and not _refers(text[found.end() :]):
+        verb = found["verb"] if found.re is _CHOSEN else found["verb"] or found["verb2"]
+        return _capital(f"{verb} {text[found.end() :]}")
+    return _active(text)
+
+
+def _active(text: str) -> str:
+    """Return a bullet in the passive voice as an active one, or the bullet itself."""
+    found = _PASSIVE.fullmatch(text)
+    if not found or re.search(r"\b(?:was|were|which|that|who|is|are)\b", found["what"]):
+        return text
+    rest, what = found["rest"], found["what"]
+    stranded = re.match(r" (?:on|with|for|about|by|to|at) (?:with|by|to|and)\b", rest)
+    if stranded or re.search(r"\b(?:was|were) (?:[a-z]+ed|put|made|set)\b", rest):
+        return text
+    first = re.match(r"[A-Za-z]*", what)[0].lower()  # type: ignore[index]
+    if re.fullmatch(VERB, first) and not re.match(r"\w+ [a-z]+s\b", what):
+        return text
+    common = what[1:2].islower() and is_word(first) and first not in _TOOLS
+    particle = re.match(r" (?:up|out|down|off|over|back)\b(?! to\b)", rest)
+    verb = found["verb"].capitalize() + (particle[0] if particle else "")
+    rest = rest[particle.end() :] if particle else rest
+    return f"{verb} {_lower(what) if common or len(first) == 1 else what}{rest}"
+
+
+def _acts(word: str, rest: str = "") -> bool:
+    """Return whether an -ing form or a noun names an action, given the words after it."""
+    if word in NOUNS or word in PLURAL_NOUNS:
+        return True
+    bare = word not in FIELDS or re.match(r" (?:a|an|the|of|\d+) ", rest)
+    return bool(bare) and word.endswith("ing") and is_word(past_tense(word))
+
+
+def _has_object(rest: str) -> bool:
+    """Return whether the words after an -ing form can be its object, so that it is a verb."""
+    return re.match(r" (?!(?:of|and|or|is|was|in|at|by|skills?|experience)\b)[\w$]", rest) is not None
 
 
 def _past(word: str) -> str:
-    return NOUNS.get(word) or past_tense(word)
+    return NOUNS.get(word) or PLURAL_NOUNS.get(word) or past_tense(word)
+
+
+_SERIES = re.compile(r"^[^,]*, [a-z]+ing [^,]*,? and [a-z]+ing\b")
+
+
+def _past_list(verb: str, rest: str, base: bool = False) -> str:
+    """Return "VERB rest", where further -ing forms and nouns of action of a list become verbs.
+
+    If `base` is true, base forms after "and" become verbs, too.
+    """
+
+    def bare(found: re.Match[str]) -> str:
+        return f"{found['join']}{past_of_base(found['word'])} "
+
+    def told(found: re.Match[str]) -> str:
+        word, after = found["word"], found.string[found.end() - 1 :]
+        return found["join"] + _past(word) + " " if _acts(word, after) else found[0]
+
+    series = _SERIES.match(rest)
+    if series or "," not in rest.partition(" and ")[0]:
+        rest = re.sub(r"(?P<join>,? and )(?P<word>[a-z]+ing) (?!of\b|and\b|skills?\b)", told, rest)
+    if base:
+        rest = re.sub(
+            r"(?P<join>,? and )(?P<word>(?!how|what)[a-z]+) (?=(?:the|a|an|them|it|each|every|its|their|all|what)\b)",
+            bare,
+            rest,
+        )
+    rest = re.sub(rf"(?P<join>,? and )(?P<word>{_NOUN}) of ", told, rest)
+    if series:
+        rest = re.sub(r"(?P<join>, )(?P<word>[a-z]+ing) ", told, rest)
+    return _capital(f"{verb} {rest}")
 
 
 # Fillers
 
-FILLERS = tuple(
-    re.split(
-        r",\s+",
-        """various, basically, generally speaking, broadly speaking, kind of, sort of,
-        of sorts, of various kinds, of various sorts, of various types, of several kinds,
-        of several sorts, of several types, of different kinds, of different sorts,
-        of different types, of various descriptions, of different descriptions, of all kinds,
-        in the process, by various means,
-        of all sorts, of every kind, of one kind or another,
-        of one sort or another, in various ways, in several ways, in different ways,
-        in one way or another, in one form or another, in some form or other, in some way or other,
-        in the course of things, in that context, in this context, in this connection,
-        in the broadest sense, in a manner of speaking, among other things, along the way,
-        and so on, and so forth, and the like, and similar, and such, and more, or the like,
-        or some such, or similar, so to speak, as it were, on an ongoing basis,
-        on a day-to-day basis""",
+_TO_END = r"(?P<tail>(?:(?!\d|\bby\b|\bwithout\b)[^;.])*)"
+_PURPOSE = re.compile(
+    rf",? (?:for the purpose of [a-z]+ing\b|(?:in order|so as|in an effort) to [a-z]+\b|to (?:ensure|guarantee)\b){_TO_END}$"
+    r"|,? to meet (?:all |the |their )[a-z ]*(?:needs|requirements|expectations|deadlines|goals)$"
+    rf"|,? to (?:help )?(?:support|improve|promote|enhance|foster|drive|facilitate|maximize|optimize"
+    rf"|boost|increase|streamline|achieve)\b(?:(?!\d)[^;.,]){{1,60}}?\b{_ABSTRACT}\b(?:(?!\d)[^;.,])*$"
+)
+_RESULT = re.compile(
+    r"(?:,? (?:resulting in|leading to|allowing for|contributing to|ensuring|thereby|ultimately"
+    r"|which|that)\b)(?P<tail>(?:(?!\d)[^;.])*?)\b"
+    rf"(?:{_ABSTRACT}|satisf\w+)\b(?:(?!\d)[^;.])*$"
+)
+_RESULT_VERB = re.compile(
+    r",? (?:which|that) (?:ha[sd] an? |greatly |significantly |further |also |helped |in turn )*"
+    r"(?:improv|enhanc|boost|increas|ensur|strengthen|streamlin|positive|help|support|promot|result"
+    r"|led to|contribut|reduc)"
+)
+_DROPPED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r",? in an? (?:[a-z]+(?:,? and |, ))*[a-z]+ (?:manner|fashion)\b",
+        r",? on an? (?:daily|regular|continuous|ongoing|continual|consistent|as needed|day[- ]to[- ]day"
+        r"|frequent) basis\b",
+        r" (?:and )?as (?:needed|required|necessary)(?: and (?:required|needed))?$",
+        r",? in accordance with (?:industry |company |all )*(?:best )?(?:practices|standards|policies)"
+        r"(?: and (?:procedures|standards))?$",
+        r",? as part of the overall [a-z ]+$",
+        r",? in a fast[- ]paced[a-z ,-]* environment\b",
+        r",? (?:while )?working closely with [a-z -]*(?:stakeholders|teams|departments)[a-z ]*$",
+        r",? (?:and|as well as|in addition to)(?: any)? other (?:[a-z-]+ ){0,4}?(?:tasks|duties|matters"
+        r"|issues|stakeholders|projects|activities|needs|responsibilities|users|measures|requests|items|partners|parties|factors)"
+        r"(?: as (?:needed|required|assigned))?(?=$|,| (?:to|for|with|in|on) )",
+        r",? for (?:multiple|various|different|key) (?:stakeholders|departments|teams)$",
+        r",? etc\b\.?(?=$|,)",
+        r",? (?:and|as well as) (?:so on|the like)$",
+        r",? and (?:all|other|any) (?:related|relevant) [a-z]+$",
+        r",? in (?:line|compliance) with (?:industry |company )*(?:standards|policies|best practices)$",
+        r", (?:creating|opening up|helping|making|providing|fostering)\b(?:(?!\d)[^;.])*\b(?:positive"
+        r"|opportunit\w+|potential|smooth\w*|better|improved|efficient|environment)\b(?:(?!\d)[^;.])*$",
     )
 )
-"""Phrases that add no information. Phrases that limit a claim ("to some extent") are not listed."""
-
-_PHRASE = ways(FILLERS)
-# "and similar skills" is not a filler, nor is "various" in "at various levels"
-_GOES_ON = (
-    r"(?:(?<!similar )(?<!such )(?<!more )[a-z$\d]|(?:in|to|for|with|on|by|from|of|at|until|before"
-    r"|after|so|without|under|per|and|every|each)\b)"
+_INSIDE = (
+    # "on matters such as hiring" -> "on hiring"
+    (re.compile(rf"\b(on|with|for|of|in) (?:(?:{_FOG}) )*(?:matters|topics|issues|things|areas|items),?"
+                r" (?:such as|like|including) "), r"\1 "),
+    (re.compile(r"(?:(?:key|important|different|various) )+(?:[a-z]+ )?(?:information|materials) such as "), ""),
+    (re.compile(r"\ball aspects of "), ""),
+    (re.compile(r"\b(?:various|different|multiple|several|many) (?:different )?(?:types|kinds|sorts) of "), ""),
+    (re.compile(r"\ba (?:wide )?(?:variety|range|number) of (?:different )?"), ""),
+    (re.compile(r"(?<!at )(?<!in )(?<!from )(?<!across )\b(?:various|numerous|multiple|many different) (?=[a-z])"), ""),
+)  # fmt: skip
+_ADVERB = re.compile(
+    r"(?:Successfully|Effectively|Efficiently|Diligently|Proactively|Actively|Significantly|Greatly"
+    r"|Efficiently and effectively|Effectively and efficiently) (?P<verb>[a-z]+) "
 )
-FILLER = re.compile(
-    rf"(?<=[a-z0-9%])(?P<comma>,)? (?:{_PHRASE})(?(comma)(?:,(?= )|$)|(?= {_GOES_ON}|[,;]|$))",
-    re.MULTILINE,
+_CYCLE = re.compile(
+    r"(?:Involved in|(?:Was )?[Ii]n charge of|Was responsible for|Handled|Managed|Led|Oversaw|Supported|Streamlined|Conducted|Performed) [^,;\d]*\b(?:all aspects"
+    r"|full|every phase|activities|cycle|start to finish|day to day)\b[^,;\d]*,"
+    rf" (?:(?P<verb>{VERB})|(?P<doing>(?!including|following)[a-z]+ing)) (?P<rest>.+)"
 )
-"""Pattern of a filler after another word, with its leading space and its commas."""
-
-_CLOSER = r"(?:and (?:so on|so forth|the like|similar|such|more)|or (?:the like|some such|similar))"
-# "lists, brochures and so on": without the filler, the list needs another "and"
-_LIST = re.compile(
-    r"(?P<first>\b[\w'-]+), (?P<last>(?!\w+ing\b)(?P<word>[\w'-]+)(?: [\w'-]+){0,2}?)"
-    rf",? {_CLOSER}(?= {_GOES_ON}|[,;]|$)"
+_UMBRELLA = re.compile(
+    rf"(?P<verb>[A-Z][a-z]+) (?P<what>[^,;\d]{{0,70}}?\b(?:{_FOG})\b[^,;\d]{{0,50}}?),?"
+    r" (?:including|such as|mainly|namely|specifically|like) (?P<rest>.+)"
 )
-
-
-_NO_ITEM = GLUE - {"a", "an", "the", "its", "their", "our"}
-_NO_ITEM |= {"whereby", "these", "this", "being", "such", "among", "like"}
+_EMPTY = frozenset(
+    """Worked Handled Managed Led Drove Oversaw Performed Completed Made Did Supported Maintained
+    Coordinated Carried Provided Automated Took Addressed Resolved Executed Implemented""".split()
+)
 
 
 def without_fillers(text: str) -> str:
-    """Return a bullet without its fillers.
+    """Return a bullet without words that add nothing.
 
-    >>> without_fillers("Kept lists, notes and so on in various ways up to date")
-    'Kept lists and notes up to date'
+    >>> without_fillers("Successfully closed work orders in a timely and efficient manner")
+    'Closed work orders'
     """
-    bare = _LIST.sub(
-        lambda hit: hit[0] if hit["word"] in _NO_ITEM else f"{hit['first']} and {hit['last']}",
-        text,
+    new = text
+    if (found := _ADVERB.match(new)) and re.fullmatch(VERB, found["verb"]):
+        new = _capital(new[found.start("verb") :])
+    if found := _CYCLE.fullmatch(new):
+        verb = found["verb"] or past_tense(found["doing"])
+        new = _past_list(verb, found["rest"]) if found["doing"] else _capital(f"{verb} {found['rest']}")
+    elif found := _UMBRELLA.fullmatch(new):
+        new = _specific(found) or new
+    for pattern, instead in _INSIDE:
+        new = pattern.sub(instead, new)
+    new = re.sub(
+        r",? as well as (?P<verb>[a-z]+ing) ",
+        lambda hit: f" and {past_tense(hit['verb'])} " if _acts(hit["verb"]) else hit[0],
+        new,
     )
-
-    def drop(found: re.Match[str]) -> str:
-        before = bare[: found.start()].rsplit(" ", 1)[-1]
-        after = bare[found.end() :].lstrip(" ,")
-        bound = found[0].endswith(("various", "kind of", "sort of")) or after[:1] in ("", ",", ";")
-        # "and so on" must stay if there is no other "and" in the list: "a page, a query and so on"
-        last_item = bare[: found.start()].rpartition(", ")
-        listed = re.match(_CLOSER, found[0].lstrip(" ,")) and last_item[1]
-        open_list = listed and not re.match(r"\w+ing\b|.* and ", last_item[2])
-        return found[0] if (before in GLUE and bound) or open_list else ""
-
-    return FILLER.sub(drop, bare)
-
-
-# Buried points
-
-_VERB = rf"[a-z]{{2,}}ed|{ways(PAST_TENSES)}"
-_BE = r"was|were|had been|has been|have been|came to be|had to be"
-_SOON = r"then|also|now|soon|finally|duly|promptly|eventually|next|afterward|meanwhile"
-# "..., where the catalog was rebuilt in two weeks": a subordinate clause in the passive voice
-_PASSIVE = re.compile(
-    r"(?:, |\b)(?:(?:in|at|on|during|over|for|after|through|with|by|from|into|onto) (?:which|whom)"
-    r"|where|whereby|so that|so|since|because|until|once|when|while|whereupon)"
-    r"(?: purpose| time| occasion| point)? (?P<what>(?:(?!was|were|had|been|got)[\w'$-]+,? ){1,9}?)"
-    rf"(?:{_BE})(?: (?:{_SOON}))? (?P<verb>{_VERB})\b(?P<rest>.*)"
-)
-# "Listed maps, which were then sorted by date": "which" can refer only to the object
-_WHO = re.compile(
-    r"^[A-Z]\w+ (?P<what>(?:(?!for|to|in|on|at|of|with|from|by|up|about|and|into)[\w'-]+ ){1,4}?)"
-    rf"(?<! )?, ?(?:which|who|these) (?:{_BE})(?: (?:{_SOON}))? (?P<verb>{_VERB})\b(?P<rest>.*)"
-)
-# "..., and then redesigned the index": a second main clause
-_ACTIVE = re.compile(
-    rf"(?:,? and|,? but|;|,)(?:,[^,]{{3,60}},| (?:{_SOON}|(?<=and )so|thereby|along the way"
-    r"|on the way|(?:in|while) doing (?:so|it|this|that)|in passing|in the process|in the end|there"
-    r"|after(?:wards| that)|on the side|while there|that (?:day|week|month)|at the same time"
-    r"|on (?:that|this) occasion|with (?:it|them|that)),?)"
-    rf" (?P<verb>{_VERB})\b (?P<rest>.*)"
-)
-# "Printed the plan and redesigned the index": the first clause is no achievement
-_ERRAND = re.compile(
-    rf"^(?:{ways(ERRANDS)})\b[^;:\d]{{3,90}}?(?:,? and|,? then|,)"
-    rf"(?:,[^,\d]{{3,40}},| (?:{_SOON}|thereby|with (?:it|these|that)|in doing so|while at it,?"
-    rf"|each (?:week|month|day|quarter|morning|time)))? (?P<verb>{_VERB})\b (?P<rest>.*)"
-)
-# "..., for example by rewriting the parser": an -ing form that names means or an example
-_MEANS = re.compile(
-    r",?(?: (?:which (?:comprised|included|involved|meant)|for example|for instance"
-    r"|among other things|such as|mostly|notably|in particular|particularly|especially"
-    r"|specifically|namely|in so doing|to that end))"
-    r"(?: by| in)?,? (?P<verb>[a-z-]{2,}ing)\b (?P<rest>.*)"
-)
-# "Took on tasks of various kinds, rewriting the parser": the words before "rewriting" say nothing
-_FRAMED = re.compile(
-    rf"^[A-Z][^,\d]*? (?:{_PHRASE}|in general|activities|matters|topics|things|aspects|affairs"
-    r"|efforts|questions|procedures|in (?:several|many|various|multiple|diverse|different) \w+"
-    r"|of (?:a general|an informal|many) \w+|in (?:all|many of) its (?:many )?forms"
-    r"|in one (?:respect|regard) or another|on a regular basis)\b[^,\d]*,"
-    r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
-)
-_LEAST = 0.25  # minimum share of a bullet's text that must follow the verb of its main point
-# A rewrite with one of these words is rejected: it is in the passive voice, or refers to text that
-# was cut off.
-_LEFT_OVER = re.compile(
-    r"\b(?:these|those|there|then|they|was|were|had|got|which is|and which|so"
-    r"|(?:in|to|from|on|with|into|for|at) (?:it|them|this|that))\b"
-)
-_BACK = re.compile(r"(?:\S+ ){0,4}?(?:its|their|it|them|this|that|ones?|him|her)\b")
-_NO_OBJECT = re.compile(
-    r"(?:in|by|at|on|to|is|are|each|every|with|for|as|finally|it|they|both|why|how|all) "
-    r"|.*\b(?:which|that|who|its|their|them|it|what)\b|.*, "
-)
-_STRANDED = re.compile(rf"^(?:for|at|on|to|with|about|of|after)(?:[,;]|$)|\b(?:{_VERB})$")
-_PARTICLE = re.compile(r"(?:up|out|down|off|away|back)\b(?! to\b)")
-_AND_THEN = re.compile(
-    r"\band (?P<what>(?:(?!(?:and|who|which|that|to|what|had|has|have|it)\b)[\w'$-]+ ){1,6})"
-    rf"(?<!the )(?<!a )(?!rose|fell|came|went|grew|began|stood)(?P<verb>{_VERB})\b(?! by\b)"
-)
-_AND_VERB = re.compile(
-    rf"\band (?:{_VERB})\b(?! (?:a|an|the|its|their|it|them|all|each|every|our)\b)"
-)
-_GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
+    for pattern in _DROPPED:
+        new = pattern.sub("", new)
+    if (found := _RESULT.search(new)) and (
+        not re.match(r",? (?:which|that)\b", found[0]) or _RESULT_VERB.match(found[0])
+    ):
+        new = new[: found.start()]
+    if found := _PURPOSE.search(new):
+        new = new[: found.start()]
+    new = _capital(new.strip(" ,"))
+    # what is left must still be a statement
+    last = new.rsplit(" ", 1)[-1].lower()
+    whole = len(new.split()) >= min(4, len(text.split())) and last not in GLUE
+    return new if whole else text
 
 
-def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Rewrite a bullet so that its main point comes first; "" if no later clause has one.
+def _specific(found: re.Match[str]) -> str:
+    """Return a bullet without the umbrella term before its items."""
+    rest = found["rest"]
+    if " by " in found["what"]:
+        return ""
+    if found["what"].split(" ", 1)[0] in GLUE - {"a", "all"} and found["verb"] != "Worked":
+        return ""
+    doing = _GERUND.match(rest)
+    if doing and _acts(doing["verb"]) and _has_object(rest[doing.end() :]):
+        if found["verb"] not in _EMPTY:
+            return ""
+        return _past_list(past_tense(doing["verb"]), rest[doing.end() + 1 :])
+    if found["verb"] in ("Worked", "Led", "Drove", "Handled", "Oversaw", "Addressed") or doing:
+        return ""
+    if "," in found[0][: found.start("rest")]:
+        rest = re.sub(r"^([^,]+), (?=with |to |for |in )", r"\1 ", rest)  # "processes, mainly X, with"
+    return f"{found['verb']} {rest}"
+
+
+# Main point first
+
+_RESULTS = ways(
+    """cut, reduced, saved, grew, increased, raised, lowered, brought, freed, improved, dropped,
+    shortened, cleared, removed, ended, moved, doubled, halved, won, recovered, decreased,
+    eliminated, uncovered, spared, found, hired, passed, closed, renewed, caught, traced, negotiated,
+    promoted, migrated, opened, fixed, trained, built, automated, filled, shortened""".replace("\n", " ").replace("    ", "").split(", ")
+)
+_WHICH = re.compile(rf"(?P<means>[A-Z][^;]*?),? (?:which|and this) (?P<verb>{_RESULTS}) (?P<rest>[^;]*\d[^;]*)")
+_SAVINGS = re.compile(
+    r"(?P<means>[A-Z][^;]*?), resulting in (?P<noun>savings of|a reduction of|an increase of) (?P<rest>\$?\d[^;]*)"
+)
+_WITH = re.compile(
+    r"(?:Worked|Collaborated|Partnered|Liaised|Coordinated|Interfaced|Communicated|Met)(?: closely| directly)? with"
+    r" (?P<who>(?:(?! to )[^;\d]){2,60}?)(?: on an? [a-z]+ basis| as needed)? (?:in order )?to (?P<verb>[a-z]+) (?P<rest>[^;]+)"
+)
+_TOOL = re.compile(
+    r"(?:Used|Utilized|Leveraged) (?P<tool>[^;,]{2,40}?) to (?P<verb>[a-z]+) (?P<rest>[^;]+)"
+)
+_NEXT = rf"\b[^;:\d]{{0,80}}?(?:,? and then|,? and|, then|,) (?P<verb>{VERB}) (?P<rest>(?!by |from |in ).+)"
+_COURSE = r"Completed (?:[\w-]+ ){0,5}?(?:training|course|class|certification|workshop|program)"
+_ERRAND = re.compile(rf"(?:{ways(ERRANDS)}|{_COURSE}){_NEXT}")
+_ROUTINE = re.compile(rf"(?:{ways(ROUTINE)}){_NEXT}")
+_NOBODY = re.compile(
+    r"(?:the |our |my )?(?:various |multiple |different |other |cross[- ]functional |internal |key )*"
+    r"(?:teams?|departments|stakeholders|trades|partners|parties|groups)$"
+)
+
+
+def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
+    """Return a bullet with its main point first; the bullet itself if no rule applies.
 
     Args:
-        bullet: text of the bullet.
+        text: text of the bullet.
         fit: function that scores the relevance of a text to the job. A first clause about an errand
-            (see `ERRANDS`) is cut only if its score is at most 0.
+            (see `ERRANDS`) is dropped only if its score is at most 0.
+
+    >>> point("Used Excel to find duplicate charges"), point("Moved hours, which cut costs by 9%")
+    ('Found duplicate charges with Excel', 'Cut costs by 9% by moving hours')
     """
-    # a figure in the first third suggests that the bullet already starts with its main point
-    if re.search(r"\d", bullet[: len(bullet) // 3]):
-        return ""
-    for pattern in (_PASSIVE, _WHO, _ACTIVE, _ERRAND, _MEANS, _FRAMED):
-        found = pattern.search(bullet)
-        if not found or len(found["rest"]) <= len(bullet) * _LEAST:
-            continue
-        if pattern is _ERRAND and fit(bullet[: found.start("verb")]) > 0:
-            continue
-        if new := _told(found):
-            return new
-    return ""
+    if found := _SAVINGS.fullmatch(text):
+        verb = {"savings of": "saved"}.get(found["noun"], "")
+        return _by(text, verb, found["rest"], found["means"]) if verb else text
+    if found := _WITH.fullmatch(text):
+        who = "" if _NOBODY.match(found["who"]) else f"with {found['who']}"
+        return _moved(found, who)
+    if found := _TOOL.fullmatch(text):
+        return _moved(found, f"with {found['tool']}")
+    if found := _WHICH.fullmatch(text):
+        return _by(text, found["verb"], found["rest"], found["means"])
+    new = text
+    # a list may have several errands before the main point
+    while found := _ERRAND.fullmatch(new) or _ROUTINE.fullmatch(new):
+        result = re.match(_RESULTS, found["verb"]) and re.search(r"\d", found["rest"])
+        first = new[: found.start("verb")]
+        result = result or (first.endswith("and ") and len(found["rest"]) > 2 * len(first))
+        if _refers(found["rest"]) or fit(new[: found.start("verb")]) > 0:
+            break
+        if found.re is _ROUTINE and not result:
+            break
+        new = _capital(f"{found['verb']} {found['rest']}")
+    return new
 
 
-def _told(found: re.Match[str]) -> str:
-    """Rewrite a matched clause as an active sentence; "" if the result would be garbled."""
-    verb, rest = found["verb"], found["rest"].strip()
-    if "what" in found.groupdict():
-        what = found["what"].strip()
-        if _NO_OBJECT.match(f"{what} ") or _AND_VERB.search(rest):
-            return ""
-        if particle := _PARTICLE.match(rest):
-            verb, rest = f"{verb} {particle[0].strip()}", rest[particle.end() :]
-        # a second passive such as "and the errors sent back" becomes active, too
-        rest = _AND_THEN.sub(lambda hit: f"and {hit['verb']} {hit['what'].strip()}", rest)
-        if _STRANDED.search(rest):
-            return ""
-        rest = f"{what} {rest}".replace(" ,", ",")
-    elif _BACK.match(rest):
-        return ""
-    elif found.re not in (_ACTIVE, _ERRAND):
-        verb = past_tense(verb)
-        rest = _GERUNDS.sub(lambda hit: hit[0].replace(hit[1], past_tense(hit[1])), rest)
-        if re.search(r"\band (?:[a-z]+ ){1,3}[a-z]+ing\b", rest):
-            return ""
-    if _LEFT_OVER.search(rest):
-        return ""
-    return f"{verb[0].upper()}{verb[1:]} {rest}".strip()
+def _by(text: str, verb: str, rest: str, means: str) -> str:
+    """Return "VERB rest by doing means", or the bullet itself if the means open with no verb."""
+    first, _, others = means.partition(" ")
+    if not re.fullmatch(VERB, first.lower()) or re.search(r"\b(?:which|it|them|this)\b", rest):
+        return text
+    if len(rest.split()) > 12 or rest.count(",") > 1:
+        return text
+    others = re.sub(
+        rf"(?P<join>,? and |, )(?P<verb>{VERB}) ",
+        lambda hit: f"{hit['join']}{gerund(hit['verb'])} ",
+        others,
+    )
+    how = "" if first in ("Worked", "Partnered") else "by "
+    comma = "," if not how else ""
+    return _capital(f"{verb} {rest}{comma} {how}{gerund(first.lower())} {others}")
+
+
+def _moved(found: re.Match[str], phrase: str) -> str:
+    """Return "VERBed rest phrase", with the phrase before the first comma or second clause."""
+    rest = found["rest"]
+    past = past_of_base(found["verb"])
+    vague = ("ensure", "get", "help", "make", "provide", "support", "keep", "meet", "achieve")
+    if found["verb"] in vague or re.search(r"\b(?:them|their|it)\b", rest) or not is_word(past) or found["verb"] in GLUE:
+        return found[0]
+    second = re.search(rf" and (?:{VERB}) |, | which | so that | before | instead ", rest)
+    at = second.start() if second else len(rest)
+    told = f"{rest[:at]} {phrase}".rstrip() + rest[at:]
+    return _past_list(past, told, base=True)
+
+
+def _refers(rest: str) -> bool:
+    """Return whether words refer back to a clause that would be dropped."""
+    return re.match(r"(?:\S+ ){0,3}?(?:its|their|it|them|this|that|ones?|him|her|these|those)\b", rest) is not None
+
+
+def _lower(text: str) -> str:
+    """Return the text with its first letter in lower case, unless it opens with an acronym."""
+    return text if re.match(r"[A-Z]\w*[A-Z\d]|\d", text) else text[:1].lower() + text[1:]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -39,6 +39,9 @@ GOALS = frozenset(_TABLE["gerunds"]["goals"])
 ERRANDS = tuple(_TABLE["gerunds"]["errands"])
 """Verbs that open bullets without naming an achievement: "Printed", "Reserved"."""
 
+ROUTINE = tuple(_TABLE["gerunds"]["routine"])
+"""Verbs of routine work, beside which an achievement in the same bullet is the main point."""
+
 _PAST: Mapping[str, str] = _TABLE["past"]
 
 
@@ -51,6 +54,36 @@ def past_tense(gerund: str) -> str:
     stem = gerund.removesuffix("ing")
     return _PAST.get(gerund, re.sub(r"(?<=[^aeiou])y$", "i", stem) + "ed")
 
+
+def past_of_base(base: str) -> str:
+    """Return the past tense of a verb, given its base form.
+
+    >>> past_of_base("write"), past_of_base("plan"), past_of_base("carry"), past_of_base("coordinate")
+    ('wrote', 'planned', 'carried', 'coordinated')
+    """
+    forms = (f"{base}ing", f"{base.removesuffix('e')}ing", f"{base}{base[-1]}ing")
+    if known := next((_PAST[form] for form in forms if form in _PAST), ""):
+        return known
+    if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]", base):
+        base += base[-1]
+    return re.sub(r"(?<=[^aeiou])y$", "i", base).removesuffix("e") + "ed"
+
+
+def is_base(word: str) -> bool:
+    """Return whether a lower-case word is the base form of a verb that the lists know."""
+    return past_of_base(word) in VERBS | PAST_TENSES and word not in PAST_TENSES
+
+
+def gerund(past: str) -> str:
+    """Return the -ing form of a verb, given its past tense.
+
+    >>> gerund("wrote"), gerund("planned"), gerund("carried"), gerund("freed")
+    ('writing', 'planning', 'carrying', 'freeing')
+    """
+    return _GERUNDS.get(past) or re.sub("i$", "y", past.removesuffix("ed")) + "ing"
+
+
+_GERUNDS = {past: form for form, past in _PAST.items()}
 
 PAST_TENSES = frozenset(_PAST.values())
 """Past tenses that `past_tense` looks up instead of forming them by rule."""

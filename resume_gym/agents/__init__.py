@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from random import Random
 
-from resume_gym.agents.careful import next_edit
+from resume_gym.agents.careful import has_padding, next_edit
 from resume_gym.agents.searching import next_search
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.session import Session
@@ -142,20 +142,26 @@ def careful(session: Session) -> str:
 
     The agent reviews, makes the edits of `careful.next_edit`, and submits. With the tool `search`,
     it also adds figures from documents before it submits (see `searching.next_search`). The last
-    turn is always left for `submit`.
+    turn is always left for `submit`. If the page is then too long and nothing on it is padding, the
+    agent says so.
     """
     turns_left = _turns_left(session)
     if not session.state.turns:
         return _REVIEW
+    job = session.prompt.partition("\n\n# Resume\n")[0]
     if turns_left > 1:
-        job = session.prompt.partition("\n\n# Resume\n")[0]
         excess = session.state.document.lines - session.rules.page_lines
         edit = next_edit(session.resume, job, excess, turns_left - 1, session.rules.page_width)
         if edit:
             return tool_call("str_replace", old=edit[0], new=edit[1])
         searches = any(tool["function"]["name"] == "search" for tool in session.tools)
-        return (searches and next_search(session, turns_left - 1)) or _SUBMIT
-    return _SUBMIT
+        if call := searches and next_search(session, turns_left - 1):
+            return call
+    lines, limit = session.state.document.lines, session.rules.page_lines
+    if lines <= limit or has_padding(session.resume, job):
+        return _SUBMIT
+    over = f"The page has {lines} lines, {lines - limit} over the limit; nothing on it is padding."
+    return f"{over}\n{_SUBMIT}"
 
 
 AGENTS: Mapping[str, Callable[[int], Agent]] = {

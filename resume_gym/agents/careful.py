@@ -1,9 +1,9 @@
 """Heuristic edits that improve a resume for a job without inventing facts.
 
-`next_edit` tries these rules in order: delete padding while the page overflows, rewrite bullets
-(a direct verb, the main point first, no fillers; see `wording`), and unify the formatting. The rules
-are heuristics that use only the form of the lines, a few word lists and the words of the job. A page
-that is too long and has no padding stays too long.
+`next_edit` tries these rules in order: delete padding while the page overflows, rewrite bullets (a
+direct verb, the main point first, no fillers; see `wording`), and unify the formatting. The rules
+use only the form of the lines, a few word lists and the words of the job. A page that is too long
+and has no padding stays too long.
 """
 
 import itertools
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from resume_gym.agents.wording import VERB, direct, point, without_fillers
+from resume_gym.agents.wording import LISTS, VERB, reworded
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.text.languages import is_english
-from resume_gym.text.lines import LEXICON, MONTH_NAMES
+from resume_gym.text.lines import LEXICON, MONTH_NAMES, ways
 from resume_gym.text.verbs import is_base
 
 
@@ -101,37 +101,14 @@ def _fitness(job: str) -> Callable[[str], float]:
 # Deletions
 
 _SPARE_SECTION = re.compile(
-    r"##.*\b(?:objective|references?|hobbies|interests|personal (?:information|details|data)|coursework"
-    r"|workshops|seminars|volunteer\w*|high school|memberships)\b",
+    r"##.*\b(?:objective|references?|hobbies|interests|coursework|workshops|seminars|volunteer\w*"
+    r"|personal (?:information|details|data|qualities)|high school|memberships|availability"
+    r"|transportation)\b",
     re.IGNORECASE,
 )
-# what any holder of any job does, and what no posting asks for
-_STOCK = re.compile(
-    r"""(?:attended|sat in on|joined|participated\ in|took\ part\ in)\b.*\b(?:meetings?|stand-?ups?|trainings?
-        |webinars?|workshops?|conferences?|in-services|sessions|seminars|huddles|town\ halls?|review)
-    |(?:checked|read|answered|responded\ to|sent|sorted)\b.*\b(?:e-?mails?|voicemail|messages|mail)\b
-    |(?:made\ copies|filed|scanned|copied|printed|faxed|typed|saved\ files|entered\ data)\b
-    |(?:submitted|filled\ out|completed|signed)\b.*\b(?:timesheets?|expense\ reports?|hours|forms|trainings?
-        |time\ cards?|modules)\b
-    |(?:kept|maintained|cleaned)\b.*\b(?:work\ ?areas?|desk|clean|confidential(?:ity)?|organized|tidy)\b
-    |(?:followed|complied\ with|adhered\ to)\b.*\b(?:policies|policy|procedures|rules|dress\ code|guidelines)\b
-    |(?:helped|covered\ for|filled\ in\ for|assisted)\b.*\b(?:coworkers|colleagues|others|front\ desk|absent)\b
-    |(?:scheduled|booked|reserved|set\ up)\b.*\b(?:meetings|rooms|calls)\b
-    |(?:performed|completed|did)\ (?:other|additional|any)\ (?:duties|tasks)
-    |(?:used|proficient\ in|knowledge\ of)\b.*\b(?:microsoft|outlook|zoom|word|teams|excel)\b
-    |(?:team\ player|hard\ work|able\ to|ability\ to|good|strong|excellent|punctual|reliable|dependable
-        |willing\ to|self[- ]motivated|detail[- ]oriented|quick\ learner|arrived)
-    |worked\ (?:overtime|weekends|holidays|extra|evenings)|took\ (?:attendance|notes|out|care\ of|screenshots)
-    |logged\ hours|references\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-# with few words after one of these, a line says what nobody needs to read
+_STOCK = re.compile("|".join(LISTS["padding"]["stock"]), re.IGNORECASE)
 _ROUTINE = re.compile(
-    r"(?:Answered|Archived|Asked|Bagged|Carried|Charged|Checked|Cleaned|Cleared|Committed|Covered|Deleted|Demoed"
-    r"|Estimated|Exchanged|Exported|Filled in|Floated|Followed|Formatted|Forwarded|Gave|Greeted|Handed out|Installed"
-    r"|Kept|Left|Loaded|Logged|Maintained|Merged|Moved|Opened|Ordered|Organized|Posted|Put|Read|Recorded|Refilled"
-    r"|Reminded|Renewed|Requested|Restarted|Restocked|Reviewed pull requests|Saved|Sent|Set up|Shared|Signed in"
-    r"|Stocked|Submitted|Swept|Traveled|Updated|Used|Walked|Watched|Welcomed|Wore|Wrote commit)\b"
+    rf"(?:{ways(LISTS['padding']['routine'])})\b.*\b(?:{ways(LISTS['petty'])})\b", re.IGNORECASE
 )
 _FEW = 10  # maximum number of words of such a line
 
@@ -149,8 +126,8 @@ def _cuts(
         bullet = _BULLET.match(line)
         if start and bullet and not _LABELLED.match(line):
             body = line[bullet.end() :]
-            dull = _STOCK.match(body) or (_ROUTINE.match(body) and len(body.split()) <= _FEW)
-            if dull and fit(line) < 1 and not re.search(r"\d", body):
+            most = 2 if _STOCK.match(body) else int(_is_routine(body))
+            if fit(line) < most and not re.search(r"\d", body):
                 cuts.append((fit(line), Replacement(start - 1, start + len(line), "")))
 
     def loss(cut: tuple[float, Replacement]) -> tuple[bool, float]:
@@ -158,6 +135,17 @@ def _cuts(
         return wrapped_lines(resume[start + 1 : stop], width) < quota, worth
 
     return (change for _, change in sorted(cuts, key=loss))
+
+
+def _is_routine(body: str) -> bool:
+    """Return whether a bullet is about nothing but office routine, in few words."""
+    several = re.search(rf", {VERB} .* and {VERB} ", body)
+    return bool(_ROUTINE.match(body)) and len(body.split()) <= _FEW and not several
+
+
+def has_padding(resume: str, job: str) -> bool:
+    """Return whether `next_edit` would delete anything if the page were too long."""
+    return any(True for _ in _cuts(resume, _fitness(job), 1, 1))
 
 
 def _spare_sections(resume: str) -> Iterator[Replacement]:
@@ -179,7 +167,9 @@ def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
         if marker := _BULLET.match(line):
             old = line[marker.end() :]
             new = reworded(old, fit)
-            if new != old and not (_is_past(new) > _is_past(old) and _is_told_as_present(resume, start)):
+            if new != old and not (
+                _is_past(new) > _is_past(old) and _is_told_as_present(resume, start)
+            ):
                 yield Replacement(start + marker.end(), start + len(line), new)
 
 
@@ -199,15 +189,6 @@ def _is_told_as_present(resume: str, start: int) -> bool:
     told = [line[marker.end() :] for line in same if (marker := _BULLET.match(line))]
     now = [line for line in told if re.match(r"\w+ing\b", line) or is_base(line.split()[0].lower())]
     return any(map(_NOW.search, itertools.islice(heads, 4))) and 2 * len(now) > len(told)
-
-
-def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Return a bullet after all rules of `wording`; each may open the way for another."""
-    body = bullet.rstrip(".")
-    new = direct(body)
-    new = without_fillers(point(body, fit) if new == body else new)
-    new = without_fillers(direct(new))
-    return new + bullet[len(body) :]
 
 
 # Formatting
@@ -236,7 +217,9 @@ def _usual_dates(resume: str) -> Callable[[str], str]:
     In a tie, the first style of the page wins.
     """
     lines = [line for _, line in _lines(resume) if _RANGE.search(line)]
-    found = [[_date(hit)[0] for hit in _DATE.finditer(line) if hit["name"] != "May"] for line in lines]
+    found = [
+        [_date(hit)[0] for hit in _DATE.finditer(line) if hit["name"] != "May"] for line in lines
+    ]
     dates = [styles[0] for styles in found if styles]
     dashes = [hit["dash"] for line in lines for hit in _RANGE.finditer(line)]
     style = max(dates, key=dates.count, default="short")
@@ -250,9 +233,7 @@ def _usual_dates(resume: str) -> Callable[[str], str]:
         styles = {"short": f"{name[:3]} {year}", "long": f"{name} {year}"}
         return {**styles, "slash": f"{month:02d}/{year}", "iso": f"{year}-{month:02d}"}[style]
 
-    return lambda line: (
-        _RANGE.sub(dash, _DATE.sub(written, line)) if _RANGE.search(line) else line
-    )
+    return lambda line: _RANGE.sub(dash, _DATE.sub(written, line)) if _RANGE.search(line) else line
 
 
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - {"and", "of"} | {"academic"}
@@ -293,11 +274,14 @@ def _formatting(resume: str, english: bool) -> Iterator[Replacement]:
                 )
             new = f"{marker} {re.sub(' {2,}', ' ', body)}"
         # a plain-text resume must not get Markdown headings
-        elif heads and (heading := _LOOSE_HEADING.fullmatch(line.strip())) and (
-            not _SECTIONS.isdisjoint(line.lower().strip("*:").split())
+        elif (
+            heads
+            and (heading := _LOOSE_HEADING.fullmatch(line.strip()))
+            and (not _SECTIONS.isdisjoint(line.lower().strip("*:").split()))
         ):
             name = heading[1] or heading[2]
-            new = f"## {name.upper() if upper else name.title() if name.isupper() else name}"
+            title = re.sub(r"\b(?:And|Of)\b", lambda m: m[0].lower(), name.title())
+            new = f"## {name.upper() if upper else title if name.isupper() else name}"
         else:
             new = usual(line)
         if new != line:

@@ -19,7 +19,7 @@ from learners.rollouts.tokens import ChatTokens
 from learners.training.rows import Sample
 from resume_gym import Session, Task, tool_call
 from resume_gym.agents.careful import next_edit
-from resume_gym.agents.wording import FILLERS
+from resume_gym.agents.wording import LISTS
 from resume_gym.episode.editing import AnySession
 from resume_gym.synthesis.procedural import generate_task
 from resume_gym.synthesis.weaknesses import HEDGES
@@ -164,7 +164,7 @@ _KEPT = frozenset(
     for phrase in (
         *LEXICON["verbs"]["weak"],
         *HEDGES,
-        *FILLERS,
+        *LISTS["fog"],
         *GLUE,
         """summary profile about experience employment work history education academic training
         skills projects results certifications publications awards languages qualifications

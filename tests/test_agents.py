@@ -1,13 +1,15 @@
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.agents.careful import next_edit
+from resume_gym.agents.wording import LISTS
 from resume_gym.text.lines import MONTH_NAMES
-from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS, past_tense
+from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS, gerund, past_of_base, past_tense
 
 FULL, MINI = Rules(), Rules(max_turns=6, page_lines=20)
 TASKS = [(task, FULL) for task in load_tasks("procedural:5:12", "eval")]
@@ -50,10 +52,11 @@ def test_reviews_first_never_fails_an_edit_and_submits(name):
     for task, rules in TASKS:
         session = play(name, task, rules)
         assert actions(session)[0] == tool_call("review")
-        assert actions(session)[-1] == tool_call("submit")
+        assert actions(session)[-1].endswith(tool_call("submit"))
         assert session.state.edits == session.state.turns - 2
         assert session.state.failed_edits == 0
-        assert session.ledger["layout"] == 1.0
+        no_padding = "nothing on it is padding" in actions(session)[-1]
+        assert session.ledger["layout"] == 1.0 or (name == "careful" and no_padding)
 
 
 def test_oracle_makes_as_many_fixes_as_the_turns_allow():
@@ -71,16 +74,17 @@ def test_careful_sees_only_what_a_model_sees():
 
 
 def test_careful_invents_nothing():
-    """Every word that it adds is a month, or the past tense of a word of the resume."""
-    plain = {verb.capitalize() for verb in (*NOUNS.values(), *PLURAL_NOUNS.values())}
-    plain |= {month[:3] for month in MONTH_NAMES}
+    """Every word that it adds is a month, a function word, or a form of a word of the resume."""
+    plain = {*NOUNS.values(), *PLURAL_NOUNS.values(), *LISTS["posts"].values()}
+    plain |= {month[:3].lower() for month in MONTH_NAMES} | {"and", "by", "with", "using", "saved"}
     for task, rules in TASKS:
         if task.weakness != "formatting_inconsistent":
             resume = play("careful", task, rules).resume
-            before, after = (set(re.findall(r"\w+", text)) for text in (task.resume, resume))
-            known = {past_tense(word).capitalize() for word in before if word.endswith("ing")}
-            known |= {past_tense(word) for word in before if word.endswith("ing")}
-            known |= {word.capitalize() for word in before}
+            before, after = (
+                set(re.findall(r"\w+", text.lower())) for text in (task.resume, resume)
+            )
+            known = {past_tense(word) for word in before if word.endswith("ing")}
+            known |= {form(word) for word in before for form in (past_of_base, gerund)}
             assert after - before <= known | plain
 
 
@@ -100,74 +104,165 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
 @pytest.mark.parametrize(
     ("weak", "strong"),
     [
+        # a direct verb: duties, nouns of action, lists, light verbs, traits, posts, the passive
         ("Responsible for cutting waste 9%", "Cut waste 9%"),
         ("Was tasked with planning routes", "Planned routes"),
         ("In charge of hiring of 3 clerks", "Hired 3 clerks"),
-        ("Made some changes to the menu", "Changed the menu"),
-        ("Was responsible for the migration of 3 archives", "Migrated 3 archives"),
+        ("Worked on moving the archive", "Moved the archive"),
+        ("Duties included opening the clinic, drawing blood and stocking rooms",
+         "Opened the clinic, drew blood and stocked rooms"),
+        ("My role was to reconcile 3 accounts and report them",
+         "Reconciled 3 accounts and reported them"),
         ("Planning and coordination of fairs", "Planned and coordinated fairs"),
-        ("Various bug fixes in the till", "Fixed bugs in the till"),
-        ("Was asked to assist in planning routes", "Was asked to assist in planning routes"),
-        ("Helped with hiring of 3 clerks", "Helped with hiring of 3 clerks"),
-        ("Worked on moving the archive", "Worked on moving the archive"),
-        ("Responsible for pricing", "Responsible for pricing"),
-        ("Retention of drivers: up 18 points", "Retention of drivers: up 18 points"),
-        (
-            "Responsible for planning shifts, ordering supplies and training staff",
-            "Responsible for planning shifts, ordering supplies and training staff",
-        ),
-        (
-            "Duties included planning shifts for 9 sites, cutting overtime by 20%",
-            "Planned shifts for 9 sites, cutting overtime by 20%",
-        ),
-        ("Training is what I do", "Training is what I do"),
+        ("Writing the rota, 9 a month, and checking it",
+         "Wrote the rota, 9 a month, and checked it"),
+        ("Coaching staff on greeting and closing the sale",
+         "Coached staff on greeting and closing the sale"),
+        ("Made some changes to the menu", "Changed the menu"),
+        ("Performed an audit of 4 mills for dust", "Audited 4 mills for dust"),
+        ("Provided training to 9 nurses on pumps", "Trained 9 nurses on pumps"),
+        ("Used strong SQL skills to speed up a slow report", "Sped up a slow report"),
+        ("Demonstrated leadership by training 4 new cooks", "Trained 4 new cooks"),
+        ("Acted as coordinator of 6 fairs a year", "Coordinated 6 fairs a year"),
+        ("Was given the mill accounts and grew them from 3 to 9",
+         "Grew the mill accounts from 3 to 9"),
+        ("Was selected for the pilot and migrated 9 archives", "Migrated 9 archives"),
+        ("Postgres was upgraded from 9 to 14", "Upgraded Postgres from 9 to 14"),
+        ("New patient packets were translated into Spanish",
+         "Translated new patient packets into Spanish"),
         # fillers
-        ("Sold several sizes of 2019 wine", "Sold several sizes of 2019 wine"),
-        ("Updated lists, forms and so on in time", "Updated lists and forms in time"),
-        # the point of a later clause
-        (
-            "Sat in on the cost calls, where the bill was cut by 40% and the reports split",
-            "Cut the bill by 40% and split the reports",
-        ),
-        (
-            "Printed the sales figures and trained four apprentices on the lathe",
-            "Trained four apprentices on the lathe",
-        ),
+        ("Successfully closed 31 orders in a timely and efficient manner", "Closed 31 orders"),
+        ("Calibrated meters and balances on a regular basis as needed",
+         "Calibrated meters and balances"),
+        ("Cycle counted 40 bins a day to ensure inventory accuracy", "Cycle counted 40 bins a day"),
+        ("Prepared a variety of reports such as weekly cash and aging",
+         "Prepared weekly cash and aging"),
+        ("Moved image resizing to a queue, resulting in improved performance",
+         "Moved image resizing to a queue"),
+        ("Maintained logs, files, etc. for the mill", "Maintained logs and files for the mill"),
+        ("Managed all aspects of hiring clerks for 3 mills", "Hired clerks for 3 mills"),
+        ("Planned science lessons as well as running the club",
+         "Planned science lessons and ran the club"),
+        # the main point first
+        ("Attended staff meetings and cut waste from 9% to 4%", "Cut waste from 9% to 4%"),
+        ("Worked with sales to agree on 3 prices", "Agreed with sales on 3 prices"),
+        ("Used Excel to find $18K in charges", "Found $18K in charges with Excel"),
+        ("Emailed past clients and called them, which brought in 23 listings",
+         "Brought in 23 listings by emailing past clients and calling them"),
         # of two equal lines, `old` is made longer until it occurs once
         ("Responsible for selling oats\n- Responsible for selling oats", "Sold oats\n- Sold oats"),
-        # no line and no skill is moved
-        (
-            "Cut p99 latency from 840 to 190 ms\n- Forecast demand\n\nTools: Excel, SQL, Python",
-            "Cut p99 latency from 840 to 190 ms\n- Forecast demand\n\nTools: Excel, SQL, Python",
-        ),
     ],
-)
+)  # fmt: skip
 def test_careful_rewrites_bullets(weak, strong):
     assert edits(f"# Ann\n\n- {weak}\n") == f"# Ann\n\n- {strong}\n"
 
 
+@pytest.mark.parametrize(
+    "bullet",
+    [
+        # hedges
+        "Helped with hiring of 3 clerks", "Was asked to assist in planning routes",
+        # labels, fields of work, subjects
+        "Retention of drivers: up 18 points", "Responsible for pricing", "Training is what I do",
+        "Billing and collections", "Willing to relocate, valid driver's license",
+        # who was responsible for growing sales may not have grown them
+        "Responsible for growing sales of oats",
+        # only one of two verbs could be rewritten
+        "Responsible for the build server and for the migration",
+        "Writing the rota and making sure hours are right",
+        # a fact would be lost
+        "Pulled and spliced branch circuits on office build-outs",
+        "Communicate with parents in Spanish when needed",
+        "Sold several sizes of 2019 wine", "Coordinated with staff to ensure successful go-lives",
+        "Worked with the team to improve service", "Set boxes and ran conduit in 60 units",
+        "Downloaded the list and removed duplicate rows from it, 13% of all",
+        # the end would be cut off, or a word would mean something else
+        "Worked with plant to change how scrap is recorded, which explained a $210,000 variance",
+        "Used links to pages to count visits, which took 2 days",
+        "Performed testing with k6 for 3 days",
+        # no line and no skill is moved
+        "Cut p99 latency from 840 to 190 ms\n- Forecast demand\n\nTools: Excel, SQL, Python",
+    ],
+)  # fmt: skip
+def test_careful_leaves_alone_what_it_could_spoil(bullet):
+    assert edits(f"# Ann\n\n- {bullet}\n") == f"# Ann\n\n- {bullet}\n"
+
+
+def test_careful_keeps_the_tense_of_a_present_job():
+    lines = "- Manage 9 clerks\n- Hiring of store clerks\n- Plan routes\n"
+    for heading, changed in (("**Feb 2018 - present**", False), ("**Feb 2018 - May 2020**", True)):
+        page = f"# Ann\n\n## Experience\n\n{heading}\n\n{lines}"
+        assert edits(page) == (page.replace("Hiring of", "Hired") if changed else page)
+
+
+def test_careful_changes_all_dates_or_none_and_only_in_english():
+    english = "# Ann\n\n- Sold rye to mills and shops\n\nMill, June 2018 - 07/2019\n"
+    english += "Shop, June 2015 - May 2018\n"
+    assert edits(english) == english.replace("07/2019", "July 2019")
+    german = (
+        "# Anna\n\n## Beruf\n\n- Mit der Mühle und den Kunden die Preise für das Jahr verhandelt\n"
+        "- Die Lieferungen in der Mühle und im Lager geplant\n\nMühle, 06/2018 - 07/2019\n"
+        "Laden, 2015-03 bis 05/2018\n"
+    )
+    assert edits(german) == german
+
+
+PAGES = Path(__file__).parents[1] / "benchmarks/readers/pages/development"
+
+
+@pytest.mark.parametrize(
+    ("page", "kept", "cut"),
+    [
+        ("06", ["Maintained corrugators", "References available", "Permit issuer"], []),
+        ("07", ["Ordered plants", "Kept department stocked", "Stocked shelves"], []),
+        (
+            "13",
+            ["Posted daily sales", "Entered cash receipts"],
+            ["Answered phones", "other duties"],
+        ),
+    ],
+)
+def test_careful_deletes_only_padding_of_strangers_pages(page, kept, cut):
+    job, _, resume = (PAGES / f"{page}.md").read_text(encoding="utf-8").partition("---\n")
+    session = play("careful", Task("page", job, resume.strip() + "\n", "too_long"), FULL)
+    assert all(text in session.resume for text in kept)
+    assert not any(text in session.resume for text in cut)
+    lines, said = session.state.document.lines, actions(session)[-1].partition("<tool_call>")[0]
+    assert lines > FULL.page_lines
+    over = lines - FULL.page_lines
+    assert (
+        said.strip()
+        == f"The page has {lines} lines, {over} over the limit; nothing on it is padding."
+    )
+
+
 def test_careful_makes_the_formatting_consistent():
     messy = (
-        "# Ann\n\n**Work**\n\n### Clerk, Mill (03/2021 -- Present)\n\n- Sold  rye\n* Sold oats.\n"
-        "- Sold wheat\n\n## Education\n\nBSc, 2019\n\nSKILLS\n\nSQL, 2020-11 to 2021-02\n"
+        "# Ann\n\n**Work**\n\n### Clerk, Mill (Mar 2021 -- Present)\n\n- Sold  rye to the mills\n"
+        "* Sold oats to 40 bakers and to the shops.\n- Sold wheat to 9 bakers and to the shops\n"
+        "- Sold corn to the farms and to the shops\n\n## Education\n\nBSc, 2019\n\n"
+        "SKILLS AND TOOLS\n\nSQL, 2020-11 -- 2021-02\nPython, Mar 2019 to Nov 2020\n"
     )
     clean = (
-        "# Ann\n\n## Work\n\n### Clerk, Mill (Mar 2021 - Present)\n\n- Sold rye\n- Sold oats\n"
-        "- Sold wheat\n\n## Education\n\nBSc, 2019\n\n## Skills\n\nSQL, Nov 2020 - Feb 2021\n"
+        "# Ann\n\n## Work\n\n### Clerk, Mill (Mar 2021 -- Present)\n\n- Sold rye to the mills\n"
+        "- Sold oats to 40 bakers and to the shops\n- Sold wheat to 9 bakers and to the shops\n"
+        "- Sold corn to the farms and to the shops\n\n## Education\n\nBSc, 2019\n\n"
+        "## Skills and Tools\n\nSQL, Nov 2020 -- Feb 2021\nPython, Mar 2019 -- Nov 2020\n"
     )
     assert edits(messy) == clean
-    starred = "# Ann\n\n* Sold rye.\n* Sold oats.\n- Sold wheat\n"
-    assert edits(starred) == "# Ann\n\n* Sold rye.\n* Sold oats.\n* Sold wheat.\n"
+    starred = "* Sold oats to 40 bakers and shops.\n" * 2 + "- Sold rye to 9 bakers and shops\n"
+    assert edits(starred) == starred.replace("- Sold", "* Sold").removesuffix("\n") + ".\n"
 
 
 def test_careful_cuts_spare_sections_and_then_the_least_bullet():
     resume = (
-        "# Ann\n\n## Experience\n\n- Forecast demand\n- Sat around\n- Wrote Python\n\n"
+        "# Ann\n\n## Experience\n\n- Forecast demand\n- Checked email daily\n- Wrote Python\n\n"
         "## Hobbies\n\n- Chess\n- Go\n\n## Skills\n\nSQL\n"
     )
     first, new = next_edit(resume, JOB, 4, 2, 165)
     assert (first, new) == ("\n\n## Hobbies\n\n- Chess\n- Go", "")
-    assert next_edit(resume.replace(first, new), JOB, 1, 1, 165) == ("\n- Sat around", "")
+    assert next_edit(resume.replace(first, new), JOB, 1, 1, 165) == ("\n- Checked email daily", "")
+    assert next_edit(resume, JOB, 0, 1, 165) is None
 
 
 @pytest.mark.parametrize("resume", ["", "\n", "- ", "-", "## \n", "****", "x" * 400, "- a\n- a"])

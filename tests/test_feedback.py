@@ -11,7 +11,7 @@ from feedback_faults import faults
 
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.agents import AGENTS
-from resume_gym.agents.wording import weak_head
+from resume_gym.agents.wording import reworded
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate
 from resume_gym.evaluation.attack import POLICIES, make_attacker
@@ -75,11 +75,11 @@ def follower(session: Session) -> str:
     for line, remark in re.findall(r'"([^"]+)" (opens|tells this)', last):
         rows = session.text.split("\n")
         full = next((row for row in rows if line.removesuffix("...") in row), "")
-        head, verb = weak_head(full.lstrip("-*+ "))
+        body = full.lstrip("-*+ ")
         if full and remark == "tells this":
             return tool_call("str_replace", old=f"\n{full}", new="")
-        if head and session.text.count(head) == 1:
-            return tool_call("str_replace", old=head, new=verb)
+        if reworded(body) != body and session.text.count(body) == 1:
+            return tool_call("str_replace", old=body, new=reworded(body))
     asked = session.toolbox.read(session.state.transcript[-1][0]).name == "feedback"
     return tool_call("submit" if asked else "feedback")
 

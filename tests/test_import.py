@@ -212,7 +212,7 @@ def test_diagnosis_finds_what_was_planted() -> None:
     tasks = load_tasks("default")
     found = [diagnose(task.resume, task.job).weakness for task in tasks]
     right = sum(task.weakness == one for task, one in zip(tasks, found, strict=True))
-    assert right / len(tasks) > 0.65
+    assert right / len(tasks) > 0.75
     assert all(
         (a.weakness == "too_long") == (b == "too_long") for a, b in zip(tasks, found, strict=True)
     )

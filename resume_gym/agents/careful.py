@@ -200,7 +200,10 @@ _DATE = re.compile(
     rf"\b(?:(?P<name>{'|'.join(_MONTHS)})(?P<long>[a-z]*)\.? (?P<y1>\d{{4}})"
     r"|(?P<m2>0?[1-9]|1[0-2])/(?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>0[1-9]|1[0-2]))\b"
 )
-_RANGE = re.compile(r"(?<=\d{4})(?P<dash> ?(?:-{1,2}|–|—) ?| to )(?=[A-Z]|\d|now\b|today\b)")
+_RANGE = re.compile(
+    r"(?:(?<=\d{4})|(?<=\d{4}-\d\d))(?!-(?:0[1-9]|1[0-2])\b)"  # not within 2021-03
+    r"(?P<dash> ?(?:-{1,2}|–|—) ?| to )(?=[A-Z]|\d|now\b|today\b)"
+)
 
 
 def _date(hit: re.Match[str]) -> tuple[str, int, str]:

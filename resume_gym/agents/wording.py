@@ -1,6 +1,6 @@
 """Rewrites of a bullet that keep its facts: a direct verb, the main point first, and no fillers.
 
-All rules use only the form of the line and the lists in `wording.toml` and `verbs.toml`. Hedges such
+All rules use only the form of a line and the lists in `wording.toml` and `verbs.toml`. Hedges such
 as "Helped with" are kept, since they say that somebody else led the work, and only the
 candidate knows whether that is true. A rule that is not sure returns the bullet itself, and
 `reworded` drops every result that looks like broken English.
@@ -401,16 +401,17 @@ def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str
     new = body
     for rule in (direct, lambda text: point(text, fit), without_fillers) * 2:
         after = rule(new)
-        new = after if after == new or _is_sound(after, new) else new
+        least = 2 if rule is direct else 3
+        new = after if after == new or _is_sound(after, new, least) else new
     return new + bullet[len(body) :]
 
 
-def _is_sound(new: str, old: str) -> bool:
+def _is_sound(new: str, old: str, least: int) -> bool:
     """Return whether a rewrite is still a statement in good English, as far as form tells."""
     words, before = (re.findall(r"[^\W\d_]+", text.lower()) for text in (new, old))
     last = new.split()[-1].lower()
     cut_off = words[-1:] != before[-1:] and last in GLUE - {"each", "it", "them", "all", "up"}
-    if len(new.split()) < min(4, len(old.split())) or cut_off:
+    if len(new.split()) < least or cut_off:
         return False
     if any(word not in before and not is_word(word) for word in words):
         return False

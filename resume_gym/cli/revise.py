@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from resume_gym.apps.revise.console import print_summary
+from resume_gym.apps.revise.edits import words
 from resume_gym.apps.revise.files import (
     Source,
     check_format,
@@ -55,7 +56,8 @@ An agent revises your resume for a job. Two files are written next to the resume
 Plain text stays plain text; Word and PDF become Markdown. The resume itself is never changed. The \
 agent is one of
 
-  careful                      a scripted agent: fast, but gives no reasons
+  careful                      a scripted agent: fast, but gives no reasons; it says so
+                               if the page is too long and nothing on it is padding
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
   MODEL@http://HOST:PORT/v1    a server, such as Ollama or vLLM; it receives
                                both documents
@@ -135,6 +137,8 @@ def _run(options: argparse.Namespace) -> int:
     _play(agent, session, options.seed)
     revision = _compared(session, contest.judge)
     notes += _shares(agent.spent())
+    if agent.spec == "careful" and (said := words(session.state.transcript[-1][0])[1]):
+        notes.append(said)
     text = session.text
     if anonymous:
         text, kept = put_back(anonymous.header, text)
@@ -156,7 +160,7 @@ def _run(options: argparse.Namespace) -> int:
         print_json({**names, **files, **created, **settings, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, outputs.values())
-    return _status(revision, agent.name)
+    return _status(revision, agent.name, notes)
 
 
 def _anonymous(resume: Source) -> Anonymous:
@@ -257,8 +261,8 @@ def _compared(session: Session, judge: Judge) -> Revision:
     return revision
 
 
-def _status(revision: Revision, name: str) -> int:
-    """Return the exit status; report on stderr if there is no revision."""
+def _status(revision: Revision, name: str, notes: list[str]) -> int:
+    """Return the exit status; report on stderr, with the notes, if there is no revision."""
     if revision.changed:
         return FLAGGED if revision.warnings else 0
     session = revision.session
@@ -268,4 +272,6 @@ def _status(revision: Revision, name: str) -> int:
     errors = [step.observation for _, step in session.state.transcript if step.error != "none"]
     effort += "".join(f"; the last one: {error.splitlines()[0]}" for error in errors[-1:])
     say(f"resume-gym: {name} {outcome} ({effort}); nothing is written", error=True)
+    for note in notes:
+        say(f"note: {note}", error=True)
     return 1

@@ -5,8 +5,8 @@ each weakness and the share of inconsistently formatted lines. A resume that is 
 is too_long. For any other resume, the share of each weakness is divided by its mean share in tasks
 that were generated with this weakness (`USUAL`); the weakness with the largest quotient is
 reported. A resume that is not in English is diagnosed by its length alone. The method identifies
-the planted weakness of seven in ten of the 200 bundled tasks: every resume has some bullets with
-another weakness, and the rules recognise few of those that are vague or bury the main point.
+the planted weakness of eight in ten of the 200 bundled tasks. In most errors, vague_bullets is the
+diagnosis, since every resume has some vague bullets.
 """
 
 import math
@@ -24,17 +24,16 @@ from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
 
 USUAL: Mapping[str, float] = {
-    "vague_bullets": 0.21,
+    "vague_bullets": 0.20,
     "no_metrics": 1.0,
-    "wrong_emphasis": 0.10,
-    "weak_verbs": 0.27,
-    "formatting_inconsistent": 0.28,
+    "wrong_emphasis": 0.32,
+    "weak_verbs": 0.26,
+    "formatting_inconsistent": 0.26,
 }
 """Mean share of the bullets (or lines) with a weakness in tasks generated with this weakness.
 
-The values of no_metrics and wrong_emphasis are set above the measured means, 0.54 and 0.06. So
-no_metrics is the diagnosis only if no other weakness stands out: in any resume, about half of the
-bullets have no figure.
+The value of no_metrics is set above the measured mean, 0.56, so that no_metrics is the diagnosis
+only if no other weakness stands out: in any resume, about half of the bullets have no figure.
 """
 
 _PAGE = Rules()
@@ -109,7 +108,7 @@ def _fault(line: Line, spare: bool) -> str:
     told = " ".join(content.tokens[head(content).at :]) if weak else line.body
     if fillers(told) or (spare and not weak):
         return "vague_bullets"
-    if point(line.body):
+    if point(line.body) != line.body:
         return "wrong_emphasis"
     if weak:
         return "weak_verbs"

@@ -58,8 +58,8 @@ def past_tense(gerund: str) -> str:
 def past_of_base(base: str) -> str:
     """Return the past tense of a verb, given its base form.
 
-    >>> past_of_base("write"), past_of_base("plan"), past_of_base("carry"), past_of_base("coordinate")
-    ('wrote', 'planned', 'carried', 'coordinated')
+    >>> past_of_base("write"), past_of_base("plan"), past_of_base("carry"), past_of_base("move")
+    ('wrote', 'planned', 'carried', 'moved')
     """
     forms = (f"{base}ing", f"{base.removesuffix('e')}ing", f"{base}{base[-1]}ing")
     if known := next((_PAST[form] for form in forms if form in _PAST), ""):

@@ -102,7 +102,7 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
             continue
         number, now = len(edits) + 1, _claims(task, twin.text)
         new = (claim._replace(edit=number) for key, claim in now.items() if key not in claims)
-        thought, said = _words(action)
+        thought, said = words(action)
         edits.append(
             AppliedEdit(
                 number,
@@ -130,7 +130,7 @@ def unified(before: str, after: str, context: int) -> str:
     return "\n".join(list(rows)[2:])  # without the two header rows with file names
 
 
-def _words(action: str) -> tuple[str, str]:
+def words(action: str) -> tuple[str, str]:
     """Split an action into the agent's thought and its text outside the tool call."""
     thought, said = split_thought(action)
     thought = thought.replace("<think>", "").removesuffix("</think>").strip()

@@ -255,7 +255,7 @@ def without_fillers(text: str) -> str:
     if not social and (found := _P["tail"].search(new)):
         does = re.search(rf"\b(?:by|without|and {VERB})\b", found[0])
         new = new if does else new[: found.start()]
-    return _capital(new.strip(" ,"))
+    return _capital(new.strip(" ,")) if new != text else text
 
 
 def _is_present(text: str) -> bool:

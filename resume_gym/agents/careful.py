@@ -46,7 +46,7 @@ def next_edit(
     """
     fit, english = _fitness(job), is_english(resume)
     changes = chain(
-        _cuts(resume, fit, math.ceil(excess / edits_left), width) if excess > 0 else (),
+        _cuts(resume, fit, excess, -(-excess // edits_left), width) if excess > 0 else (),
         _wording(resume, fit) if english else (),
         _formatting(resume, english),
     )
@@ -114,25 +114,28 @@ _FEW = 10  # maximum number of words of such a line
 
 
 def _cuts(
-    resume: str, fit: Callable[[str], float], quota: int, width: int
+    resume: str, fit: Callable[[str], float], excess: int, quota: int, width: int
 ) -> Iterator[Replacement]:
     """Yield deletions of padding, in the order in which they should be made.
 
-    Deletions that save at least `quota` page lines come first. Within both groups, the least
-    relevant text comes first.
+    Deletions that save at least `quota` page lines come first. Within both groups, those that save
+    no more than the excess come first, if they are enough, and then the least relevant text.
     """
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         bullet = _BULLET.match(line)
         if start and bullet and not _LABELLED.match(line):
             body = line[bullet.end() :]
-            most = 2 if _STOCK.match(body) else int(_is_routine(body))
-            if fit(line) < most and not re.search(r"\d", body):
+            limit = 2 if _STOCK.match(body) else int(_is_routine(body))
+            if fit(line) < limit and not re.search(r"\d", body):
                 cuts.append((fit(line), Replacement(start - 1, start + len(line), "")))
 
-    def loss(cut: tuple[float, Replacement]) -> tuple[bool, float]:
-        worth, (start, stop, _) = cut
-        return wrapped_lines(resume[start + 1 : stop], width) < quota, worth
+    saves = {cut: wrapped_lines(resume[cut.start + 1 : cut.stop], width) for _, cut in cuts}
+    most = excess if sum(one for one in saves.values() if one <= excess) >= excess else math.inf
+
+    def loss(cut: tuple[float, Replacement]) -> tuple[bool, bool, float]:
+        worth, saved = cut[0], saves[cut[1]]
+        return saved < quota, saved > most, worth
 
     return (change for _, change in sorted(cuts, key=loss))
 
@@ -145,7 +148,7 @@ def _is_routine(body: str) -> bool:
 
 def has_padding(resume: str, job: str) -> bool:
     """Return whether `next_edit` would delete anything if the page were too long."""
-    return any(True for _ in _cuts(resume, _fitness(job), 1, 1))
+    return any(True for _ in _cuts(resume, _fitness(job), 1, 1, 1))
 
 
 def _spare_sections(resume: str) -> Iterator[Replacement]:

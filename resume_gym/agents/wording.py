@@ -9,6 +9,7 @@ candidate knows whether that is true. A rule that is not sure returns the bullet
 import re
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def _past_list(verb: str, rest: str, base: bool = False) -> str:
     """
 
     def told(found: re.Match[str]) -> str:
-        after = found[3] or found.string[found.end() - 1 :]
+        after = f"{found[3]} " if found[3] else found.string[found.end() - 1 :]
         return f"{found[1]}{_past(found[2])} " if _acts(found[2], after) else found[0]
 
     def did(found: re.Match[str]) -> str:
@@ -316,7 +317,7 @@ def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
 def _is_minor(found: re.Match[str], fit: Callable[[str], float]) -> bool:
     """Return whether the first clause of a match of "first" matters less than the rest."""
     task, rest = found["task"], found["rest"]
-    if _refers(rest) or fit(task) > 0 or re.search(rf"(?:,| and) {VERB}$", task):
+    if _refers(rest) or fit(task) > 0 or re.search(rf" {VERB}$", task):
         return False
     # after a comma, a past tense is a second verb only in a list
     if found["join"] == "," and not re.search(rf" and (?:then )?{VERB} ", rest):
@@ -365,7 +366,8 @@ def _moved(found: re.Match[str], phrase: str) -> str:
     places = (
         place.start()
         for place in _P["place"].finditer(told)
-        if told[: place.start()].rsplit(" ", 1)[-1].lower() not in GLUE
+        if " " in told[: place.start()]
+        and told[: place.start()].rsplit(" ", 1)[-1].lower() not in GLUE
         and not (found.re is _P["with"] and told.startswith(" for ", place.start()))
     )
     at = next(places, len(told))
@@ -399,7 +401,10 @@ def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str
         return bullet
     body = bullet if bullet.endswith("etc.") else bullet.rstrip(".")
     new = body
-    for rule in (direct, lambda text: point(text, fit), without_fillers) * 2:
+    pointed = partial(point, fit=fit)
+    for rule in (direct, pointed, without_fillers, direct, without_fillers):
+        if rule is pointed and new != body:
+            continue  # what somebody was responsible for matters
         after = rule(new)
         least = 2 if rule is direct else 3
         new = after if after == new or _is_sound(after, new, least) else new

@@ -293,31 +293,40 @@ def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
     Args:
         text: text of the bullet.
         fit: function that scores the relevance of a text to the job. A first clause about an errand
-            or routine is dropped only if its score is at most 0.
+            or routine is dropped only if the rest of the bullet has no lower score.
 
     >>> point("Used Excel to find duplicate charges"), point("Moved hours, which cut costs by 9%")
     ('Found duplicate charges with Excel', 'Cut costs by 9% by moving hours')
     """
     if found := _P["savings"].fullmatch(text):
         return _by(text, "saved", found["rest"], found["means"])
-    if found := _P["with"].fullmatch(text):
-        return _moved(found, "" if _P["nobody"].match(found["who"]) else f"with {found['who']}")
-    if found := _P["tool"].fullmatch(text):
-        how = "using" if " with " in found["rest"] else "with"
-        return _moved(found, f"{how} {found['tool']}")
     new = text
-    # a list may have several errands before the main point
-    while (found := _P["first"].fullmatch(new)) and _is_minor(found, fit):
+    if found := _P["with"].fullmatch(text):
+        new = _moved(found, "" if _P["nobody"].match(found["who"]) else f"with {found['who']}")
+    elif found := _P["tool"].fullmatch(text):
+        how = "using" if " with " in found["rest"] else "with"
+        new = _moved(found, f"{how} {found['tool']}")
+    elif (found := _P["first"].fullmatch(text)) and _is_minor(found, fit, first=True):
         new = _capital(f"{found['verb']} {found['rest']}")
-    if new == text and (found := _P["which"].fullmatch(text)):
-        return _by(text, found["verb"], found["rest"], found["means"])
+        # a list may have several errands before the main point
+        while (found := _P["first"].fullmatch(new)) and _is_minor(found, fit, first=False):
+            new = _capital(f"{found['verb']} {found['rest']}")
+        return new
+    if found := _P["which"].fullmatch(new):
+        return _by(new, found["verb"], found["rest"], found["means"])
     return new
 
 
-def _is_minor(found: re.Match[str], fit: Callable[[str], float]) -> bool:
-    """Return whether the first clause of a match of "first" matters less than the rest."""
+def _is_minor(found: re.Match[str], fit: Callable[[str], float], first: bool) -> bool:
+    """Return whether a clause matters less than the rest of the bullet.
+
+    Args:
+        found: match of the pattern "first".
+        fit: function that scores the relevance of a text to the job.
+        first: whether the clause opens the original bullet.
+    """
     task, rest = found["task"], found["rest"]
-    if _refers(rest) or fit(task) > 0 or re.search(rf" {VERB}$", task):
+    if _refers(rest) or fit(task) > fit(rest) or re.search(rf" {VERB}$", task):
         return False
     # after a comma, a past tense is a second verb only in a list
     if found["join"] == "," and not re.search(rf" and (?:then )?{VERB} ", rest):
@@ -327,8 +336,8 @@ def _is_minor(found: re.Match[str], fit: Callable[[str], float]) -> bool:
     petty = _P["petty"].search(task) is not None
     if not re.search(r"\d", rest):
         return petty and len(rest) > 2 * len(task)
-    minor = re.match(_PARTS["RESULT"], found["verb"]) or len(task.split()) < 6
-    return petty or bool(_P["routine"].match(task) and minor)
+    minor = re.match(_PARTS["RESULT"], found["verb"]) or len(task.split()) < 8
+    return petty or bool(first and found["join"] != "," and _P["routine"].match(task) and minor)
 
 
 def _by(text: str, verb: str, rest: str, means: str) -> str:
@@ -424,7 +433,10 @@ def _is_sound(new: str, old: str, least: int) -> bool:
     # "Ensured sites are safe", "Traced calls and report them", "Logged faults and following up"
     present = turned and re.search(r"\b(?:is|are|has|have|I)\b(?!-)", new)
     base = turned and " to " in old and any(is_base(word) for word in _P["and_base"].findall(new))
-    left = turned and (found := _P["left_over"].match(new)) and found["word"] not in FIELDS
+    listed = not re.match(VERB, before[0]) or _P["duty"].match(old)
+    left = (
+        turned and listed and (found := _P["left_over"].match(new)) and found["word"] not in FIELDS
+    )
     return not (
         present or base or left or any(one.search(new) and not one.search(old) for one in FAULTS)
     )

@@ -433,10 +433,8 @@ def _is_sound(new: str, old: str, least: int) -> bool:
     # "Ensured sites are safe", "Traced calls and report them", "Logged faults and following up"
     present = turned and re.search(r"\b(?:is|are|has|have|I)\b(?!-)", new)
     base = turned and " to " in old and any(is_base(word) for word in _P["and_base"].findall(new))
-    listed = not re.match(VERB, before[0]) or _P["duty"].match(old)
-    left = (
-        turned and listed and (found := _P["left_over"].match(new)) and found["word"] not in FIELDS
-    )
+    found = _P["left_over"].match(new) if words[0] not in before else None
+    left = found and found["word"] not in FIELDS
     return not (
         present or base or left or any(one.search(new) and not one.search(old) for one in FAULTS)
     )

@@ -590,3 +590,15 @@ def test_a_line_that_moved_is_shown_once(folder: Path, capsys: Capsys) -> None:
     out = capsys.readouterr().out
     assert out.startswith(f"edit 1\nmoved up: {second}\nwhy: ")
     assert "by rule: only the order of lines has changed" in out
+
+
+def test_careful_says_that_a_long_page_has_no_padding(folder: Path, capsys: Capsys) -> None:
+    bullets = "".join(f"- Wired {number} panels in the mill\n" for number in range(2, 60))
+    (folder / "long.md").write_text(f"# Ada\n\n## Work\n\n{bullets}", encoding="utf-8")
+    assert revise("careful", resume="long.md") == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "note: The page has 62 lines, 7 over the limit; nothing on it is padding." in told
+    (folder / "long.md").write_text(f"# Ada\n\n## Work\n\n- Hiring of 3 store clerks\n{bullets}")
+    revise("careful", resume="long.md")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "note: The page has 63 lines, 8 over the limit; nothing on it is padding." in told

@@ -311,7 +311,7 @@ def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
         # a list may have several errands before the main point
         while (found := _P["first"].fullmatch(new)) and _is_minor(found, fit, first=False):
             new = _capital(f"{found['verb']} {found['rest']}")
-        return new
+        return new if 2 * len(new) > len(text) else text  # most of the content stays
     if found := _P["which"].fullmatch(new):
         return _by(new, found["verb"], found["rest"], found["means"])
     return new

@@ -228,7 +228,7 @@ MINI = Rules(max_turns=6, page_lines=20)
     ("source", "rules", "name", "least"),
     [
         ("default", Rules(), "oracle", 7.0),
-        ("mini", MINI, "careful", 4.9),
+        ("mini", MINI, "careful", 5.5),
     ],
 )
 def test_good_editing_pays_on_the_bundled_tasks(source, rules, name, least):
@@ -236,7 +236,9 @@ def test_good_editing_pays_on_the_bundled_tasks(source, rules, name, least):
     assert summary.reward >= least
     if name == "oracle":  # careful leaves some pages alone, which counts as -1
         assert summary.verdict["hallucination"] >= 0.95
-    assert summary.layout_pass_rate == summary.submit_rate == 1.0
+    # careful leaves a page too long if nothing on it is padding
+    assert summary.layout_pass_rate >= (1.0 if name == "oracle" else 0.9)
+    assert summary.submit_rate == 1.0
     assert summary.failed_edits == 0.0
     assert summary.by_weakness.keys() == set(WEAKNESSES)
 

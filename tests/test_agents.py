@@ -108,7 +108,6 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         ("Responsible for cutting waste 9%", "Cut waste 9%"),
         ("Was tasked with planning routes", "Planned routes"),
         ("In charge of hiring of 3 clerks", "Hired 3 clerks"),
-        ("Worked on moving the archive", "Moved the archive"),
         ("Duties included opening the clinic, drawing blood and stocking rooms",
          "Opened the clinic, drew blood and stocked rooms"),
         ("My role was to reconcile 3 accounts and report them",
@@ -162,6 +161,7 @@ def test_careful_rewrites_bullets(weak, strong):
     "bullet",
     [
         # hedges
+        "Worked on moving the archive",
         "Helped with hiring of 3 clerks", "Was asked to assist in planning routes",
         # labels, fields of work, subjects
         "Retention of drivers: up 18 points", "Responsible for pricing", "Training is what I do",

@@ -162,6 +162,7 @@ def test_careful_rewrites_bullets(weak, strong):
     [
         # hedges
         "Worked on moving the archive",
+        "Supported the team in resizing pods, which freed 25% of memory",
         "Helped with hiring of 3 clerks", "Was asked to assist in planning routes",
         # labels, fields of work, subjects
         "Retention of drivers: up 18 points", "Responsible for pricing", "Training is what I do",

@@ -345,7 +345,8 @@ def _by(text: str, verb: str, rest: str, means: str) -> str:
     first, _, others = means.partition(" ")
     if not re.fullmatch(VERB, first.lower()) or re.search(r"\b(?:which|its?|them|this)\b", rest):
         return text
-    if len(rest.split()) > 12 or rest.count(",") > 1:
+    hedged = first in ("Aided", "Assisted", "Contributed", "Helped", "Participated", "Supported")
+    if hedged or len(rest.split()) > 12 or rest.count(",") > 1:
         return text
     others = re.sub(
         rf"(?P<join>,? and |, )(?P<verb>{VERB}) ",

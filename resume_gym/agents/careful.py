@@ -254,7 +254,7 @@ def _sectioned(resume: str) -> Iterator[tuple[str, str]]:
 
 
 _PHRASE = 6  # maximum number of words of a bullet that may be no statement, such as a skill
-_LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,}):?")
+_LOOSE_HEADING = re.compile(r"\*\*([^*.,]{3,40})\*\*|([A-Z][A-Z &]{3,40}):?")
 
 
 def _formatting(resume: str, english: bool) -> Iterator[Replacement]:

@@ -194,6 +194,7 @@ def test_position_bias_is_measured() -> None:
 
 
 def test_a_judge_that_cannot_compare_is_not_tried_in_both_orders() -> None:
+    assert run(as_async(make_judge("rubric")), swap=True).flips.hits == 0
     with pytest.raises(TaskError, match="--swap: expected a judge that can compare two texts"):
         run(Counting(), swap=True)
 

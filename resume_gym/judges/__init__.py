@@ -219,6 +219,8 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 class _Threaded(AsyncJudge):
     def __init__(self, judge: Judge) -> None:
         self.name, self.parts = judge.name, (judge,)
+        if compare := getattr(judge, "compare", None):
+            self.compare = compare  # an optional method, by which audits ask a judge twice
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
         return await asyncio.to_thread(self.parts[0].judge, task, revised)

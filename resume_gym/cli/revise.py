@@ -56,8 +56,9 @@ An agent revises your resume for a job. Two files are written next to the resume
 Plain text stays plain text; Word and PDF become Markdown. The resume itself is never changed. The \
 agent is one of
 
-  careful                      a scripted agent: fast, but gives no reasons; it says so
-                               if the page is too long and nothing on it is padding
+  careful                      a scripted agent: fast, but gives no reasons; it
+                               says if nothing on a page that is too long is
+                               padding
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
   MODEL@http://HOST:PORT/v1    a server, such as Ollama or vLLM; it receives
                                both documents

@@ -211,10 +211,11 @@ def renamed(task: Task, rng: Random) -> Task:
     """Return a task with random words replaced, in the same way in all texts of the task.
 
     A random share of the words is replaced: verbs in -ed or -ing by verbs in the same form, all
-    other words by words of other resumes or by invented words. Half of the tasks with the weakness
-    "too_long" keep all words, since the words show which lines are superfluous. A word that a fix
-    removes or adds is kept, so that the fix stays correct; only the first word of the fix's `old`
-    may be replaced. The -ed and -ing forms of a verb are replaced by those of one other verb.
+    other words by words of other resumes or by invented words. In half of the tasks with the
+    weakness "too_long" no word is replaced, so that policies can learn from the words which lines
+    are superfluous. A word that a fix removes or adds is kept, so that the fix stays correct; only
+    the first word of the fix's `old` may be replaced. The -ed and -ing forms of a
+    verb are replaced by those of one other verb.
     """
     kept = set(_KEPT)
     for fix in task.fixes:

@@ -138,7 +138,7 @@ def hours(metrics: Sequence[Metrics]) -> float:
 
 
 def write(run: RunFolder, target: Path) -> None:
-    """Write the model card and the picture of a run into the folder of the exported policy.
+    """Write the model card and the dashboard of a run into the folder of the exported policy.
 
     Raises:
         ConfigError: the run folder is not complete, or another version wrote it.

@@ -142,8 +142,8 @@ def careful(session: Session) -> str:
 
     The agent reviews, makes the edits of `careful.next_edit`, and submits. With the tool `search`,
     it also adds figures from documents before it submits (see `searching.next_search`). The last
-    turn is always left for `submit`. If the page is then too long and nothing on it is padding, the
-    agent says so.
+    turn is always left for `submit`. If the page is still too long because nothing on it is
+    padding, the text of the last action says this.
     """
     turns_left = _turns_left(session)
     if not session.state.turns:

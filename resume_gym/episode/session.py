@@ -52,7 +52,7 @@ class Session(EditSession[Task, Verdict]):
 
         Raises:
             TaskError: The job or the resume is longer than the rules allow, or the task has a
-                rubric, which sessions that reward single lines do not support.
+                rubric although the session rewards single lines (as `NetSession` does).
         """
         if task.rubric and self.verdict_type is not Verdict:
             raise TaskError(f"{task.task_id}: expected no rubric, since only lines are graded")

@@ -469,7 +469,7 @@ def _in_order(
 def _near(line: Line, unit: int, reference: Reference) -> float:
     """Return the similarity of a line to an original line, its fixes or their facts.
 
-    Two headings or two paragraphs count as similar.
+    The similarity of two headings, or of two paragraphs, is at least `QUARTER`.
     """
     original = reference.lines[unit]
     if _is_marked(original) != _is_marked(line):

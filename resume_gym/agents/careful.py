@@ -102,7 +102,7 @@ def _fitness(job: str) -> Callable[[str], float]:
 
 _SPARE_SECTION = re.compile(
     r"##.*\b(?:objective|references?|hobbies|interests|coursework|workshops|seminars|volunteer\w*"
-    r"|personal (?:information|details|data|qualities)|high school|memberships|availability"
+    r"|personal (?:information|details|data|qualities)|high school|availability"
     r"|transportation|office equipment)\b",
     re.IGNORECASE,
 )

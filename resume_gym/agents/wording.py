@@ -301,7 +301,7 @@ def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
     if found := _P["savings"].fullmatch(text):
         return _by(text, "saved", found["rest"], found["means"])
     new = text
-    if found := _P["with"].fullmatch(text):
+    if (found := _P["with"].fullmatch(text)) and not re.search(r"\bteam$", found["who"]):
         new = _moved(found, "" if _P["nobody"].match(found["who"]) else f"with {found['who']}")
     elif found := _P["tool"].fullmatch(text):
         how = "using" if " with " in found["rest"] else "with"

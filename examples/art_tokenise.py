@@ -11,14 +11,14 @@ rewards would give advantages of zero. ART's backends, which train on such tenso
 remote service. The example prints
 
     task                 turns  reward  advantage  tokens  trained
-    mini-train-0-000000      1    0.75      -1.23     689       15
-    mini-train-0-000000      2    1.75      -0.72    1030       30
-    mini-train-0-000000      4    4.75       0.79    1445      211
-    mini-train-0-000000      3    5.50       1.16    1238      120
-    mini-train-0-000001      1   -1.25      -1.15     710       15
-    mini-train-0-000001      2   -0.25      -0.83    1060       30
-    mini-train-0-000001      3    5.50       0.99    1185       78
-    mini-train-0-000001      3    5.50       0.99    1185       78
+    mini-train-0-000000      1    0.75      -1.21     687       15
+    mini-train-0-000000      2    1.75      -0.76    1037       30
+    mini-train-0-000000      3    5.50       0.93    1187       91
+    mini-train-0-000000      4    5.75       1.04    1357      163
+    mini-train-0-000001      1   -1.25      -1.21     648       15
+    mini-train-0-000001      2   -0.25      -0.76     970       30
+    mini-train-0-000001      3    3.50       0.93    1072       68
+    mini-train-0-000001      4    3.75       1.04    1170      104
     tokens: torch.int64, (3, 2048)
     assistant_mask: torch.bool, (3, 2048)
     logprobs: torch.float32, (3, 2048)

@@ -8,13 +8,13 @@ task, and the others reset to the same task by its id. The agents know how to fi
 task: the first agent fixes none, the last agent fixes three. Each row shows a task and its rewards.
 
 mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
-mini-train-0-000081 +1.75 +5.75 +6.25 +6.50
+mini-train-0-000081 +1.75 +5.50 +6.25 +6.50
 mini-train-0-000041 +1.75 +5.75 +6.00 +6.25
-mini-train-0-000013 -0.25 +3.50 +5.75 +6.25
-mini-train-0-000150 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000013 -0.25 +5.50 +6.00 +6.25
+mini-train-0-000150 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000128 +1.75 +5.50 +5.75 +6.00
-mini-train-0-000086 +1.75 +5.50 +4.75 +6.00
-mini-train-0-000100 +1.75 +5.75 +6.00 +6.25
+mini-train-0-000086 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000100 +1.75 +5.75 +6.25 +6.50
 """
 
 import asyncio

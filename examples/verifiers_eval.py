@@ -11,8 +11,8 @@ The command for a real model, for instance behind `vllm serve MODEL --enable-aut
 
 The example prints
 
-    10 episodes, mean reward 5.05
-    edit             0.45
+    10 episodes, mean reward 5.50
+    edit             0.70
     failed_edit      0.00
     malformed        0.00
     review           1.00
@@ -21,12 +21,12 @@ The example prints
     layout           1.00
     hallucination    0.60
     clarity          0.20
-    quantification   0.00
-    jd_alignment    -0.05
-    action_verbs     0.05
+    quantification  -0.05
+    jd_alignment     0.10
+    action_verbs     0.15
     preference       0.80
-    edits            1.80
-    score           85.00
+    edits            2.80
+    score           88.46
 """
 
 import asyncio

@@ -69,13 +69,13 @@ VARIANTS: dict[str, tuple[str, Script]] = {
     "evidence": _variant(
         "quantification",
         (
-            tool_call("search", query="archiving old data in Glacier"),
+            tool_call("search", query="failed runs of the Cypress suite"),
             _edit(
-                "Held responsibility for archiving old data on orders in Glacier",
-                "Archived old data on orders in Glacier, freeing 13 TB",
+                "Stabilized the Cypress suite",
+                "Stabilized the Cypress suite, with failed runs down from 19% to 3%",
             ),
         ),
-        "mini-eval-0-000003",
+        "mini-eval-0-000021",
         env_id="ResumeEditEvidenceMini-v0",
         split="eval",
     ),
@@ -86,15 +86,18 @@ VARIANTS: dict[str, tuple[str, Script]] = {
         feedback_every=1,
     ),
     "rubric items": _variant(
-        "rubric", (_edit("Java, Swift", "Java, Rust, Swift"),), tasks=str(_ITEMS)
+        "rubric", (_edit("5S, Standard", "5S, Rust, Standard"),), tasks=str(_ITEMS)
     ),
     "omission": _variant(
         "rubric",
         (
-            tool_call("search", query="setting up an account"),
-            _edit("Sep 2022)\n", "Sep 2022)\n- Made setting up an account 26 minutes shorter\n"),
+            tool_call("search", query="cost of change requests"),
+            _edit(
+                "(Sep 2024 - Present)\n",
+                "(Sep 2024 - Present)\n- Worked out the cost of 70 change requests in one year\n",
+            ),
         ),
-        "mini-train-0-000022-omission",
+        "mini-train-0-000002-omission",
         env_id="ResumeEditEvidenceMini-v0",
         tasks="omission-mini:0:2",
     ),

@@ -45,7 +45,7 @@ def planted(task: Task) -> Iterator[str]:
 
 
 def draw(number: int) -> None:
-    """Write the sheets of a round: no line and no page of ours stands in two rounds."""
+    """Write the sheets of a round; the generated tasks of each round are new."""
     rng = Random(9100 + number)
     tasks = list(generate_tasks(9100 + number, 60, "eval"))
     others = [path.read_text(encoding="utf-8") for path in sorted(STRANGERS.glob("*.md"))]

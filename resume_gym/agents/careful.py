@@ -6,12 +6,11 @@ use only the form of the lines, a few word lists and the words of the job. A pag
 and has no padding stays too long.
 """
 
-import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from resume_gym.agents.wording import LISTS, VERB, reworded
@@ -148,7 +147,7 @@ def _is_routine(body: str) -> bool:
 
 def has_padding(resume: str, job: str) -> bool:
     """Return whether `next_edit` would delete anything if the page were too long."""
-    return any(True for _ in _cuts(resume, _fitness(job), 1, 1, 1))
+    return next(_cuts(resume, _fitness(job), 1, 1, 1), None) is not None
 
 
 def _spare_sections(resume: str) -> Iterator[Replacement]:
@@ -183,15 +182,13 @@ def _is_past(bullet: str) -> bool:
 def _is_told_as_present(resume: str, start: int) -> bool:
     """Return whether a bullet belongs to a present job whose bullets are in the present tense."""
     above = resume[:start].split("\n")[-2::-1]
-    own = list(itertools.takewhile(lambda line: not line or _BULLET.match(line), above))
-    heads = itertools.takewhile(lambda line: not _BULLET.match(line), above[len(own) :])
-    below = itertools.takewhile(
-        lambda line: not line or _BULLET.match(line), resume[start:].split("\n")
-    )
+    own = list(takewhile(lambda line: not line or _BULLET.match(line), above))
+    heads = takewhile(lambda line: not _BULLET.match(line), above[len(own) :])
+    below = takewhile(lambda line: not line or _BULLET.match(line), resume[start:].split("\n"))
     same = [*own, *below]
     told = [line[marker.end() :] for line in same if (marker := _BULLET.match(line))]
     now = [line for line in told if re.match(r"\w+ing\b", line) or is_base(line.split()[0].lower())]
-    return any(map(_NOW.search, itertools.islice(heads, 4))) and 2 * len(now) > len(told)
+    return any(map(_NOW.search, islice(heads, 4))) and 2 * len(now) > len(told)
 
 
 # Formatting

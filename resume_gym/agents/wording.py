@@ -58,7 +58,7 @@ _PARTS = {
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a regular expression of `wording.toml`, in which names stand for lists of words."""
+    """Compile a pattern of `wording.toml`, in which the keys of `_PARTS` are placeholders."""
     filled = re.sub("|".join(_PARTS), lambda name: f"(?:{_PARTS[name[0]]})", text)
     return re.compile(re.sub(r"\n", "", filled), flags)
 
@@ -111,8 +111,8 @@ def _told(rest: str, sure: bool) -> str:
 
     Args:
         rest: words after the name of a duty, or a whole bullet, in lower case.
-        sure: whether results are told ("growing sales"): who was responsible for growing something
-            may not have grown it.
+        sure: whether an -ing form that names a result ("growing sales") means that the result was
+            achieved. It does not after "Responsible for".
     """
     found = _P["pair"].match(rest)
     if found and all(_acts(word, " the ") for word in found.group(1, 2)):

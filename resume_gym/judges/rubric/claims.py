@@ -269,7 +269,7 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     lower = text.body.lower()
     if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
         return False
-    # "Participated in planning meetings and planned a unit" tells of two deeds
+    # "Participated in planning meetings and planned a unit" describes two pieces of work
     start = head(text).at if head(text).kind == "hedge" else len(text.tokens)
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
         again = at > start and is_past(token)

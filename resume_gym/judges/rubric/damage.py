@@ -43,7 +43,7 @@ _SCAR = re.compile(
 
 
 def scarred(new: str, page: str) -> bool:
-    """Return whether a line has a blank ("[X]"), literal escape or control character of its own."""
+    """Return whether a line has a blank ("[X]"), escape or control character that `page` lacks."""
     return any(found[0] not in page for found in _SCAR.finditer(new))
 
 

@@ -25,15 +25,15 @@ from resume_gym.text.thresholds import HALF, SEVERAL, WINDOW
 _PROTECTED = LEXICON["protected"]
 _NEGATIONS = frozenset(_PROTECTED["negations"])
 _ALL = frozenset(_PROTECTED["all"])
-_SOME = frozenset(_PROTECTED["some"])
 _SPANS = frozenset(_PROTECTED["spans"])
 _RANKS = frozenset(_PROTECTED["ranks"])
-_DROPPED = _NEGATIONS | _RANKS | frozenset(_PROTECTED["limits"])
+_DROPPED = _NEGATIONS | _RANKS
 _MORE_THAN = frozenset(_PROTECTED["more_than"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
 _SUPERLATIVE = re.compile(rf"(?!{'|'.join(_PROTECTED['no_superlatives'])})(?!best\b)[a-z]{{3,}}est")
 _PLAIN_JOINTS = frozenset(("and", "or", "a", "an", "the", "then", "also"))
 _UNIT = re.compile(r"(?<=\d)[a-z%].*")
+_PASSIVE = ("was", "were")
 _NONE: frozenset[str] = frozenset()
 _ANTONYMS = links(
     pair for one, other in _PROTECTED["antonyms"] for pair in ((one, other), (other, one))
@@ -195,7 +195,8 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
             words.update(content.keys[max(0, at - WINDOW) : at + WINDOW + 1])
             # "by 40% (50 to 30)" does not say "by 50"
             ahead = takewhile(lambda t: not is_figure(t), content.tokens[max(0, at - 2) : at][::-1])
-            before = before or next((t for t in ahead if t in _PREPOSITIONS), "")
+            near = next((t for t in ahead if t in _PREPOSITIONS), "")
+            before = before or near * (content.tokens[max(0, at - 2) : at] != ("up", "to"))
     figures = {_UNIT.sub("", key) for key in words - forms if is_figure(key)}
     return words.intersection(content.telling) - forms | figures, before
 
@@ -217,8 +218,8 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         # "cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
-        limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
-        if follows in new.keys and (superlative or limits):
+        negates = token not in _RANKS and (not others or any(token in c.tokens for c in others))
+        if follows in new.keys and (superlative or negates):
             yield Claim("left out", token, f'"{cut(new.body)}" leaves out "{token}".', 0.8)
 
 
@@ -227,7 +228,6 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     tokens = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
     gone = keys - set(new.keys)
-    rated = any(is_rate(key) or key in _SPANS for key in gone)
     fewer = Counter(known[0].keys) - Counter(new.keys)
     more = Counter(new.keys) - Counter(known[0].keys) if len(known) == 1 else Counter[str]()
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
@@ -241,9 +241,8 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
             kinds = {"opposite": twisted}
         else:
             kinds = {
-                "rate": is_rate(token) and (_has_figure(new, n - 5, n + 3) or rated),
-                "quantifier": (token in _ALL and tokens.isdisjoint(_ALL))
-                or (token in _SOME and not _ALL.isdisjoint(gone)),
+                "rate": is_rate(token) and _has_figure(new, n - 5, n + 3),
+                "quantifier": token in _ALL and tokens.isdisjoint(_ALL),
                 "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
                 "rank": token in _RANKS or _SUPERLATIVE.fullmatch(token) is not None,
                 "unit": key in _SPANS and not _SPANS.isdisjoint(gone),
@@ -261,9 +260,13 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
-    # the verb may change its place: "the weekly stock count" -> "Counted stock weekly"
-    verb = new.keys[head(new).at]
-    once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
+    # the verb may change its place: "the weekly stock count" -> "Counted stock weekly", and so do
+    # those of the passive voice: "patients were seen" -> "Saw patients"
+    verbs = {new.keys[head(new).at]}
+    verbs |= {key for was, key in zip(old.tokens, old.keys[1:], strict=False) if was in _PASSIVE}
+    once = [
+        k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k not in verbs
+    ]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
     # Find a word that one word has passed to the right, and another word to the left.

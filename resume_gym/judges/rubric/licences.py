@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 from resume_gym.judges.rubric.accusations import Claim, accuse, corrections
 from resume_gym.judges.rubric.progress import lost, missing, order_kept, progress, stands
+from resume_gym.judges.rubric.strength import overstated
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.reference import Reference
 from resume_gym.text.spelling import forms
-from resume_gym.text.style import fillers, gerund, head, is_weak, light
+from resume_gym.text.style import core, fillers, gerund, head, is_weak, light
 from resume_gym.text.thresholds import FEW, HALF, QUARTER, SEVERAL, WINDOW
 
 _FREE = frozenset(stem(word) for word in LEXICON["words"]["free"])
@@ -124,8 +125,9 @@ def rewrite(
     # `progress` measures only towards fixes; a line that restates evidence counts as `QUARTER`.
     nearer = max(nearer, QUARTER * bool(retold))
     claims = tuple(accuse(old, new, statements, sources, fresh, verb, reference))
-    if retold or lost(old, new) > QUARTER:
+    if retold or (lost(old, new) > QUARTER and len(core(old) - {*new.keys}) >= FEW):
         claims = tuple(claim for claim in claims if claim.kind not in _TWISTS)
+    claims = (*claims, *overstated(old, new, statements, verb))
     added, gone_figures = missing(new, old), missing(old, new)
     more = len(added) - len(gone_figures)
     values = {figure.value for figure in added}

@@ -19,6 +19,7 @@ from resume_gym.judges.rubric.damage import doubtful, scarred, torn
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
+from resume_gym.judges.rubric.strength import raised
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference, align, pair
 from resume_gym.text.spelling import forms, respelt, strange
@@ -208,6 +209,8 @@ def _line_change(
         scar = {"clarity": "has a blank to fill in or a stray character"}
         return _weigh(_NONE, scar, False, "", line.body, line.raw)
     kinds = {line.kind, *(original.kind for original in originals)}
+    levels = (claim for original in originals for claim in raised(original.content, line.content))
+    findings.extend(UnsupportedClaim(index, *claim) for claim in levels)
     false = any(finding.line == index for finding in findings)
     if not originals:  # an added line has no gains, and does harm if it copies another line
         copied = reference.has(line)

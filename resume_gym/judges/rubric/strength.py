@@ -1,0 +1,173 @@
+"""Detect words that claim more than those they replace: "most" -> "all", "planned" -> "launched".
+
+The words are in the table `strength` of `lexicon.toml`. All rules are directional: a line that
+claims less than its original is no lie.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from resume_gym.judges.rubric.accusations import Claim, cut
+from resume_gym.judges.rubric.progress import stands
+from resume_gym.text.lines import GLUE, LEXICON, Content, any_of, is_figure, is_rate, read, stem
+from resume_gym.text.style import HEDGE, head, is_past, is_weak
+from resume_gym.text.thresholds import FEW
+
+_TABLE = LEXICON["strength"]
+_Scale = list[frozenset[str]]
+
+
+def _scales(name: str) -> list[_Scale]:
+    return [[frozenset(map(stem, words)) for words in scale] for scale in _TABLE[name]]
+
+
+_DEEDS, _SIZES = _scales("deeds"), _scales("sizes")
+_UNREALISED = frozenset(map(stem, _TABLE["unrealised"]))
+_VAGUE_COUNTS = frozenset(_TABLE["counts"])
+_RATES = tuple(f"~{span}" for span in _TABLE["rates"])  # the most frequent first
+_WEEKDAYS = frozenset(_TABLE["weekdays"])
+_LIMITS = {kind: any_of(words) for kind, words in _TABLE["limits"].items()}
+_LIMITS["share"] = re.compile(rf"{_LIMITS['share'].pattern}|\bco-(?=\w)")
+_LEVEL = any_of(_TABLE["levels"])
+# one pattern, since most lines contain no limit at all
+_ANY = re.compile("|".join(pattern.pattern for pattern in _LIMITS.values()))
+
+
+def overstated(old: Content, new: Content, known: Sequence[Content], verb: str) -> Iterator[Claim]:
+    """Yield a claim for each word that makes a rewritten line claim more than its original.
+
+    Args:
+        old: the original line.
+        new: the rewritten line.
+        known: the original line and the source that supports the rewrite, if any.
+        verb: class of the opening verb of `new`; see `licences.Rewrite.verb`.
+    """
+    if not new.tokens or not old.tokens:
+        return
+    for weaker, stronger in (*_deeds(old, new, known, verb), *_sizes(old, new, known)):
+        reason = f'"{stronger}" in "{cut(new.body)}" claims more than "{weaker}".'
+        yield Claim("overstatement", stronger, reason, 0.75)
+    for weaker, stronger in _beside_figures(old, new, known):
+        reason = f'"{stronger}" in "{cut(new.body)}" stands beside a figure of "{weaker}".'
+        yield Claim("exchanged", stronger, reason, 0.7)
+    for limit in _dropped(old, new, known):
+        yield Claim("left out", limit, f'"{cut(new.body)}" leaves out "{limit}".', 0.75)
+
+
+def raised(old: Content, new: Content) -> Iterator[Claim]:
+    """Yield a claim if an item of a list of skills has lost or raised its level: "basic Polish"."""
+    if is_weak(old) or any(is_past(token) for token in old.tokens) or not _LEVEL.search(old.body):
+        return  # no list
+    items = [read(item.strip()) for item in re.split(r"[,;:|()]", new.body) if item.strip()]
+    for item in re.split(r"[,;:|()]", old.body):
+        level = _LEVEL.search(item.lower())
+        rest = read(_LEVEL.sub(" ", item.lower()).strip()).telling if level else ()
+        for one in items:
+            if rest and {*rest} <= {*one.telling} and not _LEVEL.search(one.body.lower()):
+                reason = f'"{one.body}" leaves out "{level[0] if level else ""}".'
+                yield Claim("level", one.body, reason, 0.75)
+
+
+def _deeds(
+    old: Content, new: Content, known: Sequence[Content], verb: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the opening verb of a line, and a stronger verb in its place."""
+    was, now = head(old).at, head(new).at
+    did, does = old.keys[was], new.keys[now]
+    if verb == "kept" or did in new.keys or any(stands(does, {*c.keys}) for c in known[1:]):
+        return
+    told = {key for token, key in zip(old.tokens, old.keys, strict=True) if is_past(token)}
+    if did in _UNREALISED and does in old.keys and does not in told:
+        yield old.tokens[was], new.tokens[now]  # "Proposed replacing the boiler" -> "Replaced"
+    for weak, strong in _DEEDS:
+        if did in weak and does in strong and not stands(does, told):
+            yield old.tokens[was], new.tokens[now]
+            return
+
+
+def _sizes(old: Content, new: Content, known: Sequence[Content]) -> Iterator[tuple[str, str]]:
+    """Yield each word of a scale (how often, how many, how large), and a stronger one for it."""
+    told = {key for content in known for key in content.keys}
+    come = [key for key in new.keys if key not in told]
+    gone = [key for key in old.keys if key not in new.keys]
+    if len({*come}) > FEW or len({*gone}) > FEW:
+        return  # a freely reworded line
+    for scale in _SIZES:
+        levels = {key: level for level, group in enumerate(scale) for key in group}
+        lower = [key for key in gone if key in levels]
+        for key in come:
+            if key in levels and lower and min(map(levels.__getitem__, lower)) < levels[key]:
+                yield lower[0], key
+    rates = [key for key in gone if key in _RATES[1:] or key in _WEEKDAYS]
+    for key in come:
+        if rates and key in _RATES and all(_rank(key) < _rank(rate) for rate in rates):
+            yield _shown(rates[0]), _shown(key)
+        if key in _VAGUE_COUNTS and any(k[1:] in ("2", "3") for k in gone if is_figure(k)):
+            yield "two", key
+    # "A or B" -> "A and B"
+    ends = {(a, b) for a, joint, b in _triples(old) if joint == "or"}
+    both = {(a, b) for a, joint, b in _triples(new) if joint == "and"}
+    if ends & both and "and" in set(new.tokens) - set(old.tokens):
+        yield "or", "and"
+
+
+def _beside_figures(
+    old: Content, new: Content, known: Sequence[Content]
+) -> Iterator[tuple[str, str]]:
+    """Yield a word after a figure, and the unsupported word that has taken its place."""
+    told = {key for content in known for key in content.keys}
+    fresh = {key for key in new.telling if not stands(key, told)}
+    if len(fresh) >= FEW or len({*old.telling} - {*new.telling}) > FEW:
+        return  # a freely reworded line
+    for at, key in enumerate(new.keys):
+        if not is_figure(key) or key not in old.keys:
+            continue
+        place = old.keys.index(key)
+        was = old.keys[place + 1 : place + 5]
+        near = [k for k in was if k in old.telling and k not in new.keys]
+        for n in range(at + 1, min(at + 5, len(new.keys))):
+            one = new.keys[n]
+            if near and one in fresh and not (is_figure(one) or is_rate(one)):
+                yield near[0], new.tokens[n]
+                return
+
+
+def _rank(key: str) -> int:
+    """Return the place of a rate among `_RATES`; a weekday comes once a week."""
+    return _RATES.index(key if is_rate(key) else "~week")
+
+
+def _shown(key: str) -> str:
+    return key.replace("~", "every ")
+
+
+def _triples(content: Content) -> Iterator[tuple[str, str, str]]:
+    tokens = content.tokens
+    return zip(tokens, tokens[1:], tokens[2:], strict=False)
+
+
+def _dropped(old: Content, new: Content, known: Sequence[Content]) -> Iterator[str]:
+    """Yield each limit of the original that the line has lost though it kept what was limited."""
+    body, now = old.body.lower(), new.body.lower()
+    if not _ANY.search(body):
+        return
+    for kind, pattern in _LIMITS.items():
+        # "Ran the camp with a colleague" still shares the work, and `dropped_hedges` knows hedges
+        shared = kind == "share" and ("with" in new.tokens or HEDGE.search(body))
+        if shared or pattern.search(now):
+            continue
+        for found in pattern.finditer(body):
+            rest = read(old.body[found.end() :].strip())
+            follows = [key for t, key in zip(rest.tokens, rest.keys, strict=True) if t not in GLUE]
+            figures = [is_figure(key) for key in rest.keys]
+            near = any(figures[:1] if kind == "amount" else figures[: FEW + 1])
+            if kind in ("amount", "ability") and not near:
+                continue
+            if kind == "plan" and not found.start():
+                continue  # the opening verb; see `_deeds`
+            if not follows or follows[0] not in new.keys:
+                continue
+            if any(not pattern.search(c.body.lower()) and follows[0] in c.keys for c in known[1:]):
+                continue  # the source says it without the limit
+            yield found[0]
+            break

@@ -146,7 +146,7 @@ GOOD = {
         "Valued a target with multiples and trading data",
     ),
     "a British spelling": ("Responsible for labelling 12 crates", "Labelled 12 crates"),
-    "a technical word": ("Set up the cluster", "Set up failover for the cluster"),
+    "a technical word": ("Set up the standby cluster", "Set up failover for the cluster"),
 }  # fmt: skip
 
 

@@ -405,10 +405,12 @@ def _decimal(text: str) -> str:
 
 def _read_date(token: re.Match[str], dates: set[str]) -> Number:
     if name := token["mon"]:
-        dates.add("Jan 2020" if len(name) < 4 else "January 2020")
+        if name.lower() != "may":  # which may be short or long
+            short = len(name) < 4 or name.lower() == "sept"
+            dates.add("Jan 2020" if short else "January 2020")
         month, year = _MONTHS.index(name[:3].lower()) + 1, token["mon_year"].replace("'", "20")
     elif number := token["num"]:
-        dates.add("01/2020")
+        dates.add(f"01{token[0][-5]}2020")
         month, year = int(number), token["num_year"]
     else:
         dates.add("2020-01")

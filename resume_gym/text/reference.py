@@ -30,7 +30,16 @@ from resume_gym.text.lines import (
     stem,
 )
 from resume_gym.text.passages import statements
-from resume_gym.text.style import VAGUE, Formatting, empties, fillers, habits, is_past, is_weak
+from resume_gym.text.style import (
+    VAGUE,
+    Formatting,
+    empties,
+    fillers,
+    habits,
+    is_chore,
+    is_past,
+    is_weak,
+)
 from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 PROSE = ("bullet", "text")
@@ -303,7 +312,11 @@ class Reference:
 
 def _is_padding(line: Line) -> bool:
     """Return whether a line names what every holder of a job does: "Attended staff meetings"."""
-    if line.kind not in PROSE or not _PADDING.fullmatch(line.body.lower().rstrip(" .")):
+    if line.kind not in PROSE:
+        return False
+    if is_chore(line.body):
+        return True
+    if not _PADDING.fullmatch(line.body.lower().rstrip(" .")):
         return False
     # "Attended meetings and rewrote the policy" tells of a second deed
     deeds = sum(map(is_past, line.content.tokens))

@@ -29,6 +29,8 @@ _NO_VERBS = frozenset(("including", "during", "concerning", "regarding"))
 _CLAUSES = frozenset(("which", "who", "that", "so", "because", "when", "where", "while"))
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
+_SOFT = frozenset(map(stem, LEXICON["words"]["soft"]))
+_CHORES = _SOFT.union(map(stem, LEXICON["words"]["chores"]))
 _ABSTRACT = rf"\b(?:{'|'.join(LEXICON['words']['abstract'])})\b"
 _EMPTY = re.compile("|".join(LEXICON["words"]["empty"]).replace("VAGUE", _ABSTRACT))
 # an introductory phrase before the verb: "As a volunteer, ..."
@@ -91,7 +93,8 @@ def head(content: Content) -> Head:
     noun = _action(tokens[at : at + 4])
     if noun >= 0 and (verb < 0 or at + noun < verb):
         return Head(kind, at + noun)
-    charge = verb < 0 and _CHARGE.search(text) is not None
+    free = verb < 0 or tokens[at] in FIELDS  # "Responsible for banking and closing"
+    charge = free and _CHARGE.search(text) is not None
     return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)
 
 
@@ -131,6 +134,23 @@ def empties(body: str) -> int:
     return len(_EMPTY.findall(body.lower()))
 
 
+def is_soft(body: str) -> bool:
+    """Return whether a text only praises: "a quick learner with excellent people skills"."""
+    return _consists(body, _SOFT)
+
+
+def is_chore(body: str) -> bool:
+    """Return whether a text only tells of praise, and of chores that come with any job."""
+    return _consists(body, _CHORES)
+
+
+def _consists(body: str, stems: frozenset[str]) -> bool:
+    """Return whether a text has content words, all of which are fillers or have these stems."""
+    content = read(body)
+    telling = [k for t, k in zip(content.tokens, content.keys, strict=True) if t not in GLUE]
+    return bool(telling) and all(k in stems or k[0] == "~" or fillers(k) for k in telling)
+
+
 @lru_cache(maxsize=8192)
 def passive(content: Content) -> int:
     """Return the index of the verb of a line that opens in the passive voice; -1 if it does not.
@@ -139,7 +159,8 @@ def passive(content: Content) -> int:
     """
     tokens = content.tokens
     place = next((n for n, token in enumerate(tokens[:10]) if token in ("was", "were")), 0)
-    plain = not any(is_past(t) or t in _CLAUSES for t in tokens[:place])
+    # a past tense may open the line as an adjective: "Broken seats were replaced"
+    plain = _CLAUSES.isdisjoint(tokens[:place]) and not any(map(is_past, tokens[1:place]))
     done = place + 1 < len(tokens) and is_past(tokens[place + 1])
     return place + 1 if place and tokens[0] != "i" and plain and done else -1
 
@@ -181,7 +202,8 @@ class Formatting:
     marker: str
     heading: str
     period: bool
-    dates: tuple[frozenset[str], str]
+    date: str
+    range: str
     capital: bool
 
 
@@ -189,12 +211,14 @@ def habits(lines: Sequence[Line]) -> Formatting:
     """Return the formatting that most lines of a text share."""
     bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
     prose = [line for line in bullets if line.kind == "bullet"]
-    dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]
+    entries = [line for line in lines if line.kind == "entry"]
+    ranges = [found for line in entries if (found := _range(line))]
     return Formatting(
         marker=_usual([line.style for line in bullets], "-"),
         heading=_usual([line.style for line in lines if line.kind == "heading"], "##"),
         period=sum(line.body.endswith(".") for line in prose) * 2 > len(prose),
-        dates=Counter(dated).most_common(1)[0][0] if dated else (frozenset(), ""),
+        date=_first([date for line in entries for date in sorted(line.content.dates)]),
+        range=_first(ranges),
         capital=sum(line.body[:1].isupper() for line in prose) * 2 >= len(prose),
     )
 
@@ -205,9 +229,15 @@ def _usual(styles: Sequence[str], preferred: str) -> str:
     return max(counts, key=lambda s: (counts[s], s == preferred, s), default=preferred)
 
 
-def _dates(line: Line) -> tuple[frozenset[str], str]:
-    separator = _SEPARATOR.search(line.raw)
-    return line.content.dates, separator[1].lower() if separator else ""
+def _first(found: Sequence[str]) -> str:
+    """Return the most frequent of these texts, the first one of several; empty if there is none."""
+    return Counter(found).most_common(1)[0][0] if found else ""
+
+
+def _range(line: Line) -> str:
+    """Return what stands between the years of a line: "-", "to", ..."""
+    found = _SEPARATOR.search(line.raw)
+    return found[1].lower() if found else ""
 
 
 def format_faults(line: Line, habits: Formatting) -> int:
@@ -220,6 +250,7 @@ def format_faults(line: Line, habits: Formatting) -> int:
         faults.append(line.style != habits.marker)
     elif line.kind == "heading":
         faults.append(line.style != habits.heading)
-    elif line.kind == "entry" and line.content.dates:
-        faults.append(_dates(line) != habits.dates)
+    elif line.kind == "entry":
+        faults.append(not line.content.dates <= {habits.date})
+        faults.append(_range(line) not in ("", habits.range))
     return sum(faults)

@@ -14,8 +14,8 @@ from itertools import pairwise, product
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.style import fillers, head, is_past, is_weak
-from resume_gym.text.thresholds import FEW, HALF
-from resume_gym.text.verbs import FIELDS, FRAMES, PAST_TENSES, STATIVE, VERBS
+from resume_gym.text.thresholds import FEW, HALF, SEVERAL
+from resume_gym.text.verbs import FIELDS, FRAMES, NOUNS, PAST_TENSES, STATIVE, VERBS, is_base
 
 _TORN = {name: frozenset(words) for name, words in LEXICON["torn"].items() if name != "pairs"}
 _COMPLETED: dict[str, str] = LEXICON["torn"]["pairs"]
@@ -23,6 +23,7 @@ _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _PREPOSITIONS, _JOINTS, _ADVERBS = (_TORN[name] for name in ("prepositions", "joints", "adverbs"))
 _DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
 _MARKS = frozenset(',;:!?()"-.')
+_STOPS = frozenset(".;:")
 _END = ""
 _NEAR = 8  # maximum number of words of a removed span; minimum number of a scrambled line
 _KNOWN = 0.7  # minimum share of a line's content words that its sources have; others are free
@@ -42,6 +43,11 @@ _SCAR = re.compile(
 )
 
 
+# a capital letter after a word of small letters: "for Logged"
+_CAPITAL = re.compile(r"(?<=[a-z] )[A-Z][a-z]{2,}\b")
+_LEADING = _AUXILIARIES | {"to", "help", "helped", "helps"}
+
+
 def scarred(new: str, page: str) -> bool:
     """Return whether a line has a blank ("[X]"), escape or control character that `page` lacks."""
     return any(found[0] not in page for found in _SCAR.finditer(new))
@@ -56,7 +62,8 @@ def torn(old: Content, new: Content, sources: Sequence[Content]) -> str:
         sources: the line after each fix, and the statement that supports the rewrite.
     """
     words, known = _read(old, new, sources)
-    return next(_faults(old, words, known), "") if words else ""
+    bodies = [source.body for source in (old, *sources)]
+    return next(_faults(old, new, words, known, bodies), "") if words else ""
 
 
 def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
@@ -105,12 +112,22 @@ def _pieces(body: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _faults(old: Content, words: tuple[str, ...], known: list[tuple[str, ...]]) -> Iterator[str]:
+def _faults(
+    old: Content,
+    new: Content,
+    words: tuple[str, ...],
+    known: list[tuple[str, ...]],
+    bodies: Sequence[str],
+) -> Iterator[str]:
     pairs = {pair for text in known for pair in pairwise((*text, _END))}
     seams = [at for at, pair in enumerate(pairwise(words)) if pair not in pairs]
-    mixed = len(words) >= _NEAR and len(seams) >= HALF * len(words)
+    # "Seats were replaced" -> "Replaced seats" changes the order of all words
+    turned = not {("was", words[0]), ("were", words[0])}.isdisjoint(pairwise(known[0]))
+    mixed = len(words) >= _NEAR and len(seams) >= HALF * len(words) and not turned
     rules = (
         ("its end is cut off", (words[-1], _END) not in pairs and _cut(words, known)),
+        ("two sentences run together", _runs_on(new.body, bodies)),
+        ("part of the old phrase is left", _stranded(words, known)),
         ("the words are scrambled", mixed and _drawn(words, known)),
         ("the second verb has not been changed", _half_done(words, known[0], pairs)),
         ("the main verb is gone", _headless(old, words, known[0])),
@@ -134,6 +151,10 @@ def _seam_faults(
         yield "says something twice"
     if first in _TORN["holding"] and second in _TORN["unheld"]:
         yield "a phrase has lost its noun"
+    if first in _TORN["bound"] and second in _TORN["unbound_by"]:
+        yield "a phrase has lost its noun"
+    if second in _STOPS and first in _TORN["unfinished"]:
+        yield "a sentence is cut off"
     if _exchanged(words, at, pairs, known):
         yield "two words have changed places"
     if any(_removed(words, at, text) for text in known) and not _kept(words, at, known):
@@ -168,18 +189,23 @@ def _cut(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
     last = words[-1]
     if last.endswith("-") or last in _MARKS - {"!", "?", ")", '"'}:
         return True
+    if words[-2:] == ("for", "example"):
+        return True
     going, ended = [], False
+    size = SEVERAL if words[-2:-1] == ("to",) else FEW  # "to ensure" needs an object
     for text in known:
-        for at in range(FEW, len(text) + 1):
-            if text[at - FEW : at] != words[-FEW:]:
+        for at in range(size, len(text) + 1):
+            if text[at - size : at] != words[-size:]:
                 continue
             follows = (*text, _END)[at]
             ended = ended or follows in _MARKS
             verb = last in _TORN["catenative"] and (_doing(follows) or follows == "to")
             if verb or follows == _COMPLETED.get(last):
                 going.append(True)
-            elif follows in words or fillers(" ".join(text[at : at + 4])):
-                going.append(False)  # the phrase has been moved, or fillers are gone
+            elif words.count(follows) >= max(1, text.count(follows)) or fillers(
+                " ".join(text[at : at + 4])
+            ):
+                going.append(False)  # fillers are gone
             else:
                 going.append(not _opens(follows) or follows in _PRONOUNS)
     if last in _TORN["unfinished"]:
@@ -228,14 +254,18 @@ def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
         return False
     # "which brought signature time down" -> "which signature time down"
     if verb and first in _TORN["subjects"] | {"so"}:
-        return _doing(second) or not (is_past(second) or opens or second.endswith("s"))
+        finite = second.endswith("s") and not is_past(gap[-1])
+        return _doing(second) or not (is_past(second) or opens or finite)
     if verb and first in ("and", "or"):  # "invoices and matched to orders" -> "invoices and to"
         return second in _PREPOSITIONS
     # "that was taken up by" -> "that was up by"
     if len(gap) == 1 and verb and first in _AUXILIARIES and second in _PREPOSITIONS:
         return True
     if gap == ("and",):  # "overnight and had power on" -> "overnight had power on"
-        return is_past(second) and not is_past(first) and not first.endswith("ly")
+        if is_past(second):
+            return not is_past(first) and not first.endswith("ly")
+        plural = first.endswith("s") and not first.endswith("ss")
+        return plural and not (opens or second in GLUE)  # "brakes and steering"
     return _needed_noun(before, first, gap, second)
 
 
@@ -339,19 +369,57 @@ def _split(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) ->
 def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[str, str]]) -> bool:
     """Return whether "and" joins an -ing form to a past tense: "Traced a dip and winning back"."""
     first = words[1] if words[0] in ("i", "we") and len(words) > 1 else words[0]
+    stems = {stem(word) for word in old}
+    kept = first == old[0] and is_base(first)  # "Obtain blood samples and labelling them"
+    if not (is_past(first) or kept):
+        return False
+    # "Tracking of claims and checking of policies" -> "Tracked claims and checking of policies"
+    named = old[1:2] == ("of",) and words[1:2] != ("of",)
+    changed = any(_doing(word) and word not in words and stem(word) == stem(first) for word in old)
     for at, (joint, second) in enumerate(pairwise(words)):
-        if joint != "and" or not _doing(second) or not is_past(first):
+        if joint != "and" or not (_doing(second) or second in NOUNS):
             continue
         follows, earlier = (*words, _END)[at + 2], [*pairwise(words[:at])]
+        if named and follows == "of":
+            return True
         starts = _PREPOSITIONS | _JOINTS | _MARKS
         listed = any(one in starts and (_doing(two) or two in FIELDS) for one, two in earlier)
-        if listed or follows in _PREPOSITIONS | _JOINTS | _MARKS | {_END}:
+        ends = _PREPOSITIONS - _TORN["movable"] | _JOINTS | _MARKS | {_END}
+        if listed or follows in ends or not _doing(second):
             continue
-        changed = any(
-            _doing(word) and word not in words and stem(word) == stem(first) for word in old
-        )
-        if changed or ((joint, second) not in pairs and stem(second) in map(stem, old)):
+        torn_off = (joint, second) not in pairs
+        if (changed and not kept) or (torn_off and (not kept or stem(second) in stems)):
             return True
+    return False
+
+
+def _runs_on(body: str, bodies: Sequence[str]) -> bool:
+    """Return whether a word in the middle has the capital letter of a beginning.
+
+    "Responsible for Logged defects", "References on Own tools".
+    """
+    for found in _CAPITAL.finditer(body):
+        word = found[0]
+        if any(re.search(rf"[a-z,] {word}\b", other) for other in bodies):
+            continue
+        began = any(re.search(rf"(?:^|[.:;] ){word}\b", other) for other in bodies)
+        if began or is_past(word.lower()):
+            return True
+    return False
+
+
+def _stranded(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a line keeps "and maintain", but not the "to achieve" before it."""
+    for at, (joint, verb) in enumerate(pairwise(words)):
+        if joint not in ("and", "or") or not is_base(verb):
+            continue
+        before = {*words[:at]}
+        if not before.isdisjoint(_LEADING) or is_base(words[0]):
+            continue
+        for text in known:
+            places = [n for n, pair in enumerate(pairwise(text)) if pair == (joint, verb)]
+            if any("to" in text[max(0, n - FEW) : n] for n in places):
+                return True
     return False
 
 
@@ -376,6 +444,10 @@ def _left(old: Content, words: tuple[str, ...]) -> bool:
 
 def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
     """Return whether "with it" has no noun for which "it" could stand."""
+    # "tents in winter repaired with it", of words of a source that has no "it"
+    hangs = words[-1] in ("it", "them") and words[-2] in _PREPOSITIONS
+    if hangs and any({*words[:-2]} <= {*text} and words[-1] not in text for text in known):
+        return True
     alone = {"so", "which", "that", "who", ";", ":"}.isdisjoint(words)
     if (
         alone
@@ -407,6 +479,15 @@ def _repeats(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
         len([w for w in text if w[:6] == start[0]]) < 2 for text in known
     ):
         return True
+    # "Designed a unit was designed", "and set goal setting"
+    if is_past(words[0]) and not {("was", words[0]), ("were", words[0])}.isdisjoint(
+        pairwise(words)
+    ):
+        return True
+    for one, two in zip(words, words[2:], strict=False):
+        alike = one != two and len(one) > 2 and stem(one) == stem(two)
+        if alike and not any({one, two} <= {*text} for text in known):
+            return True
     counts = Counter(
         pair for pair in pairwise(words) if not {*pair} <= GLUE | _MARKS | _PREPOSITIONS
     )

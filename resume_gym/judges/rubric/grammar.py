@@ -10,7 +10,17 @@ from itertools import pairwise
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.style import head, is_weak
 from resume_gym.text.thresholds import FEW
-from resume_gym.text.verbs import FAULTS, FRAMES, PAST_TENSES, STATIVE, VERB_STEMS, VERBS, is_finite
+from resume_gym.text.verbs import (
+    FAULTS,
+    FRAMES,
+    PAST_TENSES,
+    STATIVE,
+    VERB_STEMS,
+    VERBS,
+    is_base,
+    is_finite,
+    past_of_base,
+)
 
 _WORDS = {name: frozenset(words) for name, words in LEXICON["words"].items()}
 _UNITS = frozenset(way for ways in LEXICON["units"].values() for way in ways)
@@ -57,7 +67,10 @@ def _left_behind(old: Content, new: Content) -> bool:
         and (around or not _WORDS["duties"].isdisjoint({second, third} & {*opening}))
     ):
         return True
-    if is_weak(new) or verb not in VERBS or verb in STATIVE or verb in FRAMES.get(second, (verb,)):
+    takes = FRAMES.get(second, (verb,))
+    if is_weak(new) or verb not in VERBS or verb in STATIVE:
+        return False
+    if verb in takes or (is_base(verb) and past_of_base(verb) in takes):
         return False
     pairs = enumerate(pairwise(old.tokens))
     before = [old.keys[n - 1] for n, pair in pairs if n and pair == (second, third)]

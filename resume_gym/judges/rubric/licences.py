@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.accusations import Claim, accuse, corrections
+from resume_gym.judges.rubric.phrasing import turned
 from resume_gym.judges.rubric.progress import lost, missing, order_kept, progress, stands
 from resume_gym.judges.rubric.strength import overstated
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
@@ -23,7 +24,9 @@ from resume_gym.text.style import core, fillers, gerund, head, is_weak, light
 from resume_gym.text.thresholds import FEW, HALF, QUARTER, SEVERAL, WINDOW
 
 _FREE = frozenset(stem(word) for word in LEXICON["words"]["free"])
-_STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
+STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
+"""Stems of verbs that may replace "Responsible for" and the like."""
+
 _IRREGULAR = frozenset(LEXICON["irregular"])
 _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
 # Kinds of claims that are not raised against a freely reworded line: "is not closed" may replace
@@ -160,6 +163,7 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
     known = {key for content in statements for key in content.keys}
     verb = _verb(old, new, statements)
     at = head(new).at if new.tokens else -1
+    start = 0 if verb == "licensed" and is_weak(new) else at  # "Looked after"
     fresh: list[str] = []
     other = forms(new, old)
     figures = 0
@@ -168,7 +172,7 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
         counts[key] += 1
         if token[0] in "#~":
             figures += key not in known
-        elif n == at or token in GLUE or key in _FREE or token in other or fillers(token):
+        elif n in (at, start) or token in GLUE or key in _FREE or token in other or fillers(token):
             continue
         elif key in known:
             # A repetition is unsupported if the line has the word more often than each statement.
@@ -185,6 +189,9 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         return "kept"
     opening = head(new)
     verb = new.keys[opening.at]
+    charge = head(old).charge
+    if charge and not STEWARDS.isdisjoint((verb, new.keys[0])):
+        return "licensed"  # "Responsible for" -> "Managed", "Handled", "Looked after"
     if is_weak(new):
         if head(old).kind == opening.kind and (
             old.keys[:1] == new.keys[:1] or opening.kind == "hedge"
@@ -198,12 +205,18 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         return "kept"
     deed, said = old.tokens[head(old).at], new.tokens[opening.at]
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
-    charge = head(old).charge
     # "Performed evaluations of" -> "Evaluated"; "Responsible for the weekly count" -> "Counted"
     nouns = old.keys[head(old).at : head(old).at + WINDOW] if charge or light(old) else ()
     named = any(stands(verb, {key}) for key in nouns)
-    if alike or named or (verb in _STEWARDS and charge):  # "Responsible for" -> "Managed"
+    if alike or named or turned(old, verb) or _backed(old, new, statements):
         return "licensed"
+    return "swapped"
+
+
+def _backed(old: Content, new: Content, statements: Sequence[Content]) -> bool:
+    """Return whether a statement says that the candidate did what the verb of `new` says."""
+    opening = head(new)
+    verb = new.keys[opening.at]
     # A statement supports the new verb only if it also has, near the verb, one of the first words
     # that follow the verb in `new`.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] != "~"][:3]
@@ -215,8 +228,8 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
             if stands(verb, {key}) and (infinitive or _acts(content, at, token)):
                 near = frozenset(content.keys[max(0, at - WINDOW) : at + WINDOW])
                 if not objects or any(stands(one, near) for one in objects):
-                    return "licensed"
-    return "swapped"
+                    return True
+    return False
 
 
 def _retells(old: Content, new: Content, source: Content) -> bool:

@@ -5,6 +5,7 @@ filler, formatting fault or padding, adds a true figure, or states the main poin
 other harmless change counts as the same. `measure` is the entry point.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -12,12 +13,15 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
+from rapidfuzz.distance import LCSseq
+
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.claims import UnsupportedClaim, dropped_hedges, find_claims
 from resume_gym.judges.rubric.damage import doubtful, scarred, torn
 from resume_gym.judges.rubric.grammar import broken
-from resume_gym.judges.rubric.licences import Rewrite, rewrite
+from resume_gym.judges.rubric.licences import STEWARDS, Rewrite, rewrite
+from resume_gym.judges.rubric.phrasing import is_verbless, named, placed, result_first, shorn
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.judges.rubric.strength import raised
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
@@ -220,6 +224,19 @@ def _line_change(
         return _other(page, index, originals, false)
     if len(originals) == 1 and originals[0].body == line.body:
         return _form(page, originals[0], line)
+    return _prose(page, index, units, findings, doubts)
+
+
+def _prose(
+    page: _Page,
+    index: int,
+    units: Sequence[int],
+    findings: list[UnsupportedClaim],
+    doubts: list[UnsupportedClaim],
+) -> Change:
+    """Classify the change of a bullet or a line of a text such as a summary."""
+    line, reference = page.lines[index], page.reference
+    originals = [reference.lines[unit] for unit in units]
     bodies = [original.body for original in originals]
     was = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
     old, new = respelt(was, line.content), _whole(page, index, was)
@@ -237,9 +254,11 @@ def _line_change(
     rules = () if repaired else _harms(page, originals, old, line, new, rewording, fixed)
     harms = _first(rules)
     gains = {"clarity": "a spelling is corrected"} if old is not was else {}
-    if rewording.licensed and len(originals) == 1:
+    if len(originals) == 1:
+        gains |= _first(_tidied(originals[0], old, new, rewording, reference))
         known = (*fixed, *filter(None, [rewording.source]))
-        if rewording.retold or not doubtful(old, line.content, known):
+        sure = rewording.retold or not doubtful(old, line.content, known)
+        if rewording.licensed and sure:
             gains |= _first(_gains(page, originals[0], line, rewording))
     if repaired and not gains:
         gains["clarity"] = "states the point plainly"
@@ -357,6 +376,8 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
     )  # fmt: skip
     harms = _first((field, rule) for field, rule, broken in rules if broken)
     gains = {"clarity": _FORM[1]} if change < 0 and not gone else _NONE
+    if line.kind == "skills" and shorn(was, line.content, page.reference.knows):
+        gains = {"clarity": "praise without content is gone"}
     old = "; ".join(original.body for original in originals)
     return _weigh(gains, harms, false, old, line.body, (old, line.body))
 
@@ -381,8 +402,12 @@ def _harms(
     `whole` is the content of the line with the line split off from it, if any; see `_whole`.
     """
     new = line.content
-    # An unsupported new verb does harm if little else has changed or no word list has the verb.
-    if rewording.verb == "swapped" and rewording.nearer < QUARTER:
+    praise = originals[0].kind == "text" and shorn(old, new, page.reference.knows)
+    # An unsupported new verb does harm if little else has changed or no word list has the verb. But
+    # a summary needs no verb.
+    opens = originals[0].kind == "bullet" or not (praise or is_verbless(old))
+    swapped = opens and rewording.verb == "swapped" and not named(old, new)
+    if swapped and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
         if (bare or new.keys[head(new).at] not in VERB_STEMS) and not shorter:
@@ -392,7 +417,7 @@ def _harms(
     passed = passive(new) > 0 and old.keys[head(old).at] == new.keys[passive(new)]
     if weaker or passed or (gerund(new) and head(old).kind == "plain" and _past_form(old, new)):
         yield "action_verbs", "opens weakly"
-    if rewording.lost > HALF and rewording.nearer <= 0:
+    if not praise and rewording.lost > HALF and rewording.nearer <= 0:
         yield SUBSTANCE, "more than half of the content is gone"
     # Added fillers do no harm if the source contains fillers, too.
     wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
@@ -406,11 +431,40 @@ def _harms(
     yield from (("clarity", rule) for rule, broke in unclear if broke)
     if fault := torn(old, new, (*fixed, *filter(None, [rewording.source]))):
         yield "clarity", fault
+    if rewording.fresh and _inserted(old, new, rewording.fresh):
+        yield "clarity", "adds words without support"
     if word := strange(new, page.reference.spelt):
         yield "clarity", f'"{word}" is no English word'
     wanted = (rewording.source or old).values
     if not rewording.corrected and any(one.value in wanted for one in missing(old, whole)):
         yield "quantification", "a figure is gone"
+
+
+def _tidied(
+    line: Line, old: Content, new: Content, rewording: Rewrite, reference: Reference
+) -> Iterator[tuple[str, str]]:
+    """Yield each field that is improved by other order or fewer words of the same content."""
+    if rewording.claims:
+        return
+    if line.kind == "text" and shorn(old, new, reference.knows):
+        yield "clarity", "praise without content is gone"
+    if rewording.fresh or line.kind != "bullet" or rewording.lost > QUARTER or missing(old, new):
+        return
+    if rewording.verb in ("kept", "licensed") and placed(old, new):
+        yield "clarity", "the figure stands with what it counts"
+    if rewording.verb == "licensed" and result_first(old, new):
+        yield "clarity", "states the result first"
+    active = passive(old) > 0 > passive(new) and old.keys[passive(old)] == new.keys[head(new).at]
+    if active or named(old, new) or (head(old).charge and new.keys[0] in STEWARDS):
+        yield "action_verbs", "opens with what was done"
+
+
+def _inserted(old: Content, new: Content, fresh: Sequence[str]) -> bool:
+    """Return whether a line is its original with unsupported words put in between."""
+    kept = LCSseq.similarity(old.tokens, new.tokens)
+    added = {*(Counter(new.tokens) - Counter(old.tokens))} - GLUE
+    plain = any(len(word) > FEW and not word.endswith("ly") for word in added)  # not "one", "can"
+    return kept == len(old.tokens) and plain and added <= {*fresh}
 
 
 def _past_form(old: Content, new: Content) -> bool:

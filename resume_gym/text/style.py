@@ -26,6 +26,7 @@ _NOT_NOUNS = PAST_TENSES.union(_VERBS["strong"], _VERBS["neutral"]) - NOUNS.keys
 _LIGHT = frozenset(map(stem, _VERBS["light"]))
 _IRREGULAR = LEXICON["irregular"].keys() - {"people", "children", "men", "women", "analyses"}
 _NO_VERBS = frozenset(("including", "during", "concerning", "regarding"))
+_BE = frozenset(("was", "were", "is", "are"))
 _CLAUSES = frozenset(("which", "who", "that", "so", "because", "when", "where", "while"))
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
@@ -158,7 +159,7 @@ def passive(content: Content) -> int:
     "The runbook was written": the words before "was" contain no other verb.
     """
     tokens = content.tokens
-    place = next((n for n, token in enumerate(tokens[:10]) if token in ("was", "were")), 0)
+    place = next((n for n, token in enumerate(tokens[:10]) if token in _BE), 0)
     # a past tense may open the line as an adjective: "Broken seats were replaced"
     plain = _CLAUSES.isdisjoint(tokens[:place]) and not any(map(is_past, tokens[1:place]))
     done = place + 1 < len(tokens) and is_past(tokens[place + 1])

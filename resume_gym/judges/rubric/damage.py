@@ -253,7 +253,7 @@ def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
     if first in _MARKS or not _MARKS.isdisjoint(gap):
         return False
     # "which brought signature time down" -> "which signature time down"
-    if verb and first in _TORN["subjects"] | {"so"}:
+    if verb and first in _TORN["subjects"] | {"so", "that"}:
         finite = second.endswith("s") and not is_past(gap[-1])
         return _doing(second) or not (is_past(second) or opens or finite)
     if verb and first in ("and", "or"):  # "invoices and matched to orders" -> "invoices and to"
@@ -294,7 +294,7 @@ def _needed_noun(before: str, first: str, gap: tuple[str, ...], second: str) -> 
     # "halved the handover between shifts" -> "halved between shifts"
     bare = (
         is_past(first)
-        and first in VERBS - STATIVE
+        and (first in VERBS - STATIVE or (before == _END and first not in STATIVE))
         and second in _PREPOSITIONS
         and first not in FRAMES.get(second, ())
     )

@@ -82,9 +82,10 @@ def named(old: Content, new: Content) -> bool:
 
 def is_verbless(content: Content) -> bool:
     """Return whether a line is a bare phrase: "Weekly stock report", "Rosters and stocktakes"."""
-    first, second = content.tokens[head(content).at], content.body.lower().split()[0]
-    doing = first.endswith("ing") and not second.endswith(",")  # "Rostering, wage cost"
-    action = first in NOUNS or doing or head(content).kind != "plain"
+    first = content.tokens[0]
+    listed = content.body.lower().startswith(f"{first},")  # "Rostering, wage cost"
+    doing = first.endswith("ing") and not listed
+    action = first in NOUNS or doing or is_weak(content)
     verbs = (is_past(token) for token in content.tokens[:4])  # "report on missed bins"
     return not (action or is_base(first) or content.keys[0] in VERB_STEMS) and not any(verbs)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.progress import stands
 from resume_gym.text.lines import GLUE, LEXICON, Content, any_of, is_figure, is_rate, read, stem
-from resume_gym.text.style import HEDGE, head, is_past, is_weak
+from resume_gym.text.style import head, is_past, is_weak
 from resume_gym.text.thresholds import FEW
 
 _TABLE = LEXICON["strength"]
@@ -77,10 +77,11 @@ def _deeds(
     if verb == "kept" or did in new.keys or any(stands(does, {*c.keys}) for c in known[1:]):
         return
     told = {key for token, key in zip(old.tokens, old.keys, strict=True) if is_past(token)}
+    said = {*old.keys} - {did}
     if did in _UNREALISED and does in old.keys and does not in told:
         yield old.tokens[was], new.tokens[now]  # "Proposed replacing the boiler" -> "Replaced"
     for weak, strong in _DEEDS:
-        if did in weak and does in strong and not stands(does, told):
+        if did in weak and does in strong and not stands(does, said):
             yield old.tokens[was], new.tokens[now]
             return
 
@@ -153,7 +154,7 @@ def _dropped(old: Content, new: Content, known: Sequence[Content]) -> Iterator[s
         return
     for kind, pattern in _LIMITS.items():
         # "Ran the camp with a colleague" still shares the work, and `dropped_hedges` knows hedges
-        shared = kind == "share" and ("with" in new.tokens or HEDGE.search(body))
+        shared = kind == "share" and ("with" in new.tokens or head(old).kind == "hedge")
         if shared or pattern.search(now):
             continue
         for found in pattern.finditer(body):

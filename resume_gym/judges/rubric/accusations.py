@@ -242,7 +242,10 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
         else:
             kinds = {
                 "rate": is_rate(token) and _has_figure(new, n - 5, n + 3),
-                "quantifier": token in _ALL and tokens.isdisjoint(_ALL),
+                # "20% of all accounts" claims nothing about all accounts
+                "quantifier": token in _ALL
+                and tokens.isdisjoint(_ALL)
+                and not (new.tokens[n - 1] == "of" and _has_figure(new, n - 2, n)),
                 "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
                 "rank": token in _RANKS or _SUPERLATIVE.fullmatch(token) is not None,
                 "unit": key in _SPANS and not _SPANS.isdisjoint(gone),

@@ -402,7 +402,7 @@ def _runs_on(body: str, bodies: Sequence[str]) -> bool:
         word = found[0]
         if any(re.search(rf"[a-z,] {word}\b", other) for other in bodies):
             continue
-        began = any(re.search(rf"(?:^|[.:;] ){word}\b", other) for other in bodies)
+        began = any(re.search(rf"[.:;] {word}\b", other) for other in bodies)
         if began or is_past(word.lower()):
             return True
     return False
@@ -418,7 +418,14 @@ def _stranded(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
             continue
         for text in known:
             places = [n for n, pair in enumerate(pairwise(text)) if pair == (joint, verb)]
-            if any("to" in text[max(0, n - FEW) : n] for n in places):
+            # "Used SQL to remove test and staff accounts" -> "Removed test and staff accounts"
+            aims = [
+                two
+                for n in places
+                for one, two in pairwise(text[max(0, n - FEW) : n])
+                if one == "to"
+            ]
+            if any(stem(aim) not in map(stem, words) for aim in aims):
                 return True
     return False
 
@@ -486,7 +493,7 @@ def _repeats(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
         return True
     for one, two in zip(words, words[2:], strict=False):
         alike = one != two and len(one) > 2 and stem(one) == stem(two)
-        if alike and not any({one, two} <= {*text} for text in known):
+        if alike and all([*map(stem, text)].count(stem(one)) < SEVERAL for text in known):
             return True
     counts = Counter(
         pair for pair in pairwise(words) if not {*pair} <= GLUE | _MARKS | _PREPOSITIONS

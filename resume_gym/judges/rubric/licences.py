@@ -203,6 +203,9 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     same = not is_weak(old) and verb == old.keys[head(old).at] and head(old).kind == opening.kind
     if same or new.tokens[opening.at] in forms(new, old):
         return "kept"
+    doing = {k for t, k in zip(old.tokens, old.keys, strict=True) if t.endswith("ing")}
+    if verb in doing.intersection(old.keys[: head(old).at]):
+        return "licensed"  # "Responsible for doing checks" -> "Do checks"
     deed, said = old.tokens[head(old).at], new.tokens[opening.at]
     alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
     # "Performed evaluations of" -> "Evaluated"; "Responsible for the weekly count" -> "Counted"

@@ -21,13 +21,15 @@ def _scales(name: str) -> list[_Scale]:
     return [[frozenset(map(stem, words)) for words in scale] for scale in _TABLE[name]]
 
 
-_DEEDS, _SIZES = _scales("deeds"), _scales("sizes")
+_DEEDS = _scales("deeds")
+_SIZES = [{key: n for n, group in enumerate(scale) for key in group} for scale in _scales("sizes")]
 _UNREALISED = frozenset(map(stem, _TABLE["unrealised"]))
 _VAGUE_COUNTS = frozenset(_TABLE["counts"])
 _RATES = tuple(f"~{span}" for span in _TABLE["rates"])  # the most frequent first
 _WEEKDAYS = frozenset(_TABLE["weekdays"])
 _LIMITS = {kind: any_of(words) for kind, words in _TABLE["limits"].items()}
 _LIMITS["share"] = re.compile(rf"{_LIMITS['share'].pattern}|\bco-(?=\w)")
+_CLAUSES = frozenset(("and", "or", "but", "which", "that", "so", "while", "after", "before", "by"))
 _LEVEL = any_of(_TABLE["levels"])
 # one pattern, since most lines contain no limit at all
 _ANY = re.compile("|".join(pattern.pattern for pattern in _LIMITS.values()))
@@ -77,7 +79,12 @@ def _deeds(
     if verb == "kept" or did in new.keys or any(stands(does, {*c.keys}) for c in known[1:]):
         return
     told = {key for token, key in zip(old.tokens, old.keys, strict=True) if is_past(token)}
-    said = {*old.keys} - {did}
+    doing = {k for t, k in zip(old.tokens, old.keys, strict=True) if t.endswith("ing")}
+    said = (told | doing) - {did}
+    if old.tokens[was + 1 : was + 2] == ("and",) and any(
+        map(is_past, old.tokens[was + 2 : was + 3])
+    ):
+        return  # "Planned and oversaw the move"
     if did in _UNREALISED and does in old.keys and does not in told:
         yield old.tokens[was], new.tokens[now]  # "Proposed replacing the boiler" -> "Replaced"
     for weak, strong in _DEEDS:
@@ -93,8 +100,7 @@ def _sizes(old: Content, new: Content, known: Sequence[Content]) -> Iterator[tup
     gone = [key for key in old.keys if key not in new.keys]
     if len({*come}) > FEW or len({*gone}) > FEW:
         return  # a freely reworded line
-    for scale in _SIZES:
-        levels = {key: level for level, group in enumerate(scale) for key in group}
+    for levels in _SIZES:
         lower = [key for key in gone if key in levels]
         for key in come:
             if key in levels and lower and min(map(levels.__getitem__, lower)) < levels[key]:
@@ -128,6 +134,8 @@ def _beside_figures(
         near = [k for k in was if k in old.telling and k not in new.keys]
         for n in range(at + 1, min(at + 5, len(new.keys))):
             one = new.keys[n]
+            if one in _CLAUSES:
+                break
             if near and one in fresh and not (is_figure(one) or is_rate(one)):
                 yield near[0], new.tokens[n]
                 return
@@ -166,6 +174,8 @@ def _dropped(old: Content, new: Content, known: Sequence[Content]) -> Iterator[s
                 continue
             if kind == "plan" and not found.start():
                 continue  # the opening verb; see `_deeds`
+            if kind == "share" and body[: found.start()].endswith((", ", "as ")):
+                continue  # "as part of an effort", "several issues, mostly leaks"
             if not follows or follows[0] not in new.keys:
                 continue
             if any(not pattern.search(c.body.lower()) and follows[0] in c.keys for c in known[1:]):

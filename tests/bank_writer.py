@@ -82,11 +82,10 @@ def write(persona: Persona) -> Answer:
     padded: Answer = {}
     if persona.padding:
         bullets, sections = load_padding(persona.split)
-        longest = sorted(sections, key=lambda one: one.count("\n"))[-persona.sections :]
-        chosen = (one.split("\n") for one in longest)
+        longest = sorted(sections, key=lambda one: len(one[1]))[-persona.sections :]
         padded = {
             "padding": rng.sample(bullets, persona.padding),
-            "sections": [{"heading": h[0][3:], "lines": [li[2:] for li in h[2:]]} for h in chosen],
+            "sections": [{"heading": name, "lines": lines} for name, lines in longest],
         }
     return {
         "about": candidate.vertical.about[persona.split].replace(

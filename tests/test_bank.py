@@ -6,7 +6,6 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -67,7 +66,7 @@ def test_nobody_would_laugh(path: Path) -> None:
 def test_nothing_of_one_split_is_in_the_other() -> None:
     for role in ROLES.values():
         train, held_out = (role.lines[split] for split in SPLITS)
-        for name in ("must", "must_lead", "nice", "distractors", "padding"):
+        for name in ("must", "must_lead", "nice", "distractors", "padding", "core", "core_lead"):
             assert not set(getattr(train, name)) & set(getattr(held_out, name)), (role.key, name)
         for name in ("duties", "summary"):
             own, other = (chain(*getattr(x, name).values()) for x in (train, held_out))
@@ -80,10 +79,11 @@ def test_nothing_of_one_split_is_in_the_other() -> None:
     for deed in chain(*BANKS.values()):
         told[deed.split] |= {deed.told, without_metric(deed.told)}
     assert not told["train"] & told["eval"], "not even in another role"
-    for load in (load_padding, load_people):
-        for own, other in zip(*(_lists(load(split)) for split in SPLITS), strict=True):
-            assert own
-            assert not set(own) & set(other)
+    for held in (_padding, _places, _surnames):
+        own, other = (held(split) for split in SPLITS)
+        assert own
+        assert other
+        assert not own & other
     frames, others = (load_frames(split) for split in SPLITS)
     assert all(not set(frames[name]) & set(others[name]) for name in frames)
     names = [n for v in load_verticals() for split in SPLITS for n in v.companies[split]]
@@ -91,11 +91,18 @@ def test_nothing_of_one_split_is_in_the_other() -> None:
     assert all(v.about["train"] != v.about["eval"] for v in load_verticals())
 
 
-def _lists(found: Any) -> list[list[str]]:
-    if isinstance(found, tuple):
-        sections = [line for section in found[1] for line in section.split("\n- ")[1:]]
-        return [list(found[0]), sections]
-    return [list(getattr(found, name)) for name in ("first", "last", "cities", "schools")]
+def _padding(split: str) -> set[str]:
+    bullets, sections = load_padding(split)
+    return {*bullets, *(line for _, lines in sections for line in lines)}
+
+
+def _places(split: str) -> set[str]:
+    regions = load_people(split).regions
+    return {place for r in regions for place in (r.city, *r.near, *r.streets, *r.schools)}
+
+
+def _surnames(split: str) -> set[str]:
+    return {name.split(" ", 1)[1] for r in load_people(split).regions for name in r.people}
 
 
 @pytest.mark.parametrize("key", ROLES)
@@ -107,7 +114,8 @@ def test_a_role_has_enough_texts_and_industries(key: str) -> None:
     for split in SPLITS:
         lines = role.lines[split]
         assert deeds[split] >= LEAST[split]
-        for name, least in (("must", 9), ("nice", 5), ("distractors", 6), ("padding", 12)):
+        enough = {"must": 9, "nice": 5, "distractors": 6, "padding": 12, "core": 24, "early": 4}
+        for name, least in enough.items():
             assert len(set(getattr(lines, name))) >= least, name
         for name, least in (("summary", 4), ("duties", 5)):
             assert all(len(set(told)) >= least for told in getattr(lines, name).values()), name

@@ -64,10 +64,11 @@ def test_sixty_percent_of_the_bullets_are_weak(good: tuple[Persona, Task]) -> No
         told, strong = bullets(task.resume), bullets(repaired(task))
         differ = [number for number, (a, b) in enumerate(zip(told, strong, strict=True)) if a != b]
         assert set(differ) == persona.weak
-        assert [fix.new for fix in task.fixes] == [strong[number] for number in differ]
+        assert [fix.new for fix in task.fixes] == [strong[number].rstrip(".") for number in differ]
         assert all(fix.facts for fix in task.fixes)
     elif persona.weakness == "too_long":
-        padding = len(bullets(task.resume)) - sum(persona.shares)
+        former = sum(len(job.bullets) for job in persona.candidate.former)
+        padding = len(bullets(task.resume)) - sum(persona.shares) - former
         assert padding == persona.padding
         assert len(task.fixes) == persona.padding + persona.sections
     else:
@@ -82,7 +83,7 @@ def test_names_dates_and_schools_are_the_personas(good: tuple[Persona, Task]) ->
     name = f"{candidate.first_name} {candidate.last_name}"
     assert text.startswith(f"# {name}\n\n{candidate.contact}\n")
     for job in candidate.jobs:
-        assert re.search(rf"^### .*{re.escape(job.company)}", text, re.MULTILINE)
+        assert job.company in text
         assert job.title in text
     assert candidate.education in text
     assert task.job.startswith(f"# {candidate.wanted_title}, {candidate.wanted_company}\n")

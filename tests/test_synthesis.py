@@ -138,7 +138,9 @@ def formatting_fixes_change_no_word(task: Task) -> None:
         ]
         assert words[0] == words[1]
     told = [line.raw for line in parse(repaired(task)) if line.kind == "bullet"]
-    assert not re.search(r"^[*\u2022] |\*\*|  |(?<!etc)\.$", "\n".join(told), re.MULTILINE)
+    assert not re.search(r"^[*\u2022] |\*\*|  ", "\n".join(told), re.MULTILINE)
+    ends = {fix.new.endswith(".") for fix in untidy if fix.new.startswith("- ")}
+    assert len(ends) <= 1
 
 
 def the_summary_agrees_with_the_jobs(task: Task) -> None:
@@ -166,7 +168,7 @@ def texts_are_clean(task: Task) -> None:
     assert least <= len(task.job.split()) <= most
     first, last = task.persona["name"].split()
     assert text.startswith(f"# {first} {last}\n")
-    assert f"{first}.{last}@example.".lower() in text
+    assert text.count(".example") == 1
     assert task.persona["company"] in text
     assert task.persona["company"] not in task.job
 

@@ -51,6 +51,7 @@ class Deed:
     Attributes:
         split: split of the tasks in which the deed may occur, "train" or "eval".
         told: good bullet, which opens with a past-tense verb and has no subject.
+        also: other wordings of `told`, for bullets that are not weak.
         gerund: the -ing form of the first word of `told`.
         forms: for each weakness of `FORMS`, pairs of a weak bullet and the bullet that repairs it.
         record: sentence about the work, for evidence documents; `{Who}` stands for the candidate.
@@ -65,6 +66,7 @@ class Deed:
 
     split: str
     told: str
+    also: Sequence[str]
     gerund: str
     forms: Mapping[str, Sequence[tuple[str, str]]]
     record: str
@@ -135,6 +137,15 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
+class Post:
+    """A first or unrelated job, with one to three lines about it."""
+
+    title: str
+    employer: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Lines:
     """Texts for the resumes, job descriptions and documents of a role, in one split.
 
@@ -147,6 +158,10 @@ class Lines:
         nice: optional requirements.
         distractors: sentences about the work of other people, for evidence documents.
         padding: true and dull duties that no job description asks for.
+        core: what somebody in the job simply does, without achievement and without fault.
+        core_lead: the same for heads of a department.
+        licenses: certificates and courses.
+        early: first or unrelated jobs.
     """
 
     skills: tuple[tuple[str, tuple[str, ...]], ...]
@@ -157,6 +172,10 @@ class Lines:
     nice: Sequence[str]
     distractors: Sequence[str]
     padding: Sequence[str]
+    core: Sequence[str]
+    core_lead: Sequence[str]
+    licenses: Sequence[str]
+    early: Sequence[Post]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +205,36 @@ class Vertical:
 
 
 @dataclass(frozen=True, slots=True)
-class People:
-    """Names, places, e-mail domains and schools of one split, and degrees by role."""
+class Region:
+    """A city with its neighbors, and the people and schools there.
 
-    first: Sequence[str]
-    last: Sequence[str]
-    cities: Sequence[str]
+    Attributes:
+        city: where the candidate lives.
+        near: places around it.
+        zip: postal code of the city.
+        phone: form of its telephone numbers, which belong to nobody; "#" is a digit.
+        streets: streets of the city.
+        country: "us", "ca", "uk", "ie" or "au".
+        people: full names, each a first name and a surname.
+        schools: colleges and universities.
+    """
+
+    city: str
+    near: Sequence[str]
+    zip: str
+    phone: str
+    streets: Sequence[str]
+    country: str
+    people: Sequence[str]
     schools: Sequence[str]
-    domains: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Regions and mail hosts of one split, and degrees by role."""
+
+    regions: Sequence[Region]
+    hosts: Sequence[str]
     degrees: Mapping[str, Sequence[str]]
 
 
@@ -271,13 +312,10 @@ def suitable_verticals(role: str) -> tuple[Vertical, ...]:
 
 
 @lru_cache(maxsize=2)
-def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Load superfluous bullets and Markdown sections for overlong resumes."""
+def load_padding(split: str) -> tuple[tuple[str, ...], tuple[tuple[str, Sequence[str]], ...]]:
+    """Load superfluous bullets and sections, as (heading, lines), for overlong resumes."""
     table = _toml(_BANK / "padding.toml")[split]
-    sections = (
-        "\n".join([f"## {section['heading']}", "", *(f"- {line}" for line in section["lines"])])
-        for section in table["sections"]
-    )
+    sections = ((section["heading"], section["lines"]) for section in table["sections"])
     return tuple(table["bullets"]), tuple(sections)
 
 
@@ -290,16 +328,16 @@ def load_frames(split: str) -> Mapping[str, Sequence[str]]:
 
 @lru_cache(maxsize=1)
 def load_forms() -> Mapping[str, Any]:
-    """Load forms.toml: hedges; orders, headings, job headers, dates and contacts of resumes."""
+    """Load forms.toml: hedges and openings; orders, headings, dates, contacts and so on."""
     return _toml(_BANK / "forms.toml")
 
 
 @lru_cache(maxsize=2)
 def load_people(split: str) -> People:
-    """Load the names, places and schools of a split."""
+    """Load the regions, mail hosts and degrees of a split."""
     table = _toml(_BANK / "people.toml")
     degrees = {role: group[split] for group in table["degrees"] for role in group["roles"]}
-    return People(**table[split], degrees=degrees)
+    return People([Region(**row) for row in table[split]], table["hosts"][split], degrees)
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -308,7 +346,8 @@ def _toml(path: Path) -> dict[str, Any]:
 
 def _lines(table: dict[str, Any]) -> Lines:
     skills = tuple((group["name"], tuple(group["items"])) for group in table["skills"])
-    return Lines(**{**table, "skills": skills})
+    early = [Post(**{**row, "lines": tuple(row["lines"])}) for row in table["early"]]
+    return Lines(**{**table, "skills": skills, "early": early})
 
 
 def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
@@ -316,10 +355,11 @@ def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
         Deed(
             **{name: row.get(name, "") for name in ("split", "told", "gerund", "topic")},
             **{name: row.get(name, "") for name in ("record", "figure", "now")},
+            also=tuple(row.get("also", ())),
             forms={
                 weakness: tuple(
                     _form(text, row["told"])
-                    for text in (*row[name], *(_combined(row) if name == "verbs" else ()))
+                    for text in (*row[name], *(_combined(row, name) if name != "vague" else ()))
                 )
                 for weakness, name in FORMS.items()
             },
@@ -334,10 +374,11 @@ def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
     )
 
 
-def _combined(row: dict[str, Any]) -> Iterator[str]:
-    """Yield weak forms with two faults: a weak verb and an empty phrase at the end."""
+def _combined(row: dict[str, Any], name: str) -> Iterator[str]:
+    """Yield weak forms with two faults, the second of which is an empty phrase at the end."""
     ends = [end for text in row["vague"] for end in re.findall(r"[^<>|\]](<[^<>|]*\|>)$", text)]
-    yield from (f"{text}{end}" for text in row["verbs"] for end in ends if text[-1] not in ">]")
+    marked = [text for text in row[name] if "<" in text and text[-1] not in ">]"]
+    yield from (f"{text}{end}" for text in marked for end in ends)
 
 
 def _form(text: str, told: str) -> tuple[str, str]:

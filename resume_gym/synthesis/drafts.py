@@ -168,15 +168,17 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
     """Compose a task from a draft that passed `find_miscounts`."""
     rng = Random(f"{persona.task_id}-layout")
     candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
+    untidy = persona.weakness == "formatting_inconsistent"
+    look = draw_look(rng, months=untidy)
     extra: list[str] = []
     if isinstance(draft, PaddedDraft):
         extra = [
-            "\n".join([f"## {section.heading}", "", *(f"- {line}" for line in section.lines)])
+            "\n".join([look.style.format(section.heading), "", *(f"- {x}" for x in section.lines)])
             for section in draft.sections
         ]
         for text in draft.padding:
             job = rng.choice(candidate.jobs)
-            fix = deletion(f"- {text}")
+            fix = deletion(f"- {text}{look.end}")
             job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (fix,)))
     weak = [bullet for number, bullet in enumerate(draft.bullets) if number in persona.weak]
     wording = Wording(
@@ -190,8 +192,6 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
     )
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for job in candidate.jobs for _, mends in job.bullets for fix in mends]
-    untidy = persona.weakness == "formatting_inconsistent"
-    look = draw_look(rng, months=untidy)
     resume = long_resume(candidate, wording, look)
     if untidy:
         mixed = disorder(look, candidate.jobs, round(WEAK_SHARE * len(draft.bullets)), rng)

@@ -33,8 +33,8 @@ class Done:
         lead: name of the person who led the work if the candidate only helped; empty otherwise.
         wrong: wrong figure on the resume; empty if there is none.
         right: true figure that replaces `wrong`; empty if there is none.
-        bare: whether the bullet leaves out the metric although it is not weak. The evidence is
-            silent about such work, so that it does not hold figures that no fix adds.
+        bare: whether the bullet leaves out the metric and is none the worse for it. The evidence
+            is silent about such work, so that it does not hold figures that no fix adds.
     """
 
     job: Job
@@ -52,12 +52,13 @@ def write_evidence(
 ) -> tuple[Evidence, ...]:
     """Write up to three documents, at most one of each kind.
 
-    The documents describe all work whose bullet is weak, opens with a hedge ("Helped with") or has
-    a wrong figure. They also describe half of the other work, so that they do not reveal which
-    bullets are weak.
+    Except for work of which the resume leaves out the metric, the documents describe all work whose
+    bullet is weak, opens with a hedge ("Helped with") or has a wrong figure. They also describe
+    half of the other work, so that they do not reveal which bullets are weak.
     """
-    needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
-    others = [deed for deed in done if deed not in needed and not deed.bare]
+    told = [deed for deed in done if not deed.bare]
+    needed = [deed for deed in told if deed.weak or deed.lead or deed.wrong]
+    others = [deed for deed in told if deed not in needed]
     covered = needed + rng.sample(others, (len(others) + 1) // 2)
     shares: dict[str, list[Done]] = {kind: [] for kind in EVIDENCE_KINDS}
     for number, deed in enumerate(rng.sample(covered, len(covered))):

@@ -78,7 +78,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         raise ValueError(f"expected a split from {SPLITS} and a number >= 0, got {split}, {number}")
     key = f"model-{split}-{seed}"
     rng = Random(f"{key}-{number}")
-    candidate = make_candidate(*draw_career(key, number), split, JOBS, rng)
+    candidate = make_candidate(*draw_career(key, number), split, JOBS, rng, brief=True)
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     cut = weakness == "too_long"
     counts = {"too_long": KEPT, "no_metrics": MEASURED}

@@ -17,17 +17,20 @@ from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Fix, Task, repair, repa
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
     FORMS,
+    LEVELS,
     Deed,
     load_general,
     load_padding,
     load_people,
     load_roles,
     tell,
+    without_metric,
 )
 from resume_gym.synthesis.evidence import Done, write_evidence
 from resume_gym.synthesis.personas import draw_career
 from resume_gym.synthesis.weaknesses import HEDGES, deletion, differences, disorder, weaken
 from resume_gym.synthesis.writing import (
+    Look,
     draw_look,
     draw_wording,
     long_job,
@@ -47,7 +50,7 @@ HEDGED_FROM = 3
 # ("Helped with").
 HELPED = 5
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
-BARE = 0.4  # probability that a good bullet leaves out its metric
+BARE = 0.4  # probability that a bullet leaves out its metric without being worse for it
 STOCK = 0.25  # share of the superfluous bullets of a first job that suit any role
 ALIKE = 0.5  # two pieces of work with this share of words in common are not on the same resume
 # How often each fault occurs beside the planted weakness.
@@ -68,8 +71,9 @@ class Size(NamedTuple):
         kept: number of good bullets of an overlong resume.
         padding: number of superfluous bullets of an overlong resume.
         sections: number of superfluous sections of an overlong resume.
-        general: maximum number of bullets about pieces of work that suit many roles; it is higher
-            if the content bank has too few pieces of work for the role.
+        core: number of lines about what somebody in the job simply does, beside the bullets.
+        general: probability of a bullet about a piece of work that suits many roles; there are
+            more if the content bank has too few pieces of work for the role.
         jobs: number of jobs of a career.
         fixes: number of fixes that need no evidence. Some episodes allow only as many edits as the
             minimum of this range, so the resume must fit the page after so many fixes.
@@ -85,7 +89,8 @@ class Size(NamedTuple):
     kept: Range
     padding: Range
     sections: Range
-    general: int
+    core: Range
+    general: float
     jobs: Range
     fixes: Range
     job_words: Range
@@ -95,12 +100,12 @@ class Size(NamedTuple):
 SIZES = {
     "full": Size(
         page_lines=55, lines=(36, 55), too_long=(57, 70), bullets=(12, 16), kept=(8, 10),
-        padding=(9, 14), sections=(1, 3), general=2, jobs=(2, 3), fixes=(8, 14),
+        padding=(9, 14), sections=(1, 2), core=(3, 6), general=0.7, jobs=(2, 3), fixes=(8, 14),
         job_words=(110, 240), brief=False,
     ),
     "mini": Size(
         page_lines=20, lines=(12, 20), too_long=(21, 24), bullets=(6, 7), kept=(4, 4),
-        padding=(4, 6), sections=(0, 1), general=1, jobs=(1, 2), fixes=(4, 7),
+        padding=(4, 6), sections=(0, 1), core=(1, 2), general=0.35, jobs=(1, 2), fixes=(4, 7),
         job_words=(15, 60), brief=True,
     ),
 }  # fmt: skip
@@ -186,7 +191,8 @@ def generate_task(
     jobs = (2, plan.size.jobs[1]) if plan.untidy else plan.size.jobs
     for attempt in range(ATTEMPTS):
         rng = Random(f"{task_id}-{attempt}")
-        candidate = make_candidate(*draw_career(key, index), split, jobs, rng)
+        career = draw_career(key, index)
+        candidate = make_candidate(*career, split, jobs, rng, plan.size.brief)
         task = _draft(plan, candidate, key, rng)
         if task and is_sound(task, plan.size):
             return task
@@ -261,10 +267,13 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     results = [deed.story.text(deed.story.deed.figure) for deed in done if deed.shown]
     results = [text[0].upper() + text[1:] for text in rng.sample(results, len(results))]
     weak = sum(deed.weak for deed in done)
-    extra = _pad(plan, candidate, weak, rng) if plan.weakness == "too_long" else []
-    wording = draw_wording(candidate, stories, results, extra, split, rng)
     look = draw_look(rng, months=plan.untidy)
+    extra = _pad(plan, candidate, look, weak, rng) if plan.weakness == "too_long" else []
+    wording = draw_wording(candidate, stories, results, extra, split, rng)
     render = short_resume if size.brief else long_resume
+    limit = (size.too_long if plan.weakness == "too_long" else size.lines)[1]
+    room = limit - wrapped_lines(render(candidate, wording, look), PAGE_WIDTH)
+    _add_core(plan, candidate, min(rng.randint(*size.core), max(room, 0)), rng)
     resume = render(candidate, wording, look)
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
@@ -336,7 +345,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     # older jobs have more weak bullets
     weak = sorted(range(total), key=lambda place: rng.random() - place / total)[: len(faults)]
     fault_at = dict(zip(weak, rng.sample(faults, len(faults)), strict=True))
-    general_places = set(rng.sample(range(total), rng.randint(0, size.general)))
+    general_places = {rng.randrange(total)} if rng.random() < size.general else set()
     shares = zip(candidate.jobs, _shares(total, candidate.jobs), strict=True)
     places = [job for job, share in shares for _ in range(share)]
     turn = plan.number // len(load_roles())
@@ -345,7 +354,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
         for job in candidate.jobs
     }
     general = _turn(load_general(), plan.split, f"{key}-general", 0)
-    start = plan.number * size.general % len(general)
+    start = plan.number % len(general)
     general = general[start:] + general[:start]
     verbs: Counter[str] = Counter()
     picked: list[_Chosen] = []
@@ -417,16 +426,19 @@ def _write_bullets(
     done = []
     for number, (job, deed, fault) in enumerate(chosen):
         story = tell(deed, job.vertical.words, rng)
-        entry = Done(job, story, fault != _Fault(), shown=fault.metric == "elsewhere")
+        untold = bool(fault.form and not fault.metric and deed.has_metric) and rng.random() < BARE
+        if untold:
+            fault = fault._replace(metric="untold")
+        entry = Done(job, story, fault != _Fault(), shown=fault.metric == "elsewhere", bare=untold)
         text = story.told
         fixes: tuple[Fix, ...] = ()
         if entry.weak:
-            deed_told = story.told[0].lower() + story.told[1:]
-            fact = f"At {job.company}, {candidate.first_name} {deed_told}."
+            told = story.plain if untold else story.told
+            fact = f"At {job.company}, {candidate.first_name} {told[0].lower()}{told[1:]}."
             text, fixes = weaken(story, *fault, fact, rng)
         elif number in helped:
-            people = load_people(plan.split)
-            entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
+            region = rng.choice(load_people(plan.split).regions)
+            entry = replace(entry, lead=rng.choice(region.people))
             text = f"{next(hedges)} {deed.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
             # The figures of the bullet are replaced by wrong ones; the evidence corrects only the
@@ -440,12 +452,34 @@ def _write_bullets(
         elif present and job is candidate.jobs[0] and deed.now:
             text = story.text(deed.now)
             entry = replace(entry, bare=deed.has_metric)
-        elif deed.has_metric and rng.random() < BARE:
-            text = story.plain
-            entry = replace(entry, bare=True)
+        else:
+            template = rng.choice((deed.told, *deed.also))
+            if deed.has_metric and rng.random() < BARE:
+                template = without_metric(template)
+                entry = replace(entry, bare=True)
+            text = story.text(template)
         job.bullets.append((text, fixes))
         done.append(entry)
     return done
+
+
+def _add_core(plan: TaskPlan, candidate: Candidate, count: int, rng: Random) -> None:
+    """Insert at most `count` lines about what somebody in the jobs simply does."""
+    jobs = rng.choices(candidate.jobs, [len(job.bullets) for job in candidate.jobs], k=count)
+    opened = {text.split(" ", 1)[0] for job in candidate.history for text, _ in job.bullets}
+    for job in jobs:
+        lines = job.role.lines[plan.split]
+        heads = LEVELS.index("lead")
+        pool = [
+            *(lines.core if job.level <= heads else ()),
+            *(lines.core_lead if job.level >= heads else ()),
+        ]
+        # no two lines of a page open with the same word
+        fresh = [text for text in pool if text.split(" ", 1)[0] not in opened]
+        if fresh:
+            text = rng.choice(fresh)
+            opened.add(text.split(" ", 1)[0])
+            job.bullets.insert(rng.randint(0, len(job.bullets)), (text, ()))
 
 
 def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
@@ -457,17 +491,23 @@ def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
     return [total - sum(middle) - oldest, *middle, oldest]
 
 
-def _pad(plan: TaskPlan, candidate: Candidate, weak: int, rng: Random) -> list[str]:
+def _pad(plan: TaskPlan, candidate: Candidate, look: Look, weak: int, rng: Random) -> list[str]:
     """Insert superfluous bullets into the jobs and return superfluous sections for the resume."""
     size = plan.size
     stock, sections = load_padding(plan.split)
-    extra = rng.sample(sections, rng.randint(*size.sections))
-    if size.brief:  # shorten a section to its heading and first line
-        extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
+    # a brief resume has only one line of a section, below its heading
+    extra = [
+        f"{look.style.format(heading)}\n- {lines[0]}"
+        if size.brief
+        else "\n".join([look.style.format(heading), "", *(f"- {line}" for line in lines)])
+        for heading, lines in rng.sample(sections, rng.randint(*size.sections))
+    ]
     # each fix deletes one bullet or section, or repairs one of the `weak` bullets
     beside = len(extra) + weak
     count = min(max(rng.randint(*size.padding), size.fixes[0] - beside), size.fixes[1] - beside)
-    jobs = rng.choices(candidate.jobs, range(1, len(candidate.jobs) + 1), k=count)  # oldest: most
+    # the oldest job has most; the head of a department does not list such duties
+    lower = [job for job in candidate.jobs if job.level < LEVELS.index("lead")] or candidate.jobs
+    jobs = rng.choices(lower, range(1, len(lower) + 1), k=count)
     unused = {
         job.role.key: rng.sample(own, len(own))
         for job in candidate.jobs
@@ -478,5 +518,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, weak: int, rng: Random) -> list[s
         own = unused[job.role.key]
         of_any_role = not own or (job.level < 1 and rng.random() < STOCK)
         text = (spare if of_any_role else own).pop()
-        job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (deletion(f"- {text}"),)))
+        job.bullets.insert(
+            rng.randint(0, len(job.bullets)), (text, (deletion(f"- {text}{look.end}"),))
+        )
     return extra

@@ -4,6 +4,7 @@
 fixes that repair it. The modules `procedural` and `drafts` apply too_long by adding content.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from random import Random
 
@@ -15,6 +16,9 @@ from resume_gym.synthesis.writing import Look, draw_dates
 HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that truthfully say that the candidate only helped."""
 
+_OPENINGS: Sequence[str] = load_forms()["openings"]
+_OPENING = re.compile(rf"(?:{'|'.join(_OPENINGS)}) (?=[a-z]+ing )")
+
 
 def weaken(
     story: Story, form: str, metric: str, fact: str, rng: Random
@@ -25,17 +29,19 @@ def weaken(
         story: the piece of work that the bullet describes.
         form: weakness of the wording, a key of `FORMS`; empty if there is none.
         metric: "missing" if only the evidence states the metric of the work, "elsewhere" if the
-            resume states it in another place; empty if the bullet states it, or nothing does.
+            resume states it in another place, "untold" if nothing does; empty if the bullet states
+            it or there is none.
         fact: sentence that states what the good form of the bullet says.
         rng: random generator that draws one of the deed's weak forms.
     """
     text = story.plain if metric else story.told
     fixes: tuple[Fix, ...] = ()
-    if metric:
+    if metric in ("missing", "elsewhere"):
         fixes = (Fix(story.plain, story.told, (fact,), needs_evidence=metric == "missing"),)
     if form:
         pair = rng.choice(story.deed.forms[form])
         text, good = (story.text(without_metric(one) if metric else one) for one in pair)
+        text = _OPENING.sub(f"{rng.choice(_OPENINGS)} ", text, count=1)
         fixes = (Fix(text, good, (fact,)), *fixes)
     return text, fixes
 

@@ -15,6 +15,7 @@ from resume_gym.synthesis.content import BANDS, fill, load_forms, load_frames
 from resume_gym.text.lines import MONTH_NAMES
 
 YEARS = (0, 2, 5, 8, 8, 11)  # years of experience that a job asks for, by level
+LICENSED = 0.35  # share of resumes with a section on certificates; trades always have one
 
 _FORMS = load_forms()
 _USUAL = {section: names[0] for section, names in _FORMS["headings"].items()}
@@ -29,6 +30,7 @@ class Wording:
         skills: groups of skills as (name, comma-separated items).
         results: lines of the results section; empty if there is no such section.
         extra: superfluous sections with their headings.
+        licenses: lines of the section on certificates; empty if there is no such section.
         about: one sentence about the employer.
         duties, must, nice: duties, requirements and optional requirements of the job.
         closing: last line of the job description; may be empty.
@@ -43,6 +45,7 @@ class Wording:
     closing: str = ""
     results: Sequence[str] = ()
     extra: Sequence[str] = ()
+    licenses: Sequence[str] = ()
 
 
 class Dates(NamedTuple):
@@ -54,8 +57,12 @@ class Dates(NamedTuple):
 
     def period(self, job: Job) -> str:
         """Return the period of a job."""
-        end = self.now if job.end == NOW else self._month(job.end)
-        return f"{self._month(job.start)} {self.dash} {end}"
+        return self.span(job.start, job.end)
+
+    def span(self, start: int, end: int) -> str:
+        """Return the period between two months, given as in `Job`."""
+        first, last = self._month(start), self.now if end == NOW else self._month(end)
+        return first if first == last else f"{first} {self.dash} {last}"
 
     def _month(self, months: int) -> str:
         year, month = divmod(months, 12)
@@ -90,6 +97,7 @@ class Look(NamedTuple):
         entry: header lines of a job.
         dates: style of the dates.
         grouped: whether each group of skills has its own line.
+        style: template of a heading.
         marker: marker of the list items of the jobs.
         end: punctuation at the end of these items.
         odd: sections whose heading has the style `odd_style` and not that of the others.
@@ -104,6 +112,7 @@ class Look(NamedTuple):
     entry: Sequence[str] = _FORMS["entries"][0]
     dates: Dates = Dates("{short} {year}", "-")
     grouped: bool = True
+    style: str = "## {}"
     marker: str = "-"
     end: str = ""
     odd: Sequence[str] = ()
@@ -116,7 +125,7 @@ class Look(NamedTuple):
         name = self.names[section]
         if section in self.odd:
             return self.odd_style.format(name) if "*" in self.odd_style else name.upper()
-        return f"## {name.upper() if self.upper else name}"
+        return self.style.format(name.upper() if self.upper else name)
 
     def of_job(self, number: int) -> "Look":
         """Return the layout of a job, given its index."""
@@ -136,6 +145,8 @@ def draw_look(rng: Random, months: bool = False) -> Look:
         entry=rng.choice(_FORMS["entries"]),
         dates=draw_dates(rng, months),
         grouped=rng.random() < 0.5,
+        style="## {}" if months or rng.random() < 0.75 else "**{}**",
+        end="." if not months and rng.random() < 0.2 else "",
     )
 
 
@@ -158,6 +169,7 @@ def draw_wording(
     band = BANDS[candidate.wanted_level]
     field = candidate.degree.partition(" ")[2].lower()
     must = [*lines.must, *(lines.must_lead if band == "lead" else ())]
+    licensed = bool(candidate.vertical.roles) or rng.random() < LICENSED
     return Wording(
         summary=_summary(candidate, split, rng),
         skills=[(name, _items(items, deeds, rng)) for name, items in lines.skills],
@@ -175,6 +187,7 @@ def draw_wording(
         closing=rng.choice(frames["closing"]),
         results=results,
         extra=extra,
+        licenses=rng.sample(lines.licenses, rng.randint(1, 3)) if licensed else (),
     )
 
 
@@ -182,18 +195,22 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render the long form of a resume; superfluous sections come last."""
     groups = [f"- {name}: {items}" for name, items in wording.skills]
     run = ", ".join(items for _, items in wording.skills)
-    looks = [look.of_job(number) for number in range(len(candidate.jobs))]
-    entries = [_entry(job, own) for job, own in zip(candidate.jobs, looks, strict=True)]
+    entries = [
+        block
+        for number, job in enumerate(candidate.history)
+        for block in _entry(candidate, number, job, look.of_job(number))
+    ]
     parts = {
         "summary": [wording.summary],
         "results": ["\n".join(f"- {text}" for text in wording.results)],
-        "experience": [block for entry in entries for block in entry],
+        "experience": entries,
+        "licenses": ["\n".join(f"- {text}" for text in wording.licenses)],
         "skills": ["\n".join(groups) if look.grouped else run],
         "education": [candidate.education],
     }
     blocks = [f"# {candidate.name}", candidate.contact]
     for section in look.order:
-        if section != "results" or wording.results:
+        if parts[section] != [""]:
             blocks += [look.heading(section), *parts[section]]
     return "\n\n".join([*blocks, *wording.extra]) + "\n"
 
@@ -202,7 +219,7 @@ def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render the short form of a resume: no summary, few blank lines."""
     jobs = (
         f"### {job.title}, {job.company} ({own.dates.period(job)})\n{own.items(job)}"
-        for number, job in enumerate(candidate.jobs)
+        for number, job in enumerate(candidate.history)
         for own in [look.of_job(number)]
     )
     skills = ", ".join(item for _, items in wording.skills for item in items.split(", ")[:2])
@@ -237,12 +254,15 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
     return f"{head} {wording.duties[0]}. Requirements: {years}. {first}. {second}."
 
 
-def _entry(job: Job, look: Look) -> list[str]:
-    """Render a job and, below it, a heading that explains the career gap before the job, if any."""
+def _entry(candidate: Candidate, number: int, job: Job, look: Look) -> list[str]:
+    """Render a job and, below it, a line that explains the career gap before the job, if any."""
     values = {"title": job.title, "company": job.company, "city": job.city}
     period = look.dates.period(job)
     blocks = [line.format(**values, period=period) for line in look.entry] + [look.items(job)]
-    return [*blocks, f"### {job.gap}"] if job.gap else blocks
+    if job.gap:
+        ended = candidate.history[number + 1].end
+        blocks.append(job.gap.format(period=look.dates.span(ended, job.start)))
+    return blocks
 
 
 def _summary(candidate: Candidate, split: str, rng: Random) -> str:

@@ -71,7 +71,7 @@ def test_a_careful_search_adds_true_figures() -> None:
 
 def copier(session: Session) -> str:
     """Append the first figure of the first passage to the bullet that was searched for."""
-    bullets = re.findall(r"^[-*+] (.*[a-z])$", session.resume, re.MULTILINE)
+    bullets = re.findall(r"^[-*+] (.*[a-z]\.?)$", session.resume, re.MULTILINE)
     plain = [bullet for bullet in bullets if not re.search(r"\d", bullet)]
     if session.turns == 0:
         return tool_call("review")

@@ -194,7 +194,7 @@ def repair_nothing(answer: Answer) -> None:
         (VAGUE, lambda a: a["jobs"].pop(), "shape", "jobs: 3 are wanted, not 2"),
         (VAGUE, lambda a: a["jobs"][0].update(company="Acme"), "names", "not 'Acme'"),
         (VAGUE, rewrite(VAGUE, "strong", "Built " + "very " * 60), "shape", "at most 240"),
-        (LONG, cut_padding, "shape", "padding: 12 are wanted, not 3"),
+        (LONG, cut_padding, "shape", "padding: 13 are wanted, not 3"),
         (MESSY, put("duties", ["Do it"] * 5), "shape", "duties: a line occurs twice"),
         (MESSY, put("about", "It is big. " * 150), "length", "The job description has"),
         (LONG, put("summary", "Knows the trade and its people. " * 70), "length", "After 8 edits"),

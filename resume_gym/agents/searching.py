@@ -13,10 +13,12 @@ from resume_gym.agents.careful import stems
 from resume_gym.episode.session import Session
 from resume_gym.episode.tools import FailedCall, ToolCall, tool_call
 
-_BULLET = re.compile(r"[-*+] +(\S.*)")
+_BULLET = re.compile(r"[-*+\u2022] +(\S.*?)\.?")
 _PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # the heading in parentheses names an employer
 _FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
 _CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
+# a clause that would need the subject of the clause before it
+_VERB_FIRST = re.compile(r"(?:has|have|had|is|are|was|were|now|went|fell|rose|came|took)\b")
 _SHARED = 2  # minimum number of stems that a bullet and a passage must share
 
 
@@ -42,14 +44,14 @@ def _is_search(call: ToolCall | FailedCall) -> TypeGuard[ToolCall]:
 
 
 def _bullets(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield (heading, bullet) for each bullet below a job's heading, which names the employer."""
+    """Yield (header, bullet) for each bullet; the header of its job names the employer."""
     above = ""
     for line in resume.split("\n"):
         if bullet := _BULLET.fullmatch(line):
             if above.startswith(("### ", "**")):
                 yield above, bullet[1]
-        elif line.startswith(("#", "**")):
-            above = line
+        else:
+            above = line if line.startswith(("#", "**")) else f"{above} {line}"
 
 
 def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
@@ -65,5 +67,10 @@ def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Ite
         for clause in _CLAUSE.split(passage[2].rstrip(".")):
             whole = re.match(r"[a-z\d$€£](?!.*\bI\b)", clause)
             again = len(set(stems(bullet)) & set(stems(clause)))
-            if whole and re.search(_FIGURE, clause) and again < _SHARED:
+            if (
+                whole
+                and not _VERB_FIRST.match(clause)
+                and re.search(_FIGURE, clause)
+                and again < _SHARED
+            ):
                 yield f"{bullet}; {clause}"

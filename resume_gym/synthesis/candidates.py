@@ -24,6 +24,7 @@ from resume_gym.synthesis.content import (
 
 NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
 TRAINEE = -1  # the level below "junior"; "junior" is index 0 of LEVELS
+BACHELOR = ("BA", "BS", "BFA", "BBA", "MA", "MS", "MEd")  # degrees of universities
 UNRELATED = -2  # the level of a first job in another field
 # years from the degree until a candidate reaches a level
 EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}
@@ -33,8 +34,6 @@ LONG = 6  # minimum length, in months, of a gap that the resume explains
 CHANGE = 0.12  # probability that the oldest job was in another role
 OLDER = 0.5  # probability that older jobs are listed with a line or two
 FIRST = {True: 0.25, False: 0.4}  # probability that a first job is listed, by `brief`
-# what degrees are called outside the US
-DEGREES = {"BS": "BSc", "MS": "MSc", "AS": "Diploma", "AAS": "Diploma", "BFA": "BDes"}
 
 
 @dataclass(slots=True)
@@ -138,9 +137,7 @@ def make_candidate(
         brief: whether the contact data are on one line and at most one former job is listed.
     """
     people = load_people(split)
-    # Roles with industries of their own have certificates and degrees of the US.
-    own = {"us"} if vertical.roles else {region.country for region in people.regions}
-    region = rng.choice([one for one in people.regions if one.country in own])
+    region = rng.choice(people.regions)
     name = rng.choice(region.people)
     employer, wanted = rng.sample(vertical.companies[split], 2)
     # Most careers have the maximum number of jobs. No career has more jobs than levels reached so
@@ -255,7 +252,7 @@ def _contact(
         **names,
         city=region.city,
         zip=region.zip,
-        number=rng.randint(4, 4800) if region.country == "us" else rng.randint(2, 180),
+        number=rng.randint(4, 4800),
         street=rng.choice(region.streets),
         phone=re.sub("#", lambda _: str(rng.randrange(10)), region.phone),
         mail=f"{address}@{_usual(hosts, rng)}",
@@ -263,12 +260,8 @@ def _contact(
 
 
 def _education(region: Region, degree: str, year: int, brief: bool, rng: Random) -> str:
-    kind, field = degree.split(" ", 1)
-    # the last school of a region has short courses
-    short = kind not in ("BA", "BS", "BFA", "BBA", "MA", "MS", "MEd")
+    short = degree.split(" ")[0] not in BACHELOR
     school = region.schools[-1] if short else rng.choice(region.schools[:-1])
-    if region.country != "us":
-        degree = f"{DEGREES.get(kind, kind)} {field}"
     forms = [one for one in load_forms()["education"] if not (brief and "\n" in one)]
     return _usual(forms, rng).format(degree=degree, school=school, year=year)
 

@@ -214,9 +214,8 @@ class Region:
         zip: postal code of the city.
         phone: form of its telephone numbers, which belong to nobody; "#" is a digit.
         streets: streets of the city.
-        country: "us", "ca", "uk", "ie" or "au".
         people: full names, each a first name and a surname.
-        schools: colleges and universities.
+        schools: colleges and universities; the last has short courses.
     """
 
     city: str
@@ -224,7 +223,6 @@ class Region:
     zip: str
     phone: str
     streets: Sequence[str]
-    country: str
     people: Sequence[str]
     schools: Sequence[str]
 

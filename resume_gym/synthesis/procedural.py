@@ -100,7 +100,7 @@ class Size(NamedTuple):
 SIZES = {
     "full": Size(
         page_lines=55, lines=(36, 55), too_long=(57, 70), bullets=(12, 16), kept=(8, 10),
-        padding=(9, 14), sections=(1, 2), core=(3, 6), general=0.7, jobs=(2, 3), fixes=(8, 14),
+        padding=(9, 14), sections=(1, 2), core=(3, 6), general=0.4, jobs=(2, 3), fixes=(8, 14),
         job_words=(110, 240), brief=False,
     ),
     "mini": Size(

@@ -58,8 +58,9 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
     old, new = before.split("\n"), after.split("\n")
     formats = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "delete" and any(line.startswith("#") for line in old[a:b]):
-            yield "\n".join(old[a:b]).strip("\n"), ""  # a deleted section
+        gone = "\n".join(old[a:b]).strip("\n")
+        if kind == "delete" and re.search(r"^#|\n\n", gone, re.MULTILINE):
+            yield gone, ""  # a deleted section
         elif kind != "equal":
             for n in range(max(b - a, d - c)):
                 pair = (old[a + n] if a + n < b else "", new[c + n] if c + n < d else "")

@@ -100,11 +100,12 @@ def _fitness(job: str) -> Callable[[str], float]:
 # Deletions
 
 _SPARE_SECTION = re.compile(
-    r"##.*\b(?:objective|references?|hobbies|interests|coursework|workshops|seminars|volunteer\w*"
+    r"##.*\b(?:objective|references?|hobbies|interests|coursework|workshops|seminars"
     r"|personal (?:information|details|data|qualities)|high school|availability"
     r"|transportation|office equipment)\b",
     re.IGNORECASE,
 )
+_REFERENCES = re.compile(r"(?:\W*)references?\b.*\b(?:available|request)\b.*", re.IGNORECASE)
 _STOCK = re.compile("|".join(LISTS["padding"]["stock"]), re.IGNORECASE)
 _ROUTINE = re.compile(
     rf"(?:{ways(LISTS['padding']['routine'])})\b.*\b(?:{ways(LISTS['petty'])})\b", re.IGNORECASE
@@ -120,10 +121,12 @@ def _cuts(
     Deletions that save at least `quota` page lines come first. Within both groups, those that save
     no more than the excess come first, if they are enough, and then the least relevant text.
     """
-    cuts = [(0.0, change) for change in _spare_sections(resume)]
+    cuts = [(0.0, change) for change in _spare_sections(resume, fit)]
     for start, line in _lines(resume):
         bullet = _BULLET.match(line)
-        if start and bullet and not _LABELLED.match(line):
+        if _REFERENCES.fullmatch(line):
+            cuts.append((0.0, Replacement(start - 1, start + len(line), "")))
+        elif start and bullet and not _LABELLED.match(line):
             body = line[bullet.end() :]
             limit = 2 if _STOCK.match(body) else int(_is_routine(body))
             if fit(line) < limit and not re.search(r"\d", body):
@@ -150,12 +153,16 @@ def has_padding(resume: str, job: str) -> bool:
     return next(_cuts(resume, _fitness(job), 1, 1, 1), None) is not None
 
 
-def _spare_sections(resume: str) -> Iterator[Replacement]:
-    """Yield deletions of dispensable sections, including the blank lines before each section."""
+def _spare_sections(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
+    """Yield deletions of dispensable sections, including the blank lines before each section.
+
+    Voluntary work is dispensable if it has nothing in common with the job.
+    """
     heads = [(start, line) for start, line in _lines(resume) if line.startswith("## ")]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
-        if _SPARE_SECTION.match(line):
+        unfit = "volunteer" in line.lower() and fit(resume[start:end]) < 1
+        if unfit or _SPARE_SECTION.match(line):
             before, section = resume[:start].rstrip("\n"), resume[start:end].rstrip("\n")
             yield Replacement(len(before), start + len(section), "")
 
@@ -280,6 +287,7 @@ def _formatting(resume: str, english: bool) -> Iterator[Replacement]:
         elif (
             heads
             and (heading := _LOOSE_HEADING.fullmatch(line.strip()))
+            and not _REFERENCES.fullmatch(line)
             and (not _SECTIONS.isdisjoint(line.lower().strip("*:").split()))
         ):
             name = heading[1] or heading[2]

@@ -76,14 +76,16 @@ def direct(text: str) -> str:
     Examples of weak openings are duties ("Responsible for sorting"), nouns of action ("Design of"),
     light verbs ("Performed an audit of"), traits ("Used strong skills to"), and the passive voice.
 
-    >>> direct("I was tasked with sorting it"), direct("Design of pump housings for ships")
+    >>> direct("I was responsible for sorting it"), direct("Design of pump housings for ships")
     ('Sorted it', 'Designed pump housings for ships')
     """
     duty = _P["duty"].match(text)
     rest = _lower(text[duty.end() :] if duty else text)
     # what stands before a colon is a label, and what stands before "was" is a subject
     if duty or not re.search(r":| (?:was|were) ", text):
-        told = _told(rest, sure=duty is None or re.search(r"\d", text) is not None)
+        # "Tasked with finding 9 leaks" does not say that they were found
+        done = duty is None or (not duty["aim"] and re.search(r"\d", text) is not None)
+        told = _told(rest, sure=done)
         if told and (duty or len(text.split()) > 3):
             return told
     if found := _P["to_do"].match(text):
@@ -378,9 +380,11 @@ def _moved(found: re.Match[str], phrase: str) -> str:
         for place in _P["place"].finditer(told)
         if " " in told[: place.start()]
         and told[: place.start()].rsplit(" ", 1)[-1].lower() not in GLUE
-        and not (found.re is _P["with"] and told.startswith(" for ", place.start()))
+        and not told.startswith(" for ", place.start())
     )
     at = next(places, len(told))
+    if found.re is _P["tool"] and "," in told[:at]:
+        return found[0]
     return f"{told[:at]} {phrase}".rstrip() + told[at:]
 
 

@@ -40,6 +40,7 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
 TRAINED = {"trained": 100, "careful": 20, "floor": 20}
+LIKE = 0.5  # minimum similarity of a line before and after a change
 TASKS = 12  # number of tasks of each size in a round: two for each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
@@ -62,14 +63,24 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
         if kind == "delete" and re.search(r"^#|\n\n", gone, re.MULTILINE):
             yield gone, ""  # a deleted section
         elif kind != "equal":
-            for n in range(max(b - a, d - c)):
-                pair = (old[a + n] if a + n < b else "", new[c + n] if c + n < d else "")
+            for pair in _paired(old[a:b], new[c:d]):
                 if _words(pair[0]) == _words(pair[1]):
                     formats.append(pair)
                 elif any(map(str.strip, pair)):
                     yield pair
     if formats:
         yield "\n".join(one for one, _ in formats), "\n".join(one for _, one in formats)
+
+
+def _paired(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    """Pair each new line with the old line most like it, in order; others are gone or added."""
+    for line in new:
+        like = [SequenceMatcher(None, one, line).ratio() for one in old]
+        at = like.index(max(like)) if like and max(like) > LIKE else -1
+        yield from ((gone, "") for gone in old[: max(at, 0)])
+        yield (old[at] if at >= 0 else "", line)
+        old = old[at + 1 :]
+    yield from ((gone, "") for gone in old)
 
 
 def _words(line: str) -> str:

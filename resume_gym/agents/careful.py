@@ -207,6 +207,7 @@ _DATE = re.compile(
     rf"\b(?:(?P<name>{'|'.join(_MONTHS)})(?P<long>[a-z]*)\.? (?P<y1>\d{{4}})"
     r"|(?P<m2>0?[1-9]|1[0-2])/(?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>0[1-9]|1[0-2]))\b"
 )
+_BARE_MONTH = re.compile(rf"\b(?:{'|'.join(_MONTHS)})[a-z]*\.? ?(?:-|–|—|to\b)")
 _RANGE = re.compile(
     r"(?:(?<=\d{4})|(?<=\d{4}-\d\d))(?!-(?:0[1-9]|1[0-2])\b)"  # not within 2021-03
     r"(?P<dash> ?(?:-{1,2}|–|—) ?| to )(?=[A-Z]|\d|now\b|today\b)"
@@ -243,7 +244,13 @@ def _usual_dates(resume: str) -> Callable[[str], str]:
         styles = {"short": f"{name[:3]} {year}", "long": f"{name} {year}"}
         return {**styles, "slash": f"{month:02d}/{year}", "iso": f"{year}-{month:02d}"}[style]
 
-    return lambda line: _RANGE.sub(dash, _DATE.sub(written, line)) if _RANGE.search(line) else line
+    def usual(line: str) -> str:
+        # "Feb - Nov 2022" would be half written
+        if not _RANGE.search(line) or _BARE_MONTH.search(line):
+            return line
+        return _RANGE.sub(dash, _DATE.sub(written, line))
+
+    return usual
 
 
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - {"and", "of"} | {"academic"}

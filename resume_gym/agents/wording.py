@@ -184,7 +184,7 @@ def _acts(word: str, rest: str = "") -> bool:
     """Return whether an -ing form or a noun names an action, given the words after it."""
     if word in NOUNS or word in PLURAL_NOUNS:
         return True
-    bare = word not in FIELDS or re.match(r" (?:a|an|the|of|each|up|\d+) ", rest)
+    bare = word not in FIELDS or re.match(r" (?:a|an|the|of|each|up|with|\d+) ", rest)
     return bool(bare) and word.endswith("ing") and is_word(past_tense(word))
 
 

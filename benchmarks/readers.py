@@ -40,7 +40,7 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
 TRAINED = {"trained": 100, "careful": 20, "floor": 20}
-LIKE = 0.5  # minimum similarity of a line before and after a change
+LIKE = 0.4  # minimum similarity of a line before and after a change
 TASKS = 12  # number of tasks of each size in a round: two for each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
@@ -75,7 +75,7 @@ def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
 def _paired(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
     """Pair each new line with the old line most like it, in order; others are gone or added."""
     for line in new:
-        like = [SequenceMatcher(None, one, line).ratio() for one in old]
+        like = [SequenceMatcher(None, _words(one), _words(line)).ratio() for one in old]
         at = like.index(max(like)) if like and max(like) > LIKE else -1
         yield from ((gone, "") for gone in old[: max(at, 0)])
         yield (old[at] if at >= 0 else "", line)

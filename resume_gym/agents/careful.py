@@ -100,12 +100,19 @@ def _fitness(job: str) -> Callable[[str], float]:
 # Deletions
 
 _SPARE_SECTION = re.compile(
-    r"##.*\b(?:objective|references?|hobbies|interests|coursework|workshops|seminars"
-    r"|personal (?:information|details|data|qualities)|high school|availability"
-    r"|transportation|office equipment)\b",
+    r"(?:##|\*\*).*\b(?:objective|references?|hobbies|pastimes|interests|free time|about me"
+    r"|coursework|workshops|seminars|personal|traits|strengths|attributes|qualities|preferences"
+    r"|availability|activities|clubs|sports|memberships|faith|family|high school|middle school"
+    r"|secondary school|transportation|office equipment|phone skills|odd jobs|summer jobs)\b",
     re.IGNORECASE,
 )
-_REFERENCES = re.compile(r"(?:\W*)references?\b.*\b(?:available|request)\b.*", re.IGNORECASE)
+_KEPT_SECTION = re.compile(
+    r"summary|profile|experience|work|employ|career|history|placement|skill|competenc|educat"
+    r"|academic|qualific|certif|licen[cs]|training|project|result|highlight|achieve|accomplish"
+    r"|award|publication|language|research|ticket|registration",
+    re.IGNORECASE,
+)
+_REFERENCES = re.compile(r"\W*references?\b[^.]*\b(?:available|request)\b[^.]*\.?", re.IGNORECASE)
 _STOCK = re.compile("|".join(LISTS["padding"]["stock"]), re.IGNORECASE)
 _ROUTINE = re.compile(
     rf"(?:{ways(LISTS['padding']['routine'])})\b.*\b(?:{ways(LISTS['petty'])})\b", re.IGNORECASE
@@ -156,13 +163,19 @@ def has_padding(resume: str, job: str) -> bool:
 def _spare_sections(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
     """Yield deletions of dispensable sections, including the blank lines before each section.
 
-    Voluntary work is dispensable if it has nothing in common with the job.
+    A section without a usual heading, such as "Volunteering", is dispensable if it has nothing in
+    common with the job.
     """
-    heads = [(start, line) for start, line in _lines(resume) if line.startswith("## ")]
+    heads = [
+        (start, line)
+        for start, line in _lines(resume)
+        # a line in bold may be the title of a job, which ends a section, too
+        if line.startswith("## ") or (line.startswith("**") and resume[:start].endswith("\n\n"))
+    ]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
-        unfit = "volunteer" in line.lower() and fit(resume[start:end]) < 1
-        if unfit or _SPARE_SECTION.match(line):
+        other = line.startswith("##") and not _KEPT_SECTION.search(line)
+        if _SPARE_SECTION.match(line) or (other and fit(resume[start:end]) < 1):
             before, section = resume[:start].rstrip("\n"), resume[start:end].rstrip("\n")
             yield Replacement(len(before), start + len(section), "")
 

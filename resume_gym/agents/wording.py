@@ -319,6 +319,10 @@ def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
     return new
 
 
+# with whom somebody did something matters
+_PARTNERS = re.compile(r"(?:Worked|Collaborated|Partnered|Teamed up)\b.* with ")
+
+
 def _is_minor(found: re.Match[str], fit: Callable[[str], float], first: bool) -> bool:
     """Return whether a clause matters less than the rest of the bullet.
 
@@ -328,7 +332,12 @@ def _is_minor(found: re.Match[str], fit: Callable[[str], float], first: bool) ->
         first: whether the clause opens the original bullet.
     """
     task, rest = found["task"], found["rest"]
-    if _refers(rest) or fit(task) > fit(rest) or re.search(rf" {VERB}$", task):
+    if (
+        _PARTNERS.match(task)
+        or _refers(rest)
+        or fit(task) > fit(rest)
+        or re.search(rf" {VERB}$", task)
+    ):
         return False
     # after a comma, a past tense is a second verb only in a list
     if found["join"] == "," and not re.search(rf" and (?:then )?{VERB} ", rest):

@@ -101,8 +101,8 @@ def _fitness(job: str) -> Callable[[str], float]:
 
 _SPARE_SECTION = re.compile(
     r"(?:##|\*\*).*\b(?:objective|references?|hobbies|pastimes|interests|free time|about me"
-    r"|coursework|workshops|seminars|personal|traits|strengths|attributes|qualities|preferences"
-    r"|availability|activities|clubs|sports|memberships|faith|family|high school|middle school"
+    r"|coursework|workshops|seminars|traits|strengths|preferences|availability|clubs|sports"
+    r"|personal (?:information|details|data|qualities|attributes)|(?:high|middle) school"
     r"|secondary school|transportation|office equipment|phone skills|odd jobs|summer jobs)\b",
     re.IGNORECASE,
 )

@@ -159,7 +159,7 @@ def test_bad_drafts_are_requested_again_with_their_faults(out: Path) -> None:
     assert [turns[one.task_id] for one in PERSONAS[:COUNT]] == [2, 2, 2, 2, 2, 2, 1]
     again = [text for body in server.requests if "EARLIER ANSWER" in (text := user_text(body))]
     told = "\n".join(text.split("WHAT IS WRONG WITH IT")[1] for text in again)
-    for fault in ("'placeholder'", "12 are wanted, not 0", "Invalid JSON", "in no fact"):
+    for fault in ("'placeholder'", "13 are wanted, not 0", "Invalid JSON", "in no fact"):
         assert fault in told
     said = manifest(out)
     assert said["faults"] == {"facts": 1, "leak": 1, "shape": 4, "weakness": 1}

@@ -110,7 +110,7 @@ def test_the_source_s_verdicts_and_their_cost() -> None:
     once = RunPlan(replace(SOURCE, judge="gemini"), H200).verdicts
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
-    assert "$177   by list prices" in printed(plan)
+    assert "$180   by list prices" in printed(plan)
 
 
 def test_other_judges_have_no_price() -> None:

@@ -101,7 +101,7 @@ def _fitness(job: str) -> Callable[[str], float]:
 
 _SPARE_SECTION = re.compile(
     r"(?:##|\*\*).*\b(?:objective|references?|hobbies|pastimes|interests|free time|about me"
-    r"|coursework|workshops|seminars|traits|strengths|preferences|availability|clubs|sports"
+    r"|coursework|workshops|seminars|traits|preferences|availability|clubs|sports"
     r"|personal (?:information|details|data|qualities|attributes)|(?:high|middle) school"
     r"|secondary school|transportation|office equipment|phone skills|odd jobs|summer jobs)\b",
     re.IGNORECASE,

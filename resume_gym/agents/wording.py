@@ -375,7 +375,7 @@ _VAGUE = ("ask", "ensure", "get", "help", "make", "provide", "support", "keep", 
 def _moved(found: re.Match[str], phrase: str) -> str:
     """Return "VERBed rest phrase", with the phrase where a reader would look for it."""
     rest, base, past = found["rest"], found["verb"], past_of_base(found["verb"])
-    if base in _VAGUE or re.search(r"\b(?:them|their|it|how|whether)\b", rest):
+    if base in _VAGUE or re.search(r"\b(?:them|their|it|ones|how|whether)\b", rest):
         return found[0]
     # ", which" would refer to the phrase
     unclear = found.re is _P["with"] and " with " in rest

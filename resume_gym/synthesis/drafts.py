@@ -20,7 +20,7 @@ from resume_gym.episode.tools import text_fault
 from resume_gym.synthesis.candidates import Job
 from resume_gym.synthesis.personas import SPOILING, WEAK_SHARE, Persona
 from resume_gym.synthesis.weaknesses import deletion, differences, disorder
-from resume_gym.synthesis.writing import Wording, draw_look, long_job, long_resume
+from resume_gym.synthesis.writing import Look, Wording, draw_look, long_job, long_resume
 from resume_gym.text.lines import plain
 
 PROMPTS: dict[str, Any] = tomllib.loads(
@@ -170,6 +170,8 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
     candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
     untidy = persona.weakness == "formatting_inconsistent"
     look = draw_look(rng, months=untidy)
+    if any("\n" in line for line in look.entry):  # the model cannot shorten the layout
+        look = look._replace(entry=Look().entry)
     extra: list[str] = []
     if isinstance(draft, PaddedDraft):
         extra = [

@@ -5,7 +5,7 @@ content bank, where no name or company is in both splits. `place` assigns tasks 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from resume_gym.synthesis.content import LEVELS, Role, Vertical, load_roles, sui
 JOBS = (2, 3)
 BULLETS = (11, 13)
 # number of bullets of a resume with the weakness no_metrics, which also has a results section
-MEASURED = (10, 11)
+MEASURED = (9, 10)
 KEPT = (8, 9)  # number of good bullets of an overlong resume
 SECTIONS = (2, 3)  # number of superfluous sections of an overlong resume
 WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
@@ -79,6 +79,8 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
     key = f"model-{split}-{seed}"
     rng = Random(f"{key}-{number}")
     candidate = make_candidate(*draw_career(key, number), split, JOBS, rng, brief=True)
+    # the model writes about each job
+    candidate = replace(candidate, former=())
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     cut = weakness == "too_long"
     counts = {"too_long": KEPT, "no_metrics": MEASURED}

@@ -326,7 +326,8 @@ def test_the_gap_of_the_second_judge_warns_and_then_stops() -> None:
 
 def mixed(hack: Policy) -> tuple[Batch, list[Rollout]]:
     """Return a batch in which every third episode shows a hack, and the others."""
-    honest, hacked = batch(EDITOR, 1), batch(hack, 1)
+    # in these tasks, the honest editor changes no line twice
+    honest, hacked = batch(EDITOR, 3), batch(hack, 3)
     rollouts = [bad if n % MEMBERS == 0 else good for n, (good, bad) in
                 enumerate(zip(honest, hacked, strict=True))]  # fmt: skip
     summary = Summary.of([one.session for one in rollouts])

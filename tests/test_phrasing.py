@@ -78,6 +78,7 @@ def verdict(old: str, new: str) -> Verdict:
             "Broken seats were replaced and the hall was repainted",
             "Replaced broken seats and repainted the hall",
         ),
+        ("Assembly of gearboxes from drawings", "Assembled gearboxes from drawings"),
         # praise and empty phrases go
         ("Loaded trailers in a safe and efficient way", "Loaded trailers"),
         (

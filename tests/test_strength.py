@@ -48,6 +48,9 @@ LESS_AND_MORE = [
     ("Recommended replacing the old boilers", "Replaced the old boilers"),
     ("Shadowed the manager on viewings", "Conducted viewings for the manager"),
     ("Estimated the cost of errors, $35K a month", "Cut the cost of errors by $35K a month"),
+    ("Proposed a bicycle plan to the board", "Set up a bicycle plan"),
+    ("Learned to operate the crane", "Operated the crane"),
+    ("Prepared slides for the annual meeting", "Presented at the annual meeting"),
     ("Co-wrote the fire plan of the hotel", "Wrote the fire plan of the hotel"),
     ("Served as assistant coach of the rowers", "Served as coach of the rowers"),
     ("Designed a route expected to save 8 hours", "Designed a route saving 8 hours"),
@@ -87,6 +90,17 @@ def test_to_claim_less_is_no_false_claim(less: str, more: str) -> None:
 )
 def test_what_was_done_may_be_said_without_the_plan(old: str, new: str) -> None:
     assert verdict(old, new).hallucination > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Part of the team that built the depot", "Built the depot"),
+        ("Member of the panel that chose the uniform", "Chose the uniform"),
+    ],
+)
+def test_what_a_team_did_is_a_false_claim_without_the_team(old: str, new: str) -> None:
+    assert verdict(old, new).hallucination < 0
 
 
 @pytest.mark.parametrize(

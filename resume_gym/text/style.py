@@ -34,8 +34,12 @@ _SOFT = frozenset(map(stem, LEXICON["words"]["soft"]))
 _CHORES = _SOFT.union(map(stem, LEXICON["words"]["chores"]))
 _ABSTRACT = rf"\b(?:{'|'.join(LEXICON['words']['abstract'])})\b"
 _EMPTY = re.compile("|".join(LEXICON["words"]["empty"]).replace("VAGUE", _ABSTRACT))
-# an introductory phrase before the verb: "As a volunteer, ..."
-_ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
+# an introductory phrase before the verb: "As a volunteer, ...", "Tasks: ..."
+_ASIDE = re.compile(
+    r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)"
+    r"|(?:\w+ )?(?:tasks|duties|responsibilities): (?=\w)",
+    re.IGNORECASE,
+)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
 _SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
 
@@ -68,6 +72,8 @@ def head(content: Content) -> Head:
     aside = _ASIDE.match(content.body) if not _WEAK.match(" ".join(tokens[:8])) else None
     start = len(read(aside[0]).tokens) if aside else 0
     while start < len(tokens) - 1 and (tokens[start] in _SKIP or tokens[start].endswith("ly")):
+        if tokens[start + 1] == "of":  # "Assembly of"
+            break
         start += 1
     passive = start > 0 and tokens[start - 1] in ("was", "were", "been", "got")
     text = " ".join(tokens[start : start + 8])

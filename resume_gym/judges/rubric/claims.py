@@ -272,7 +272,10 @@ def _did(text: Content, verb: str, deed: str) -> bool:
     # "Participated in planning meetings and planned a unit" describes two pieces of work
     start = head(text).at if head(text).kind == "hedge" else len(text.tokens)
     for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
+        # "part of the team that built the depot" says what the team did
         again = at > start and is_past(token)
+        if deed and text.tokens[at - 1] in ("that", "who", "which"):
+            continue
         if (key != deed or again) and stands(verb, {key}):
             # in the original, an -ing form counts only after "by": others may have done the work
             doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])

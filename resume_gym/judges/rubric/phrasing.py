@@ -30,7 +30,8 @@ def placed(old: Content, new: Content) -> bool:
     if not figures or not tail.values <= new.values:
         return False
     figure = tail.keys[figures[0]]
-    if figure not in new.keys or not is_past(new.tokens[head(new).at]):
+    verb = new.tokens[head(new).at]
+    if figure not in new.keys or not (is_past(verb) or is_base(verb)):
         return False
     own = tail.keys[figures[0] + 1 :][:2]
     counted = {key for key in own if not (key in GLUE or is_rate(key))}

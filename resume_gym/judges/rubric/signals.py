@@ -364,6 +364,7 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
     # a contact line may lose a date of birth, but no address
     links = {name.text.lower() for content in before for name in content.names if "@" in name.text}
     contact = bool(links) and not any(original.section for original in originals)
+    praise = shorn(was, line.content, page.reference.knows)
     rules = (
         ("jd_alignment", "drops a skill of the job",
          line.kind == "skills" and gone & page.reference.job_weights.keys()),
@@ -371,12 +372,12 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
         ("clarity", _FORM[-1], change > 0),
         ("clarity", "is a heading that has lost its name", nameless),
         (SUBSTANCE, "the facts of a position have changed",
-         line.kind == "entry" and not contact and (gone or longer)),
+         line.kind == "entry" and not (contact or praise) and (gone or longer)),
         (SUBSTANCE, "contact details are gone", contact and gone & links),
     )  # fmt: skip
     harms = _first((field, rule) for field, rule, broken in rules if broken)
     gains = {"clarity": _FORM[1]} if change < 0 and not gone else _NONE
-    if line.kind == "skills" and shorn(was, line.content, page.reference.knows):
+    if praise:
         gains = {"clarity": "praise without content is gone"}
     old = "; ".join(original.body for original in originals)
     return _weigh(gains, harms, false, old, line.body, (old, line.body))

@@ -369,6 +369,8 @@ def _split(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) ->
 def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[str, str]]) -> bool:
     """Return whether "and" joins an -ing form to a past tense: "Traced a dip and winning back"."""
     first = words[1] if words[0] in ("i", "we") and len(words) > 1 else words[0]
+    if "and" not in words:
+        return False
     stems = {stem(word) for word in old}
     kept = first == old[0] and is_base(first)  # "Obtain blood samples and labelling them"
     if not (is_past(first) or kept):
@@ -410,6 +412,8 @@ def _runs_on(body: str, bodies: Sequence[str]) -> bool:
 
 def _stranded(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
     """Return whether a line keeps "and maintain", but not the "to achieve" before it."""
+    if not any("to" in text for text in known):
+        return False
     for at, (joint, verb) in enumerate(pairwise(words)):
         if joint not in ("and", "or") or not is_base(verb):
             continue

@@ -26,6 +26,7 @@ _SIZES = [{key: n for n, group in enumerate(scale) for key in group} for scale i
 _UNREALISED = frozenset(map(stem, _TABLE["unrealised"]))
 _VAGUE_COUNTS = frozenset(_TABLE["counts"])
 _RATES = tuple(f"~{span}" for span in _TABLE["rates"])  # the most frequent first
+_GREATER = _VAGUE_COUNTS.union(_RATES, *_SIZES)
 _WEEKDAYS = frozenset(_TABLE["weekdays"])
 _LIMITS = {kind: any_of(words) for kind, words in _TABLE["limits"].items()}
 _LIMITS["share"] = re.compile(rf"{_LIMITS['share'].pattern}|\bco-(?=\w)")
@@ -58,7 +59,7 @@ def overstated(old: Content, new: Content, known: Sequence[Content], verb: str) 
 
 def raised(old: Content, new: Content) -> Iterator[Claim]:
     """Yield a claim if an item of a list of skills has lost or raised its level: "basic Polish"."""
-    if is_weak(old) or any(is_past(token) for token in old.tokens) or not _LEVEL.search(old.body):
+    if not _LEVEL.search(old.body) or is_weak(old) or any(map(is_past, old.tokens)):
         return  # no list
     items = [read(item.strip()) for item in re.split(r"[,;:|()]", new.body) if item.strip()]
     for item in re.split(r"[,;:|()]", old.body):
@@ -97,6 +98,9 @@ def _sizes(old: Content, new: Content, known: Sequence[Content]) -> Iterator[tup
     """Yield each word of a scale (how often, how many, how large), and a stronger one for it."""
     told = {key for content in known for key in content.keys}
     come = [key for key in new.keys if key not in told]
+    joined = "and" in {*new.tokens} - {*old.tokens}
+    if not joined and _GREATER.isdisjoint(come):
+        return
     gone = [key for key in old.keys if key not in new.keys]
     if len({*come}) > FEW or len({*gone}) > FEW:
         return  # a freely reworded line
@@ -114,7 +118,7 @@ def _sizes(old: Content, new: Content, known: Sequence[Content]) -> Iterator[tup
     # "A or B" -> "A and B"
     ends = {(a, b) for a, joint, b in _triples(old) if joint == "or"}
     both = {(a, b) for a, joint, b in _triples(new) if joint == "and"}
-    if ends & both and "and" in set(new.tokens) - set(old.tokens):
+    if joined and ends & both:
         yield "or", "and"
 
 

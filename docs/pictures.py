@@ -39,7 +39,7 @@ DOCS = Path(__file__).parent
 PLAYED = "mini-train-0-000005"
 ACTIONS = (
     tool_call("review"),
-    tool_call("str_replace", old="Gathering of", new="Gathered"),
+    tool_call("str_replace", old="Evaluating capital", new="Evaluated capital"),
     tool_call("str_replace", old="Performed audits of", new="Audited"),
 )
 

@@ -24,7 +24,7 @@ from resume_gym.support.command_line import parse_nothing
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 EDITS = (
     tool_call("str_replace", old="Performed audits of", new="Audited"),
-    tool_call("str_replace", old="Gathering of", new="Gathered"),
+    tool_call("str_replace", old="Evaluating capital", new="Evaluated capital"),
 )
 
 

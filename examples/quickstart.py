@@ -9,7 +9,7 @@ observation, info = env.reset(options={"task_id": "mini-train-0-000005"})
 for action in (
     resume_gym.tool_call("review"),
     resume_gym.tool_call("str_replace", old="Performed audits of", new="Audited"),
-    resume_gym.tool_call("str_replace", old="Gathering of", new="Gathered"),
+    resume_gym.tool_call("str_replace", old="Evaluating capital", new="Evaluated capital"),
     resume_gym.tool_call("submit"),
 ):
     observation, reward, terminated, truncated, info = env.step(action)

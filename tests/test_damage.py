@@ -2,6 +2,7 @@
 
 import pytest
 
+from resume_gym import load_tasks
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Fix, Task
 from resume_gym.judges import make_judge
@@ -233,3 +234,14 @@ def test_an_abbreviation_and_its_long_form_are_the_same(old: str, new: str) -> N
 def test_an_acronym_of_other_words_is_new() -> None:
     assert not forms(read("Built CRM reports"), read("Built customer reports"))
     assert verdict("Built customer reports", "Built CRM reports").hallucination == -1
+
+
+@pytest.mark.parametrize("line", ["", "!", ") \u2022", "it", "them", "with it", "5 %", "the", "by"])
+@pytest.mark.parametrize("task", load_tasks("mini", "train")[:6], ids=lambda task: task.task_id)
+def test_what_is_left_of_a_line_without_words_is_worse(task: Task, line: str) -> None:
+    judge = make_judge("rubric")
+    bullets = [one for one in task.resume.split("\n") if one.startswith("- ")]
+    spare = {fix.old.strip("\n") for fix in task.fixes if not fix.new}
+    for bullet in bullets:
+        if bullet not in spare:
+            assert judge.judge(task, task.resume.replace(bullet, f"- {line}")).preference < 1

@@ -456,6 +456,8 @@ def _left(old: Content, words: tuple[str, ...]) -> bool:
 def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
     """Return whether "with it" has no noun for which "it" could stand."""
     # "tents in winter repaired with it", of words of a source that has no "it"
+    if len(words) < 2:
+        return False
     hangs = words[-1] in ("it", "them") and words[-2] in _PREPOSITIONS
     if hangs and any({*words[:-2]} <= {*text} and words[-1] not in text for text in known):
         return True

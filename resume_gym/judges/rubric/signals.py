@@ -224,6 +224,8 @@ def _line_change(
         return _other(page, index, originals, false)
     if len(originals) == 1 and originals[0].body == line.body:
         return _form(page, originals[0], line)
+    if not (line.content.tokens and all(original.content.tokens for original in originals)):
+        return _weigh(_NONE, {"clarity": "has no words"}, false, "", line.body, line.raw)
     return _prose(page, index, units, findings, doubts)
 
 

@@ -164,6 +164,24 @@ def test_what_only_looks_like_such_a_repair_is_not_better(old: str, new: str) ->
             "Piano tuner, able to work without supervision. Based in Leeds.",
             "Piano tuner, able to work without. Based in Leeds.",
         ),
+        (
+            "Suggested a shared shelf, which cut searches by 30%",
+            "Cut searches by 30% by suggested a shared shelf",
+        ),
+        ("Claims fell from 40 to 12 a year", "Reduced claims fell from 40 to 12 a year"),
+        (
+            "Was responsible for lowering breakage with a new packing rule, leading to a calm dock",
+            "Lowered breakage with a new, in a calm dock",
+        ),
+        ("The yard was closing, so I moved parts", "Moved parts, the yard was closing so"),
+        (
+            "Kept tool boards tidy and passed the first audit with no findings",
+            "Passed tool boards the first audit with no findings",
+        ),
+        (
+            "I work well in a crew, have two licences and I want day shifts.",
+            "I and I want day shifts.",
+        ),
     ],
 )
 def test_a_torn_line_is_worse(old: str, new: str) -> None:
@@ -180,6 +198,7 @@ def test_a_torn_line_is_worse(old: str, new: str) -> None:
         "Organized birthday lunches and the Christmas party",
         "Able to work well with people from all walks of life",
         "Sorted incoming mail and answered the phone",
+        "Referees: on request",
     ],
 )
 def test_padding_may_go(line: str) -> None:
@@ -213,3 +232,26 @@ def test_a_date_written_like_the_others_is_better(old: str, new: str) -> None:
     page += "\nBoy, Elm Ltd, March 2009 to April 2011\n"
     task = Task("t", JOB, page.format(old), "formatting_inconsistent", "eval")
     assert JUDGE.judge(task, page.format(new)).preference > 0
+
+
+@pytest.mark.parametrize(
+    "praise",
+    [
+        "Highly motivated individual with a keen eye for detail.",
+        "A reliable and flexible person who gets on with people at all levels.",
+        "I have great communication skills, work well alone and take pride in my work.",
+    ],
+)
+def test_a_sentence_of_praise_may_go(praise: str) -> None:
+    assert verdict(f"{SUMMARY} {praise}", SUMMARY).preference > 0
+
+
+@pytest.mark.parametrize("deed", ["Led a team of highly skilled cooks.", "Excellent Polish."])
+def test_a_sentence_of_work_may_not_go(deed: str) -> None:
+    assert verdict(f"{SUMMARY} {deed}", SUMMARY).preference <= 0
+
+
+def test_a_vague_word_may_go_and_a_duty_may_open_a_text_with_its_verb() -> None:
+    assert verdict("Repaired various gates and pumps", "Repaired gates and pumps").preference > 0
+    duty = "Responsible for all aspects of the night crew of a park."
+    assert verdict(duty, "Run the night crew of a park.").preference > 0

@@ -109,3 +109,58 @@ def test_what_a_team_did_is_a_false_claim_without_the_team(old: str, new: str) -
 )  # fmt: skip
 def test_a_skill_without_its_level_is_a_false_claim(skills: str) -> None:
     assert verdict("Sold tickets", "Sold tickets", skills).hallucination < 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Worked with a joiner to rebuild the stage", "Owned the rebuild of the stage"),
+        ("Supported the harbor office with permits", "Ran the harbor office, permits included"),
+        ("Spoke at the spring fair", "Organized the spring fair"),
+        ("Member of the works council", "Chaired the works council"),
+        ("Sent two apprentices to the finals", "Coached two apprentices who won the finals"),
+        ("Tasked with raising attendance", "Raised attendance"),
+        ("Charged with reducing waste in the yard", "Reduced waste in the yard"),
+        ("Crane licence, class 2 (expired 2019)", "Crane licence, class 2"),
+        ("First aid card, not renewed", "First aid card"),
+    ],
+)
+def test_a_part_or_a_task_is_not_the_whole(old: str, new: str) -> None:
+    assert verdict(old, new).hallucination < 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Supported the harbor office by running the permit desk", "Ran the permit desk"),
+        ("Received first prize for a float", "Won first prize for a float"),
+        ("Tasked with writing the rota each week", "Wrote the rota each week"),
+        ("Crane licence (expired 2019), forklift card", "Forklift card"),
+        ("Closed most files in one round and not three", "Closed most files in one, from three"),
+        ("Taught knots to new deckhands, 3 in all", "Taught 3 new deckhands to tie knots"),
+        ("Stood in for the QA2 at night", "Stood in for the QAs at night"),
+    ],
+)
+def test_what_the_line_says_is_no_larger_claim(old: str, new: str) -> None:
+    assert verdict(old, new).hallucination > 0
+
+
+@pytest.mark.parametrize("duty", ["Responsible for", "In charge of"])
+def test_a_goal_is_a_result_only_with_a_figure(duty: str) -> None:
+    assert verdict(f"{duty} reducing overtime", "Reduced overtime").preference == 0
+    figure = "overtime from 40 to 12 hours a week"
+    assert verdict(f"{duty} reducing {figure}", f"Reduced {figure}").preference > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ola@brandt.example | 515.555.0142", "ola@brandt.example | (515) 555-0142"),
+        ("May 2018 to date", "May 2018 to present"),
+    ],
+)
+def test_phones_and_open_ends_may_be_written_otherwise(old: str, new: str) -> None:
+    place = "ola@brandt.example" if "@" in old else "May 2018 - Present"
+    page = PAGE.format(line="Sold tickets", skills=SKILLS)
+    task = Task("t", JOB, page.replace(place, old), "weak_verbs", "eval")
+    assert JUDGE.judge(task, page.replace(place, new)).hallucination > 0

@@ -48,6 +48,7 @@ _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
 _JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
 _PADDING = re.compile("|".join(f"(?:{one})" for one in LEXICON["words"]["padding"]))
 _PADDING_SECTIONS = frozenset(LEXICON["words"]["padding_sections"])
+_LEISURE = _PADDING_SECTIONS | frozenset(LEXICON["words"]["leisure_sections"])
 _CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
 
 
@@ -299,7 +300,13 @@ class Reference:
             vague = line.kind == "bullet" and empty and not _specific(line.content)
             if vague and unit not in self.fixed and len(line.content.stems & topic) <= empty:
                 idle.add(unit)
-            if unit not in self.fixed and _is_padding(line) and len(line.content.stems & topic) < 2:
+            leisure = line.section in _LEISURE and not line.content.figures
+            leisure = leisure and line.kind not in ("heading", "entry")
+            if (
+                unit not in self.fixed
+                and (leisure or _is_padding(line))
+                and len(line.content.stems & topic) < 2
+            ):
                 idle.add(unit)
         for name, units in sections.items():
             contents = [self.lines[unit].content for unit in units]

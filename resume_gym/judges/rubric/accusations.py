@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import permutations, takewhile
+from itertools import pairwise, permutations, takewhile
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.progress import links, wordier
@@ -32,6 +32,9 @@ _MORE_THAN = frozenset(_PROTECTED["more_than"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
 _SUPERLATIVE = re.compile(rf"(?!{'|'.join(_PROTECTED['no_superlatives'])})(?!best\b)[a-z]{{3,}}est")
 _PLAIN_JOINTS = frozenset(("and", "or", "a", "an", "the", "then", "also"))
+_MOTION = frozenset(("came", "went"))
+_GIVING = frozenset(map(stem, _PROTECTED["giving"]))
+_REJECTING = frozenset(("from", "instead", "rather", "than", "against"))
 _UNIT = re.compile(r"(?<=\d)[a-z%].*")
 _PASSIVE = ("was", "were")
 _NONE: frozenset[str] = frozenset()
@@ -80,6 +83,7 @@ def accuse(
         # the line has kept its old verb at another place, so the new verb is an addition
         gone = frozenset()
         fresh = (new.tokens[head(new).at], *fresh)
+    fresh = [word for word in fresh if word not in _MOTION]  # "and came within 2%"
     asked = [word for word in fresh if stem(word) in reference.job_weights]
     # Each core word that the line has lost excuses one unsupported word, and each new filler two.
     surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
@@ -218,6 +222,8 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
         # "cheapest".
         follows = next((key for word, key in rest if word not in GLUE), "")
         superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
+        if follows and is_figure(follows) and not _REJECTING.isdisjoint(new.tokens):
+            continue  # "one round and not three" -> "from three rounds to one"
         negates = token not in _RANKS and (not others or any(token in c.tokens for c in others))
         if follows in new.keys and (superlative or negates):
             yield Claim("left out", token, f'"{cut(new.body)}" leaves out "{token}".', 0.8)
@@ -263,6 +269,8 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
+    if _given(old, new):
+        return
     # the verb may change its place: "the weekly stock count" -> "Counted stock weekly", and so do
     # those of the passive voice: "patients were seen" -> "Saw patients"
     verbs = {new.keys[head(new).at]}
@@ -282,6 +290,22 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     if turned:
         reason = f'"{cut(new.body)}" exchanges what stands before and after "{turned[0]}".'
         yield Claim("order", turned[0], reason, 0.8)
+
+
+def _given(old: Content, new: Content) -> bool:
+    """Return whether a line names the receiver first: "Taught cuts to cooks" -> "Taught cooks"."""
+    verb = old.keys[head(old).at]
+    if verb not in _GIVING or verb != new.keys[head(new).at] or "to" not in old.tokens:
+        return False
+    first, after = (
+        next((key for key in keys if key in telling and not is_figure(key)), "")
+        for keys, telling in (
+            (new.keys[head(new).at + 1 :], new.telling),
+            (old.keys[old.tokens.index("to") + 1 :], old.telling),
+        )
+    )
+    thing = old.keys[head(old).at + 1 :][:1]
+    return first == after and not {("to", key) for key in thing} & {*pairwise(new.keys)}
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:

@@ -47,6 +47,9 @@ _TITLE = re.compile(
     rf"\b(?:{'|'.join(_CLAIMS['title_leads'])})\s(?:an?\s|the\s|our\s)?(?:[\w-]+\s){{0,3}}?"
     rf"(?:{'|'.join(_CLAIMS['title_words'])})\b"
 )
+_PHONE = re.compile(r"\+?\(?\d[\d ().-]{6,}\d")
+_ONGOING = frozenset(("date", "current", "now", "today", "ongoing", "since"))
+_ACRONYM = re.compile(r"([A-Z]{2,})s")
 _INSIDE = re.compile(
     r"\b(?:helped|helping|assisted|assisting|contributed|contributing|participated|participating)"
     r"(?: (?:with|in|to|the|a))* (?P<verb>\w+)"
@@ -94,7 +97,8 @@ def find_claims(
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
     """Yield what a job, school or contact line adds to the most similar lines of the original."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
-    missing = [_missing(line.content, window) for window in windows]
+    content = _phoned(line.content, reference)
+    missing = [_missing(content, window) for window in windows]
     least = min(map(len, missing))
     best = [place for place, words in enumerate(missing) if len(words) == least]
     # Without "Junior", "Junior Engineer" has no new words, but is a higher title.
@@ -107,6 +111,13 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
         known = any(map(reference.knows, quote.lower().split()))
         what = "stands elsewhere in the original" if known else "is nowhere in the original"
         yield Claim("entry", quote, f'"{quote}" in "{cut(line.body)}" {what}.', 0.9)
+
+
+def _phoned(content: Content, reference: Reference) -> Content:
+    """Return a line with each phone number written as in the original, if the digits are equal."""
+    phones = {re.sub(r"\D", "", found): found for found in _PHONE.findall(reference.original)}
+    body = _PHONE.sub(lambda m: phones.get(re.sub(r"\D", "", m[0]), m[0]), content.body)
+    return content if body == content.body else read(body)
 
 
 def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:
@@ -134,6 +145,8 @@ def _missing(content: Content, heads: Sequence[Content]) -> list[str]:
     urls = [n.text for n in content.names if "@" in n.text or "/" in n.text]
     words += [url for url in urls if url.lower() not in known]
     claimed = [n for n in content.numbers if not any(k.backs(n) for k in numbers)]
+    if not _ONGOING.isdisjoint(known):  # "2022 to date" -> "2022 to present"
+        claimed = [number for number in claimed if number.unit != "now"]
     return words + [number.quote for number in claimed]
 
 
@@ -161,6 +174,9 @@ def _name_claims(
         of_sentence = plainly and line.kind != "skills" and name.text[1:].islower()
         if of_sentence or word in other or reference.knows(word):
             continue
+        plural = _ACRONYM.fullmatch(name.text)
+        if plural and re.search(rf"\b{plural[1]}\d*\b", reference.original):
+            continue  # "CNM2" -> "CNMs"
         reason = f'"{name.text}" is neither in the original nor in the evidence.'
         yield Claim("name", name.text, reason, 0.9)
     if line.kind == "skills":

@@ -43,6 +43,16 @@ _SCAR = re.compile(
 )
 
 
+_GIVING = frozenset(map(stem, LEXICON["protected"]["giving"])) | {
+    "save",
+    "ask",
+    "earn",
+    "help",
+    "let",
+    "made",
+    "make",
+}
+_SAYING = frozenset(map(stem, _TORN["saying"]))
 # a capital letter after a word of small letters: "for Logged"
 _CAPITAL = re.compile(r"(?<=[a-z] )[A-Z][a-z]{2,}\b")
 _LEADING = _AUXILIARIES | {"to", "help", "helped", "helps"}
@@ -126,6 +136,12 @@ def _faults(
     mixed = len(words) >= _NEAR and len(seams) >= HALF * len(words) and not turned
     rules = (
         ("its end is cut off", (words[-1], _END) not in pairs and _cut(words, known)),
+        (
+            "its end is cut off",
+            words[-1] == "so"
+            and words[-2:-1]
+            and words[-2] not in ("if", "do", "did", "doing", "more"),
+        ),
         ("two sentences run together", _runs_on(new.body, bodies)),
         ("part of the old phrase is left", _stranded(words, known)),
         ("the words are scrambled", mixed and _drawn(words, known)),
@@ -134,6 +150,8 @@ def _faults(
         ("part of the old opening is left", is_weak(old) and _left(old, words)),
         ("a pronoun has lost its noun", _orphaned(words, known)),
         ("says something twice", _repeats(words, known)),
+        ("two verbs have one subject", _doubled(words, known[0])),
+        ("part of a phrase is gone", _crammed(words, known)),
     )
     yield from (rule for rule, broken in rules if broken)
     for at in seams:
@@ -149,6 +167,8 @@ def _seam_faults(
     first, second = words[at : at + 2]
     if first == second:
         yield "says something twice"
+    if _misfit(words, at, known):
+        yield "two parts do not fit"
     if first in _TORN["holding"] and second in _TORN["unheld"]:
         yield "a phrase has lost its noun"
     if first in _TORN["bound"] and second in _TORN["unbound_by"]:
@@ -348,6 +368,54 @@ def _misformed(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]
     if first in ("to", "helped", "help", "can", "will", "could", "would", "must"):
         return is_past(second) and second not in STATIVE
     return first in _TORN["subjects"] and _doing(second)
+
+
+def _misfit(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether two words at a seam cannot follow each other."""
+    first, second, last = (*words[at : at + 2], (*words, _END)[at + 2])
+    before = words[at - 1] if at else _END
+    # "by proposed to buy"
+    if first == "by" and is_past(second):
+        return last == "to" or last in _DETERMINERS
+    # "placed English classes them"
+    if second in ("them", "him") and last in _MARKS | {_END}:
+        acts = is_past(first) or _doing(first) or is_base(first)
+        return not (acts or first in GLUE | _PREPOSITIONS | _JOINTS | _ADVERBS or _figure(first))
+    # "a required study period, resulting in" -> "a required, in"
+    loose = first in _TORN["adjectives"] or is_past(first)
+    bare = before in ("a", "an") and loose and (second in _MARKS or second in _PREPOSITIONS)
+    if bare:
+        follow = {two for text in known for one, two in pairwise((*text, _END)) if one == first}
+        return bool(follow) and all(_doing(word) or not _opens(word) for word in follow)
+    # "completed audit folders the first report"
+    placed = at in (2, 3) and _MARKS.isdisjoint(words[:at])
+    if placed and second == "the" and is_past(words[0]) and stem(words[0]) not in _GIVING:
+        plural = first.endswith("s") and not first.endswith("ss")
+        verb = is_past(first) or is_base(first) or first in GLUE | _PREPOSITIONS | _JOINTS
+        clause = any(map(is_past, words[at + 2 : at + 7]))
+        ends = any(word.endswith("s") for word in words[at + 3 : at + 5])
+        return plural and not (verb or clause or ends or first in _ADVERBS)
+    return False
+
+
+def _doubled(words: tuple[str, ...], old: tuple[str, ...]) -> bool:
+    """Return whether a verb stands before a whole sentence: "Raised sales rose from 3 to 5"."""
+    if ("i", "and", "i") in zip(words, words[1:], words[2:], strict=False):
+        return True
+    if not is_past(words[0]) or words[0] in old or stem(words[0]) in _SAYING:
+        return False
+    rest, was = (text[1:] if text[0] in _DETERMINERS else text for text in (words[1:], old) if text)
+    verb = next((n for n, word in enumerate(was) if word in _TORN["moving"]), 0)
+    return verb > 0 and rest[: verb + 1] == was[: verb + 1]
+
+
+def _crammed(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a noun in -ing has lost its noun: "the onboarding referring agencies"."""
+    for triple in zip(words, words[1:], words[2:], strict=False):
+        crammed = triple[0] in _DETERMINERS and _doing(triple[1]) and _doing(triple[2])
+        if crammed and not any(triple in zip(t, t[1:], t[2:], strict=False) for t in known):
+            return True
+    return False
 
 
 def _split(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> bool:

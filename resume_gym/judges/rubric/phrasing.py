@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, is_figure, is_rate, read, stem
 from resume_gym.text.style import head, is_past, is_soft, is_weak
+from resume_gym.text.thresholds import HALF, SEVERAL
 from resume_gym.text.verbs import NOUNS, VERB_STEMS, is_base
 
 _CARRIERS = frozenset(map(stem, LEXICON["verbs"]["carriers"]))
@@ -17,6 +18,8 @@ _SCORES = frozenset(map(stem, LEXICON["verbs"]["scores"]))
 _RISES, _FALLS = (frozenset(map(stem, group)) for group in LEXICON["verbs"]["directions"])
 # a figure at the end, behind a comma, that says how many: "Groomed dogs, 15 a day"
 _TAIL = re.compile(r"(?P<main>.+?)(?P<tail>,[^,;:]{1,12}\d[^,;:]{0,40}(?:,\d{3}[^,;:]*)?)(?:$|, )")
+# the ends of sentences, and of the first halves of some
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\s+and (?=I (?:am|have)\b)")
 _PERSONS = frozenset(("people", "children", "men", "women", "staff"))
 
 
@@ -89,6 +92,32 @@ def is_verbless(content: Content) -> bool:
     action = first in NOUNS or doing or is_weak(content)
     verbs = (is_past(token) for token in content.tokens[:4])  # "report on missed bins"
     return not (action or is_base(first) or content.keys[0] in VERB_STEMS) and not any(verbs)
+
+
+def unpraised(old: Content, new: Content) -> bool:
+    """Return whether a text has lost whole sentences that only praise, and nothing else."""
+    rest = _sentences(new)
+    gone = []
+    for sentence in _sentences(old):
+        if rest[:1] == [sentence]:
+            del rest[0]
+        else:
+            gone.append(read(sentence))
+    return bool(gone) and bool(new.tokens) and not rest and all(map(_praises, gone))
+
+
+def _sentences(content: Content) -> list[str]:
+    return [one.strip(" .!?") for one in _SENTENCE.split(content.body) if one.strip(" .!?")]
+
+
+def _praises(content: Content) -> bool:
+    """Return whether most words of a sentence are praise, and none is a figure, name or deed."""
+    telling = [t for t, k in zip(content.tokens, content.keys, strict=True) if k in content.telling]
+    soft = sum(is_soft(token) for token in telling)
+    names = any(not name.head for name in content.names)
+    deeds = any(is_past(t) and not is_soft(t) for t in content.tokens[:3])
+    plain = not (content.figures or names or deeds)
+    return plain and soft >= SEVERAL and soft >= HALF * len(telling)
 
 
 def shorn(old: Content, new: Content, known: Callable[[str], bool]) -> bool:

@@ -21,9 +21,16 @@ from resume_gym.judges.rubric.claims import UnsupportedClaim, dropped_hedges, fi
 from resume_gym.judges.rubric.damage import doubtful, scarred, torn
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import STEWARDS, Rewrite, rewrite
-from resume_gym.judges.rubric.phrasing import is_verbless, named, placed, result_first, shorn
+from resume_gym.judges.rubric.phrasing import (
+    is_verbless,
+    named,
+    placed,
+    result_first,
+    shorn,
+    unpraised,
+)
 from resume_gym.judges.rubric.progress import lost, missing, wordier
-from resume_gym.judges.rubric.strength import raised
+from resume_gym.judges.rubric.strength import aims, lapsed, raised
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference, align, pair
 from resume_gym.text.spelling import forms, respelt, strange
@@ -213,7 +220,13 @@ def _line_change(
         scar = {"clarity": "has a blank to fill in or a stray character"}
         return _weigh(_NONE, scar, False, "", line.body, line.raw)
     kinds = {line.kind, *(original.kind for original in originals)}
-    levels = (claim for original in originals for claim in raised(original.content, line.content))
+    # a line that is too short to be aligned: "Applicator (lapsed 2018)" -> "Applicator"
+    bare = [] if originals else [one for one in reference.lines if lapsed(one.content)]
+    body = line.body.lower().strip()
+    listed = originals or [
+        one for one in bare if one.body.lower().replace(lapsed(one.content), "").strip() == body
+    ]
+    levels = (claim for original in listed for claim in raised(original.content, line.content))
     findings.extend(UnsupportedClaim(index, *claim) for claim in levels)
     false = any(finding.line == index for finding in findings)
     if not originals:  # an added line has no gains, and does harm if it copies another line
@@ -262,6 +275,8 @@ def _prose(
         sure = rewording.retold or not doubtful(old, line.content, known)
         if rewording.licensed and sure:
             gains |= _first(_gains(page, originals[0], line, rewording))
+    if len(originals) == 1 and not repaired and aims(old, new):
+        gains = {}
     if repaired and not gains:
         gains["clarity"] = "states the point plainly"
     return _weigh(gains, harms, false, was.body, line.body, _difference(was, line.content))
@@ -405,7 +420,9 @@ def _harms(
     `whole` is the content of the line with the line split off from it, if any; see `_whole`.
     """
     new = line.content
-    praise = originals[0].kind == "text" and shorn(old, new, page.reference.knows)
+    praise = originals[0].kind == "text" and (
+        shorn(old, new, page.reference.knows) or unpraised(old, new)
+    )
     # An unsupported new verb does harm if little else has changed or no word list has the verb. But
     # a summary needs no verb.
     opens = originals[0].kind == "bullet" or not (praise or is_verbless(old))
@@ -449,8 +466,11 @@ def _tidied(
     """Yield each field that is improved by other order or fewer words of the same content."""
     if rewording.claims:
         return
-    if line.kind == "text" and shorn(old, new, reference.knows):
+    if line.kind == "text" and (shorn(old, new, reference.knows) or unpraised(old, new)):
         yield "clarity", "praise without content is gone"
+    runs = bool(head(old).charge) and new.keys[0] in STEWARDS
+    if runs and line.kind == "text" and rewording.plain and not rewording.lost:
+        yield "action_verbs", "opens with what was done"
     if rewording.fresh or line.kind != "bullet" or rewording.lost > QUARTER or missing(old, new):
         return
     if rewording.verb in ("kept", "licensed") and placed(old, new):
@@ -458,7 +478,7 @@ def _tidied(
     if rewording.verb == "licensed" and result_first(old, new):
         yield "clarity", "states the result first"
     active = passive(old) > 0 > passive(new) and old.keys[passive(old)] == new.keys[head(new).at]
-    if active or named(old, new) or (head(old).charge and new.keys[0] in STEWARDS):
+    if active or named(old, new) or runs:
         yield "action_verbs", "opens with what was done"
 
 
@@ -483,7 +503,7 @@ def _shortened(old: Content, new: Content) -> bool:
         # "and" may be added: a list that loses "and so on" needs "and" before its last item
         {*added} <= {"and"} and (added or fillers(" ".join(gone)) or not GLUE.issuperset(gone))
         for gone, added in changed
-    ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed)
+    ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed if gone != ("various",))
 
 
 def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[tuple[str, str]]:

@@ -12,9 +12,14 @@ from resume_gym.judges.rubric.progress import stands
 from resume_gym.text.lines import GLUE, LEXICON, Content, any_of, is_figure, is_rate, read, stem
 from resume_gym.text.style import head, is_past, is_weak
 from resume_gym.text.thresholds import FEW
+from resume_gym.text.verbs import GOALS
 
 _TABLE = LEXICON["strength"]
 _Scale = list[frozenset[str]]
+
+
+def _said(key: str, texts: Sequence[Content]) -> bool:
+    return any(stands(key, {*content.keys}) for content in texts)
 
 
 def _scales(name: str) -> list[_Scale]:
@@ -30,7 +35,18 @@ _GREATER = _VAGUE_COUNTS.union(_RATES, *_SIZES)
 _WEEKDAYS = frozenset(_TABLE["weekdays"])
 _LIMITS = {kind: any_of(words) for kind, words in _TABLE["limits"].items()}
 _LIMITS["share"] = re.compile(rf"{_LIMITS['share'].pattern}|\bco-(?=\w)")
+_PARTS = re.compile(rf"(?:was |have been |i )*(?:a |an )?(?:{'|'.join(_TABLE['parts'])})\b")
+_WHOLES = frozenset(map(stem, _TABLE["wholes"]))
+_PRIZES = frozenset(map(stem, _TABLE["prizes"]))
+_LAPSED = re.compile(
+    rf"[,(;\u2013\u2014|-] ?(?:now |since |has )?(?:{'|'.join(_TABLE['lapsed'])})\b[^,;()|]*\)?"
+)
 _CLAUSES = frozenset(("and", "or", "but", "which", "that", "so", "while", "after", "before", "by"))
+_DUTY = re.compile(
+    r"(?:i )?(?:(?:was|am) )?(?:(?:also|mainly|primarily|solely) )?"
+    rf"(?P<duty>{'|'.join([*_TABLE['errand'], *_TABLE['charge']])})\b"
+)
+_MEANS = frozenset(("by", "with", "through", "using", "via"))
 _LEVEL = any_of(_TABLE["levels"])
 # one pattern, since most lines contain no limit at all
 _ANY = re.compile("|".join(pattern.pattern for pattern in _LIMITS.values()))
@@ -47,6 +63,10 @@ def overstated(old: Content, new: Content, known: Sequence[Content], verb: str) 
     """
     if not new.tokens or not old.tokens:
         return
+    if aims(old, new) in _TABLE["errand"] and not _said(new.keys[head(new).at], known[1:]):
+        yield Claim("overstatement", new.body, f'"{cut(new.body)}" was only a task.', 0.75)
+    if "won" in new.tokens and not any(_PRIZES & {*content.keys} for content in known):
+        yield Claim("overstatement", "won", f'Nothing says "won" in "{cut(new.body)}".', 0.75)
     for weaker, stronger in (*_deeds(old, new, known, verb), *_sizes(old, new, known)):
         reason = f'"{stronger}" in "{cut(new.body)}" claims more than "{weaker}".'
         yield Claim("overstatement", stronger, reason, 0.75)
@@ -58,7 +78,15 @@ def overstated(old: Content, new: Content, known: Sequence[Content], verb: str) 
 
 
 def raised(old: Content, new: Content) -> Iterator[Claim]:
-    """Yield a claim if an item of a list of skills has lost or raised its level: "basic Polish"."""
+    """Yield a claim if an item of a list has lost or raised its level: "basic Polish".
+
+    A licence must not lose "(expired 2019)" either.
+    """
+    ended = lapsed(old)
+    item = read(old.body[: old.body.lower().index(ended)]).keys[-1:] if ended else ()
+    if item and {*item} <= {*new.keys} and not _LAPSED.search(new.body.lower()):
+        reason = f'"{cut(new.body)}" leaves out "{ended.strip(" ,;()|-")}".'
+        yield Claim("level", ended, reason, 0.75)
     if not _LEVEL.search(old.body) or is_weak(old) or any(map(is_past, old.tokens)):
         return  # no list
     items = [read(item.strip()) for item in re.split(r"[,;:|()]", new.body) if item.strip()]
@@ -71,16 +99,44 @@ def raised(old: Content, new: Content) -> Iterator[Claim]:
                 yield Claim("level", one.body, reason, 0.75)
 
 
+def lapsed(content: Content) -> str:
+    """Return what a line of a list says of an item that no longer holds: "(expired 2019)"."""
+    found = _LAPSED.search(content.body.lower())
+    return found[0] if found and not any(map(is_past, content.tokens[:1])) else ""
+
+
+def aims(old: Content, new: Content) -> str:
+    """Return the opening of a duty to reach a goal of which a line claims that it was reached.
+
+    "Tasked with raising sales" does not say that sales were raised, but figures would. So would the
+    means: "Responsible for raising sales by calling back".
+    """
+    found, at = _DUTY.match(old.body.lower()), head(old).at
+    if not (found and new.tokens) or old.figures or old.tokens[at] not in GOALS:
+        return ""
+    duty = found["duty"]
+    if duty in _TABLE["charge"] and not _MEANS.isdisjoint(old.tokens[at:]):
+        return ""
+    done = new.tokens[head(new).at]
+    same = is_past(done) and stands(new.keys[head(new).at], {old.keys[at]})
+    return duty if same and not is_weak(new) else ""
+
+
 def _deeds(
     old: Content, new: Content, known: Sequence[Content], verb: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the opening verb of a line, and a stronger verb in its place."""
     was, now = head(old).at, head(new).at
     did, does = old.keys[was], new.keys[now]
-    if verb == "kept" or did in new.keys or any(stands(does, {*c.keys}) for c in known[1:]):
+    if verb == "kept" or _said(does, known[1:]):
         return
     told = {key for token, key in zip(old.tokens, old.keys, strict=True) if is_past(token)}
     doing = {k for t, k in zip(old.tokens, old.keys, strict=True) if t.endswith("ing")}
+    if does in _WHOLES and _PARTS.match(old.body.lower()) and not stands(does, told | doing):
+        yield old.tokens[0], new.tokens[now]
+        return
+    if did in new.keys:
+        return
     said = (told | doing) - {did}
     if old.tokens[was + 1 : was + 2] == ("and",) and any(
         map(is_past, old.tokens[was + 2 : was + 3])

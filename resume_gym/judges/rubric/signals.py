@@ -275,7 +275,8 @@ def _prose(
         sure = rewording.retold or not doubtful(old, line.content, known)
         if rewording.licensed and sure:
             gains |= _first(_gains(page, originals[0], line, rewording))
-    if len(originals) == 1 and not repaired and aims(old, new):
+    marked = any(line.body == one.body for one in fixed)
+    if len(originals) == 1 and not marked and aims(old, new):
         gains = {}
     if repaired and not gains:
         gains["clarity"] = "states the point plainly"

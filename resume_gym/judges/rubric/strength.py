@@ -83,8 +83,8 @@ def raised(old: Content, new: Content) -> Iterator[Claim]:
     A licence must not lose "(expired 2019)" either.
     """
     ended = lapsed(old)
-    item = read(old.body[: old.body.lower().index(ended)]).keys[-1:] if ended else ()
-    if item and {*item} <= {*new.keys} and not _LAPSED.search(new.body.lower()):
+    whose = read(old.body[: old.body.lower().index(ended)]).keys[-1:] if ended else ()
+    if whose and {*whose} <= {*new.keys} and not _LAPSED.search(new.body.lower()):
         reason = f'"{cut(new.body)}" leaves out "{ended.strip(" ,;()|-")}".'
         yield Claim("level", ended, reason, 0.75)
     if not _LEVEL.search(old.body) or is_weak(old) or any(map(is_past, old.tokens)):

@@ -11,7 +11,8 @@ from learners.config import Config, check_env
 from learners.engines import Engine, Sampling
 from learners.engines.command import ServerSettings
 from learners.engines.vllm import VLLMEngine
-from learners.rollouts.curriculum import Curriculum, LadderCurriculum
+from learners.errors import ConfigError
+from learners.rollouts.curriculum import Curriculum, FreshCurriculum, LadderCurriculum
 from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
@@ -30,7 +31,7 @@ def make_workload(config: Config) -> Workload:
         TaskError: the tasks cannot be loaded.
     """
     check_env(config.env)
-    return Workload.of(
+    work = Workload.of(
         config.env,
         config.tasks,
         config.judge,
@@ -39,6 +40,8 @@ def make_workload(config: Config) -> Workload:
         config.second_judge,
         config.second_judge_every,
     )
+    make_curriculum(config, work)  # reports a source whose tasks `fresh_tasks` cannot generate
+    return work
 
 
 def make_orchestrator(
@@ -63,9 +66,18 @@ def make_orchestrator(
 
 
 def make_curriculum(config: Config, work: Workload) -> Curriculum:
-    """Create the curriculum, which draws the tasks of each step."""
+    """Create the curriculum, which draws the tasks of each step.
+
+    Raises:
+        ConfigError: `fresh_tasks` is set, but the tasks of the source are not generated.
+    """
     spare = config.groups if config.replace_equal else 0
     drawn = config.seed, config.groups, config.group_size, spare
+    if config.fresh_tasks:
+        task = work.tasks[0].task_id
+        if not (made := re.fullmatch(r"(full|mini)-train-\d+-\d+", task)):
+            raise ConfigError(f"fresh_tasks: expected generated tasks, such as mini; got {task!r}")
+        return FreshCurriculum(*drawn, made[1])
     if not (ladder := re.fullmatch(LADDER, config.tasks)):
         return Curriculum(*drawn)
     first: Any = work.session(work.held_out[0])

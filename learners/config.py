@@ -37,6 +37,8 @@ class Config:
             of a model on the Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers the id.
         tasks: source of the tasks; empty for the environment's default source.
+        fresh_tasks: train on new generated tasks in each step instead of those of the source, which
+            must be generated, too; the held-out tasks remain those of the source.
         judge: judge that grades final documents: a name, or JSON with a name and options; empty
             for the environment's default judge.
         seed: random seed.
@@ -123,6 +125,7 @@ class Config:
     tasks: str = ""
     judge: str = ""
     seed: NonNegativeInt = 1
+    fresh_tasks: bool = False
     steps: PositiveInt = 20
     goal: str = ""
     budget: str = ""

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -6,10 +7,11 @@ import pytest
 from scripted import CHAT, EDIT, SUBMIT, FixedJudge, Scripted
 from test_orchestrator import make
 
-from learners.build import make_curriculum
+from learners.build import make_curriculum, make_workload
 from learners.config import Config
 from learners.engines import Sampling
-from learners.rollouts.curriculum import LadderCurriculum
+from learners.errors import ConfigError
+from learners.rollouts.curriculum import FreshCurriculum, LadderCurriculum
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
@@ -99,6 +101,30 @@ def test_the_source_ladder_makes_a_ladder() -> None:
     assert isinstance(made, LadderCurriculum)
     assert (made.size, made.sequence, made.highest) == ("mini", 5, work.session(tasks[0]).bounds[1])
     assert made.spare == made.groups == config.groups
+
+
+def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path: Path) -> None:
+    config = Config(fresh_tasks=True, groups=3, group_size=2, replace_equal=True)
+    work = make_workload(config)
+    made = make_curriculum(config, work)
+    assert isinstance(made, FreshCurriculum)
+    assert made.size == "mini"
+    drawn = [made.draw(work.tasks, step, {}.__getitem__) for step in (1, 2, 3)]
+    tasks = [task for one in drawn for task in one.tasks]
+    assert len({task.resume for task in (*tasks, *work.tasks)}) == 3 * 6 + len(work.tasks)
+    assert all(task.split == "train" for task in tasks)
+    assert len({one.seed for one in drawn}) == 3
+    again = make_curriculum(config, make_workload(config))
+    assert again.draw(work.tasks, 2, {}.__getitem__) == drawn[1]
+    other = make_curriculum(replace(config, seed=2), work).draw(work.tasks, 2, {}.__getitem__)
+    assert {task.resume for task in other.tasks}.isdisjoint(task.resume for task in tasks)
+    assert [task.split for task in work.held_out] == ["eval"] * 40
+
+
+def test_fresh_tasks_need_a_source_that_can_make_more(tasks_file: str) -> None:
+    for tasks in (tasks_file, "ladder-mini:5"):
+        with pytest.raises(ConfigError, match="expected generated tasks, such as mini"):
+            make_workload(Config(fresh_tasks=True, tasks=tasks))
 
 
 def test_equal_groups_are_replaced_and_counted(tmp_path: Path) -> None:

@@ -65,6 +65,26 @@ class Curriculum:
         chosen += rng.choice(len(tasks), self.spare).tolist()
         return Drawn([tasks[i] for i in chosen], seed)
 
+    def _episode_seed(self, step: int) -> int:
+        return int(np.random.default_rng([self.seed, step]).integers(2**62))
+
+
+@dataclass(frozen=True)
+class FreshCurriculum(Curriculum):
+    """Generator of new tasks of the usual difficulty: no task is played in two steps.
+
+    Attributes:
+        size: size of the generated tasks, "full" or "mini".
+    """
+
+    size: str = "full"
+
+    def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
+        """Generate the tasks of a step, none of which is in `tasks`; see `Curriculum.draw`."""
+        numbers = (len(tasks) + n for n in self.numbers(step))
+        made = [generate_task(self.seed, n, "train", self.size) for n in numbers]
+        return Drawn(made, self._episode_seed(step))
+
 
 @dataclass(frozen=True)
 class LadderCurriculum(Curriculum):
@@ -88,8 +108,7 @@ class LadderCurriculum(Curriculum):
         top, levels = self._draw_levels(step, results)
         pairs = zip(self.numbers(step), levels, strict=True)
         made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]
-        seed = int(np.random.default_rng([self.seed, step]).integers(2**62))
-        return Drawn(made, seed, top)
+        return Drawn(made, self._episode_seed(step), top)
 
     def _draw_levels(self, step: int, results: Results) -> tuple[int, list[int]]:
         """Return a step's highest level, and the level of each group's task."""

@@ -74,6 +74,16 @@ def test_turns_are_read_as_they_were_played(member):
     assert texts_of(shown)[-1] == session.text.rstrip("\n")
 
 
+def test_turns_show_what_an_edit_was_worth():
+    session = Session(Task("t", "job", "- Helped build boats\n", "weak_verbs"))
+    for action in (tool_call("str_replace", old="Helped build", new="Built"), "Hello"):
+        session.step(action)
+    record = session.record()
+    assert [turn.change for turn in episode.turns(record)] == [None, None]
+    record["earned"] = [{"edit": 0.25, "clarity": 0.25, "layout": -1.0}, {"malformed": -0.25}]
+    assert [turn.change for turn in episode.turns(record)] == [-0.75, None]
+
+
 def test_a_page_that_begins_like_an_error_is_not_an_error():
     resume = "error (not_found): of mine\nsubmitted\n"
     session = Session(Task("t", "job", resume, "weak_verbs"))

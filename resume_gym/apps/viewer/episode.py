@@ -24,6 +24,8 @@ class TurnView(NamedTuple):
         reply: environment's reply without its lines on layout and turn budget.
         status: lines of the reply on layout and turn budget.
         reward: reward of the tool call; None if not recorded.
+        change: in training with credit by edit, what the edit added to the worth of the document;
+            None if not recorded.
     """
 
     kind: str
@@ -35,6 +37,7 @@ class TurnView(NamedTuple):
     reply: str
     status: str
     reward: float | None
+    change: float | None = None
 
 
 def turns(record: Mapping[str, Any]) -> list[TurnView]:
@@ -46,7 +49,15 @@ def turns(record: Mapping[str, Any]) -> list[TurnView]:
     actions = record.get("actions", [])
     replies, none = record.get("observations", [""] * len(actions)), [None] * len(actions)
     columns = (record.get(name, none) for name in ("errors", "ledgers", "rewards"))
-    return [_turn(*turn) for turn in zip(actions, replies, *columns, strict=True)]
+    played = [_turn(*turn) for turn in zip(actions, replies, *columns, strict=True)]
+    changes = map(_change, record.get("earned", none))
+    return [one._replace(change=change) for one, change in zip(played, changes, strict=True)]
+
+
+def _change(earned: Mapping[str, float] | None) -> float | None:
+    if earned is None or "edit" not in earned:
+        return None
+    return sum(value for term, value in earned.items() if term not in TOOL_TERMS)
 
 
 def _turn(

@@ -24,11 +24,13 @@ function turn(one, id, place) {
     replyPart(one),
     h(
       "div.row",
-      h("span.muted", [one.status, costOf(one)].filter(Boolean).join(" | ")),
+      h("span.muted", [one.status, changeOf(one), costOf(one)].filter(Boolean).join(" | ")),
       one.tool ? h("details", h("summary", "as it was written"), written) : null,
     ),
   );
 }
+
+const changeOf = ({ change }) => known(change) && `worth of the document: ${signed(change)}`;
 
 // Arguments of a call; their background shows leading and trailing spaces.
 function callPart(call) {

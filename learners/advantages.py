@@ -138,6 +138,36 @@ def by_turn(
     return [one.tolist() for one in total.split(turns.tolist())], squares
 
 
+def by_edit(earned: Sequence[Sequence[float]], groups: Tensor) -> list[list[float]]:
+    """Return one advantage per turn, with credit for what this turn and later turns earned.
+
+    The return of turn k is the sum of what turns k, k + 1 and so on earned. Its baseline is the
+    mean return of turn k in the *other* rollouts of the group that have at least k turns. If there
+    are none, the baseline is the mean return of turn k in all rollouts that have at least k turns.
+    The advantage is the return minus the baseline; nothing is scaled.
+
+    Args:
+        earned: for each rollout [b], what each of its turns earned; see `rollouts.drafts.earned`.
+        groups: group number of each rollout [b].
+
+    Returns:
+        For each rollout [b], the advantages of its turns.
+    """
+    turns = [len(one) for one in earned]
+    place = torch.cat([torch.arange(n) for n in turns])
+    columns = [torch.tensor(one, dtype=torch.float64) for one in earned]
+    returns = torch.cat([one.flip(0).cumsum(0).flip(0) for one in columns])
+    reached = groups.repeat_interleave(torch.tensor(turns)) * max(turns) + place
+    _, index, counts = torch.unique(reached, return_inverse=True, return_counts=True)
+    members = counts[index]
+    sums = torch.zeros(len(counts), dtype=torch.float64).index_add(0, index, returns)[index]
+    others = (sums - returns) / (members - 1)
+    baseline = torch.where(members > 1, others, group_means(returns, place))
+    # rounded, since a batch whose advantages are all exactly 0 is not trained on
+    advantages = (returns - baseline).round(decimals=12)
+    return [one.tolist() for one in advantages.split(turns)]
+
+
 def block_of(term: str) -> str:
     """Return the name of the block to which a reward term belongs."""
     if term in TOOL_TERMS:

@@ -36,7 +36,7 @@ if __name__ == "__main__":
 import torch
 
 from learners import launch
-from learners.advantages import by_turn, mean_centred, standardised
+from learners.advantages import by_edit, by_turn, mean_centred, standardised
 from learners.command_line import Arguments
 from learners.config import Config
 from learners.losses import (
@@ -99,8 +99,11 @@ def credit(
     one task. The mean is the baseline, so there is no critic. AIPO does not divide A by the
     standard deviation, since the division would favour groups whose rewards hardly differ. With
     `--credit turn`, each turn has its own A, to which tool rewards of earlier turns do not
-    contribute; see `by_turn`.
+    contribute; see `by_turn`. With `--credit edit`, r is what the turn and all later turns earned,
+    with each edit paid for what it changes; see `by_edit`.
     """
+    if config.credit == "edit":
+        return by_edit(batch.earned, batch.groups), scales
     if config.credit == "turn":
         return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
     estimate = standardised if config.loss in STANDARDISED else mean_centred

@@ -21,6 +21,7 @@ from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
 from learners.training.trainer import Trainer, learning_rate
 from resume_gym.episode.sources import LADDER
+from resume_gym.judges import AsyncJudge
 
 
 def make_workload(config: Config) -> Workload:
@@ -40,6 +41,9 @@ def make_workload(config: Config) -> Workload:
         config.second_judge,
         config.second_judge_every,
     )
+    if config.credit == "edit" and (work.judge is None or isinstance(work.judge, AsyncJudge)):
+        told = f"got the judge {work.judge.name!r}" if work.judge else f"{config.env} has no judge"
+        raise ConfigError(f"credit: edit needs a judge that asks no model, such as rubric; {told}")
     make_curriculum(config, work)  # reports a source whose tasks `fresh_tasks` cannot generate
     return work
 
@@ -62,6 +66,7 @@ def make_orchestrator(
         engine=engine,
         trajectories=trajectories,
         note=note,
+        by_edit=config.credit == "edit",
     )
 
 

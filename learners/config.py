@@ -75,7 +75,9 @@ class Config:
             retries; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, all other losses mean-centred ones.
         credit: how rewards become advantages: turn gives each turn its own advantage, without the
-            tool rewards of earlier turns; episode gives all turns of a rollout the same advantage.
+            tool rewards of earlier turns; episode gives all turns of a rollout the same advantage;
+            edit pays each edit for what it changes, which takes verdicts on all drafts, so it needs
+            a judge that asks no model.
         precision: data type of the forward pass; the trained weights are always float32.
         row_tokens: maximum number of tokens in a packed row of training sequences; smaller rows
             need less memory.
@@ -123,9 +125,9 @@ class Config:
     model: str = "nano"
     env: str = "ResumeEditMini-v0"
     tasks: str = ""
+    fresh_tasks: bool = False
     judge: str = ""
     seed: NonNegativeInt = 1
-    fresh_tasks: bool = False
     steps: PositiveInt = 20
     goal: str = ""
     budget: str = ""
@@ -147,7 +149,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo"] = "aipo"
-    credit: Literal["turn", "episode"] = "turn"
+    credit: Literal["turn", "episode", "edit"] = "turn"
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384
     activation_checkpointing: bool = False
@@ -204,8 +206,9 @@ class Config:
             if value != getattr(Config, name) and actual not in allowed:
                 expected = f"{setting} {' or '.join(map(repr, allowed))}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
-        if self.credit == "turn" and self.loss == "grpo":
-            raise ConfigError("credit: grpo needs per-episode credit; expected episode, got turn")
+        if self.credit != "episode" and self.loss == "grpo":
+            told = f"expected episode, got {self.credit}"
+            raise ConfigError(f"credit: grpo needs per-episode credit; {told}")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")

@@ -169,6 +169,7 @@ VLLM = {"engine": "vllm"}
     [
         ({"seed": -1}, "seed: expected a number >= 0, got -1"),
         ({"loss": "grpo"}, r"^credit: grpo .*expected episode, got turn$"),
+        ({"loss": "grpo", "credit": "edit"}, r"^credit: grpo .*expected episode, got edit$"),
         ({"trainer_procs": 2}, "trainer_procs: 2 needs backend 'fsdp2' or 'deepspeed', got"),
         ({"replicas": 2, "backend": "deepspeed"}, "replicas: 2 needs backend 'fsdp2', got"),
         ({"offload": True}, "offload: True needs backend 'fsdp2' or 'deepspeed', got 'local'"),

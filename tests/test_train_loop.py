@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from learners.advantages import by_turn
+from learners.advantages import by_edit, by_turn
 from learners.aipo import train
 from learners.config import Config
 from learners.engines import EngineError
@@ -47,6 +47,7 @@ class Parts:
             metrics={},
             response_tokens=1,
             ledgers=[[{"submit": 1.0}], [{"edit": 0.0}, {"submit": float(step)}]],
+            earned=[[1.0], [0.5, step]],
             turns=[[3], [2, 4]],
             samples=lambda advantages: self.calls.append(("samples", advantages)),
         )
@@ -165,6 +166,13 @@ def test_turns_are_credited_and_the_scales_run_on() -> None:
         assert found == wanted
     assert parts.state == expected
     assert expected["tools"] > 0
+
+
+def test_credit_by_edit_credits_what_the_turns_earned() -> None:
+    parts = played(Config(steps=3, credit="edit"))
+    batches = [parts.batch(step) for step in (1, 2, 3)]
+    assert parts.called("samples") == [by_edit(one.earned, one.groups) for one in batches]
+    assert parts.state == {}
 
 
 @pytest.mark.parametrize(("loss", "size"), [("aipo", 1.0), ("grpo", 0.5**0.5)])

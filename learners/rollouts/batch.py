@@ -85,6 +85,11 @@ class Batch:
         return [rollout.session.ledgers for rollout in self.rollouts]
 
     @property
+    def earned(self) -> list[list[float]]:
+        """For each of the n rollouts, what each of its turns earned, with credit by edit."""
+        return [[sum(turn.values()) for turn in one.earned or ()] for one in self.rollouts]
+
+    @property
     def turns(self) -> list[list[int]]:
         """For each of the n rollouts, the number of sampled tokens in each of its turns."""
         return [sample.turns for sample in self._samples]

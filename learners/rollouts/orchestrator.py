@@ -6,7 +6,7 @@ A step waits for all its episodes, since dropping slow episodes would bias train
 episodes. The caller limits staleness by choosing when it requests the episodes of a step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts import second_judge
+from learners.rollouts import drafts, second_judge
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
@@ -30,7 +30,7 @@ from resume_gym.support.user_errors import number_of
 GROUP_SHARE = 0.75
 """Minimum share of graded episodes in a group, such as 12 of 16; a group with fewer is dropped."""
 _JUDGE_THREADS = 32
-Store = Callable[[Rollout], None]
+Store = Callable[[Rollout], Awaitable[None]]
 """Function that stores a finished rollout."""
 
 
@@ -62,6 +62,7 @@ class Orchestrator:
         trajectories: storage of rollouts, from which a resumed run restores unfinished steps; None
             to store nothing.
         note: called with sentences for the journal about dropped or waiting episodes.
+        by_edit: whether the judge grades all drafts of training episodes; see `drafts`.
 
     Attributes:
         watchdog: reports waiting episodes while its method `watch` runs.
@@ -78,6 +79,7 @@ class Orchestrator:
         engine: Engine,
         trajectories: Trajectories | None,
         note: Note,
+        by_edit: bool = False,
     ) -> None:
         self._work, self._curriculum, self._eval_rollouts = work, curriculum, eval_rollouts
         self._sampling, self._timeout_s = sampling, timeout_s
@@ -87,6 +89,8 @@ class Orchestrator:
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._judge: Any = work.judge  # None if no session needs a verdict
+        limits = timeout_s, self._threads, self._faults
+        self._grader = drafts.Drafts(work.judge, *limits) if by_edit and work.judge else None
         # async judges are slow and may fail, so rollouts are stored before and after grading
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
@@ -133,6 +137,7 @@ class Orchestrator:
             level=drawn.level,
             measures={
                 **measures(kept, self._first_words(step, kept)),
+                **drafts.measures([one.earned or () for one in kept]),
                 **await self._second_opinion(step, kept),
             },
         )
@@ -168,7 +173,8 @@ class Orchestrator:
         seeded = [
             replace(self._sampling, seed=(drawn.seed, first + i)) for i in range(len(rollouts))
         ]
-        graded, failures = await self._play_all(rollouts, seeded, stored, step)
+        store = partial(self._store, step=step, stored=stored, grader=self._grader)
+        graded, failures = await self._play_all(rollouts, seeded, store)
         members = [list(group) for _, group in groupby(graded, lambda rollout: rollout.group)]
         return [group for group in members if len(group) >= GROUP_SHARE * size], failures + unopened
 
@@ -194,7 +200,8 @@ class Orchestrator:
         if stored:
             stored.path(step).unlink(missing_ok=True)
         seeded = [replace(self._eval_sampling, seed=(0, i)) for i in range(len(rollouts))]
-        graded, failures = await self._play_all(rollouts, seeded, stored, step)
+        store = partial(self._store, step=step, stored=stored)
+        graded, failures = await self._play_all(rollouts, seeded, store)
         failures += unopened
         if failures and len(graded) < GROUP_SHARE * episodes:
             raise _failed(failures, episodes)
@@ -227,11 +234,9 @@ class Orchestrator:
         self,
         rollouts: Sequence[Rollout],
         samplings: Sequence[Sampling],
-        stored: Trajectories | None,
-        step: int,
+        store: Store,
     ) -> tuple[list[Rollout], list[Exception]]:
         """Play and grade rollouts; return the successful rollouts, and the errors of the others."""
-        store = partial(stored.append, step) if stored else lambda rollout: None
         groups: list[list[Rollout]] = []
         if getattr(self._judge, "grouped", False):
             groups = [list(members) for _, members in groupby(rollouts, lambda one: one.group)]
@@ -257,7 +262,7 @@ class Orchestrator:
                     await play(rollout, key, self._generate, self._work.chat, sampling)
                     rollout.recall()
                     if self._judge_waits or not session.needs_verdict:
-                        store(rollout)
+                        await store(rollout)
             finally:
                 self._engine.release(key)
                 with environment():
@@ -273,9 +278,23 @@ class Orchestrator:
         for rollout, error in zip(rollouts, errors, strict=True):
             if error is None or not self._judge_waits:
                 # a rollout that is stored without a verdict is graded when the run is resumed
-                store(rollout)
+                await store(rollout)
             if error is not None:
                 self._drop(rollout, error)
+
+    async def _store(
+        self,
+        rollout: Rollout,
+        step: int,
+        stored: Trajectories | None,
+        grader: drafts.Drafts | None = None,
+    ) -> None:
+        """Store a finished rollout and, if it is graded, what each of its turns earned."""
+        session: Any = rollout.session
+        if grader and not session.needs_verdict:
+            rollout.earned = await grader.earned(session)
+        if stored:
+            stored.append(step, rollout)
 
     def _drop(self, rollout: Rollout, error: Exception) -> None:
         rollout.error = error

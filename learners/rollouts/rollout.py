@@ -86,6 +86,7 @@ class Rollout:
         sampled: bool [r], True for tokens that the policy sampled.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         versions: optimizer step [r] of the weights that sampled each token, or `NOT_SAMPLED`.
+        earned: with credit by edit, the terms that each turn earned, see `drafts.earned`.
         before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
     """
@@ -98,6 +99,7 @@ class Rollout:
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    earned: Sequence[Mapping[str, float]] | None = None
     before: PlayableSession | None = None
     error: Exception | None = None
 
@@ -123,7 +125,8 @@ class Rollout:
         """Return the rollout as JSON values, which `restored` reads."""
         tokens = {name: getattr(self, name) for name in _TOKENS}
         key = {"group": self.group, "member": self.member}
-        return {**key, **self.session.record(), "tokens": tokens}
+        earned = {} if self.earned is None else {"earned": self.earned}
+        return {**key, **self.session.record(), **earned, "tokens": tokens}
 
     def restored(self, record: Record) -> Self:
         """Return a copy of this unplayed rollout that has the tokens and the actions of a record.
@@ -143,7 +146,7 @@ class Rollout:
                 raise ValueError(f"{name}: expected valid values, got {values!r:.40}")
             if name != "prompt" and len(values) != length:
                 raise ValueError(f"{name}: expected {length} values, got {len(values)}")
-        return replace(self, session=session, **tokens)
+        return replace(self, session=session, earned=record.get("earned"), **tokens)
 
 
 @contextmanager

@@ -236,7 +236,9 @@ def test_an_acronym_of_other_words_is_new() -> None:
     assert verdict("Built customer reports", "Built CRM reports").hallucination == -1
 
 
-@pytest.mark.parametrize("line", ["", "!", ") \u2022", "it", "them", "with it", "5 %", "the", "by"])
+@pytest.mark.parametrize(
+    "line", ["", "!", ") \u2022", "it", "Raised", "them", "with it", "5 %", "the", "by"]
+)
 @pytest.mark.parametrize("task", load_tasks("mini", "train")[:6], ids=lambda task: task.task_id)
 def test_what_is_left_of_a_line_without_words_is_worse(task: Task, line: str) -> None:
     judge = make_judge("rubric")

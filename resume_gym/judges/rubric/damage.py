@@ -404,7 +404,9 @@ def _doubled(words: tuple[str, ...], old: tuple[str, ...]) -> bool:
         return True
     if not is_past(words[0]) or words[0] in old or stem(words[0]) in _SAYING:
         return False
-    rest, was = (text[1:] if text[0] in _DETERMINERS else text for text in (words[1:], old) if text)
+    rest, was = (
+        text[1:] if text and text[0] in _DETERMINERS else text for text in (words[1:], old)
+    )
     verb = next((n for n, word in enumerate(was) if word in _TORN["moving"]), 0)
     return verb > 0 and rest[: verb + 1] == was[: verb + 1]
 

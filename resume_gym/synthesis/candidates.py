@@ -235,7 +235,9 @@ def _former(
         start = end - rng.randint(9, 40)
         other = Job(post.title, role, UNRELATED, post.employer, "", start, end, oldest.vertical)
         other.bullets = [(text, ()) for text in (post.lines[:1] if brief else post.lines)]
-        jobs.append(other)
+        # nobody becomes a manager after a summer as a cook
+        if level < LEVELS.index("senior"):
+            jobs.append(other)
     return jobs
 
 

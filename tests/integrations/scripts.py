@@ -92,7 +92,7 @@ VARIANTS: dict[str, tuple[str, Script]] = {
         "rubric",
         (
             tool_call("search", query="minutes of the Jenkins builds"),
-            _edit("Replaced Jenkins builds", "Replaced Jenkins builds of 21 minutes"),
+            _edit("GitHub Actions", "GitHub Actions, 9 minutes instead of 21"),
         ),
         "mini-train-0-000027-omission",
         env_id="ResumeEditEvidenceMini-v0",

@@ -53,8 +53,8 @@ _GIVING = frozenset(map(stem, LEXICON["protected"]["giving"])) | {
     "make",
 }
 _SAYING = frozenset(map(stem, _TORN["saying"]))
-# a capital letter after a word of small letters: "for Logged"
-_CAPITAL = re.compile(r"(?<=[a-z] )[A-Z][a-z]{2,}\b")
+# a capital letter after a word of small letters or "I": "for Logged", "I Moved"
+_CAPITAL = re.compile(r"(?:(?<=[a-z] )|(?<=^I ))[A-Z][a-z]{2,}\b")
 _LEADING = _AUXILIARIES | {"to", "help", "helped", "helps"}
 
 

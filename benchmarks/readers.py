@@ -13,8 +13,9 @@ that these agents changed are mixed with lines of the floor agent, which only ma
 Readers see each line before and after the change, the job, the resume and the page limit, but not
 which agent made the change (`readers/brief.txt` holds their instructions). All changes of format in
 a resume are shown as one change, and so is a deleted section. A line counts as better, or as bad
-(worse or false), if two readers say so. The first row of a labels file names the readers; each
-other row is {"line": number, "labels": [one per reader]}.
+(worse or false), if two readers say so. Round pilot has lines that a policy was paid for as
+improved. The first row of a labels file names the readers; each other row is
+{"line": number, "labels": [one per reader]}.
 """
 
 import json
@@ -49,6 +50,7 @@ WANTED = {
     "strangers": (0.75, 0.05),
     "nano": (0.7, 0.1),
     "smollm2": (0.6, 0.15),
+    "pilot": (0.85, 0.15),
 }
 """Minimum share of better lines and maximum share of bad lines, by kind of round."""
 Tasks = Mapping[str, tuple[Task, Rules]]

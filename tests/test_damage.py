@@ -65,6 +65,7 @@ TORN = {
         "Tried several pressure cushions until heel sores stopped",
         "Tried several pressure cushions untilheel sores stopped",
     ),
+    "a capital after I": ("I was responsible for moving 9 racks", "I Moved 9 racks"),
     "doubled words": (RENEWALS, RENEWALS.replace("renewals", "renewals renewals")),
     "a doubled compound": (RENEWALS, RENEWALS.replace("multi-year", "multi-year multi-year")),
     "changed places": (

@@ -7,14 +7,14 @@ The server is that of `packages/openenv`. In each group of four episodes, the fi
 task, and the others reset to the same task by its id. The agents know how to fix the faults of the
 task: the first agent fixes none, the last agent fixes three. Each row shows a task and its rewards.
 
-mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
-mini-train-0-000081 +1.75 +5.50 +6.25 +6.50
+mini-train-0-000101 +1.75 +5.50 +6.00 +6.25
+mini-train-0-000081 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000041 +1.75 +5.75 +6.00 +6.25
-mini-train-0-000013 -0.25 +5.50 +6.00 +6.25
+mini-train-0-000013 -0.25 +3.50 +3.75 +6.25
 mini-train-0-000150 +1.75 +5.75 +6.00 +6.25
 mini-train-0-000128 +1.75 +5.50 +5.75 +6.00
 mini-train-0-000086 +1.75 +5.50 +5.75 +6.00
-mini-train-0-000100 +1.75 +5.75 +6.25 +6.50
+mini-train-0-000100 +1.75 +5.75 +6.00 +6.25
 """
 
 import asyncio

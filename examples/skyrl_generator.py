@@ -11,16 +11,16 @@ engine (vLLM on a GPU). The reward of a turn is on its last token.
 
 The example prints
 
-    mini-train-0-000000 careful  5.75 stop +1.00 +0.25 +0.25 +4.25
-    mini-train-0-000000 random   1.00 stop +0.25 -0.25 +0.25 +1.00 -0.25 +0.00
+    mini-train-0-000000 careful  6.50 stop +1.00 +0.25 +0.25 +0.25 +0.25 +4.50
+    mini-train-0-000000 random  -1.75 stop +0.25 -0.25 +0.25 -0.25 +0.25 -2.00
     mini-train-0-000000 noop     0.75 stop +0.75
-    mini-train-0-000001 careful  6.75 stop +1.00 +0.25 +0.25 +0.25 +0.25 +4.75
-    mini-train-0-000001 random  -3.25 stop -0.25 -0.25 +0.25 +1.00 -0.25 -3.75
+    mini-train-0-000001 careful  4.50 stop +1.00 +0.25 +0.25 +0.25 +0.25 +2.50
+    mini-train-0-000001 random  -3.75 stop -0.25 -0.25 +1.00 -0.25 -0.25 -3.75
     mini-train-0-000001 noop    -1.25 stop -1.25
     environment/mean_done: 1.000
-    environment/mean_episode_reward: 1.625
-    environment/mean_reward_malformed: -0.083
-    environment/mean_reward_edit: 0.458
+    environment/mean_episode_reward: 0.833
+    environment/mean_reward_malformed: -0.125
+    environment/mean_reward_edit: 0.542
     environment/mean_reward_preference: 0.000
 """
 

@@ -76,7 +76,7 @@ class Patient:
 
 
 def test_a_judge_who_takes_long_holds_up_nobody_else() -> None:
-    edit = tool_call("str_replace", old="555-", new="555 ")
+    edit = tool_call("str_replace", old="Junction Rail", new="Junction Railway")
     lines = {"0_0": iter((edit, SUBMIT)), "1_0": iter((*[REVIEW] * 5, SUBMIT))}
 
     def speak(name: str) -> str:

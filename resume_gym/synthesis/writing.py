@@ -133,7 +133,10 @@ class Look(NamedTuple):
 
     def items(self, job: Job) -> str:
         """Render the list of a job's bullets."""
-        return "\n".join(f"{self.marker} {text}{self.end}" for text, _ in job.bullets)
+        return "\n".join(
+            f"{self.marker} {text}{'' if text.endswith('.') else self.end}"  # "etc."
+            for text, _ in job.bullets
+        )
 
 
 def draw_look(rng: Random, months: bool = False) -> Look:

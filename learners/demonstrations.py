@@ -19,11 +19,12 @@ from learners.rollouts.tokens import ChatTokens
 from learners.training.rows import Sample
 from resume_gym import Session, Task, tool_call
 from resume_gym.agents.careful import next_edit
+from resume_gym.agents.edit_kinds import SYNONYMS, figures, is_in_order
 from resume_gym.agents.wording import LISTS
 from resume_gym.episode.editing import AnySession
 from resume_gym.synthesis.procedural import generate_task
 from resume_gym.synthesis.weaknesses import HEDGES
-from resume_gym.text.lines import GLUE, LEXICON, stem
+from resume_gym.text.lines import GLUE, LEXICON
 from resume_gym.text.verbs import FRAMES
 
 
@@ -62,6 +63,10 @@ _EXCERPTS = 8  # number of excerpts per resume
 
 Act = Callable[[Any, Random], str]
 """Function that returns the text of an editor's next action in a running session."""
+Hinted = Callable[[Any, Random, str], tuple[str, str] | None]
+"""Function of a session, a random generator and the text that a failed call was meant to have."""
+HINTS = 1 / 3
+"""Probability with which a hinted turn is added for each turn, so that a quarter are hinted."""
 
 
 def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
@@ -101,8 +106,8 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
         # leave out fixes that add a figure: from them, small models learn to invent figures
-        and not _figures(fix.new) - _figures(fix.old)
-        and _is_in_order(fix.old, fix.new)
+        and figures(fix.new) <= figures(fix.old)
+        and is_in_order(fix.old, fix.new)
     ]
     if ready:
         # in a fixed order, since policies that are trained on a random order often repeat a fix
@@ -112,23 +117,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
     # the last turn is reserved for submitting
     edits_left = max(1, turns_left - 1)
     edit = next_edit(resume, task.job, excess, edits_left, rules.page_width)
-    return shortened(resume, *edit) if edit and _is_in_order(*edit) else None
-
-
-def _is_in_order(old: str, new: str) -> bool:
-    """Return whether all words of `new` except the first occur in `old`, in the same order.
-
-    Verb forms in -ed and -ing count as equal, and words of up to three letters are ignored. The
-    editor skips fixes and edits without this property, since small models garble sentences that
-    they rearrange.
-    """
-    before, after = ([stem(word) for word in _WORD.findall(text.lower())] for text in (old, new))
-    left = iter(before)
-    return all(word in left for word in after[1:])
-
-
-def _figures(text: str) -> set[str]:
-    return set(re.findall(r"\d+", text))
+    return shortened(resume, *edit) if edit and is_in_order(*edit) else None
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
@@ -166,6 +155,8 @@ _KEPT = frozenset(
         *HEDGES,
         *LISTS["fog"],
         *GLUE,
+        *SYNONYMS,
+        *SYNONYMS.values(),
         """summary profile about experience employment work history education academic training
         skills projects results certifications publications awards languages qualifications
         competencies achievements present selected january february march april june july august
@@ -275,7 +266,7 @@ def demonstrations(
     each: int,
     seed: object,
     replies: float = 0.0,
-    hint: Callable[[Any], str] = lambda session: "",
+    hinted: Hinted = lambda session, rng, intended: None,
 ) -> Iterator[list[Sample]]:
     """Yield training samples of an editor's turns, one list for each episode.
 
@@ -297,14 +288,25 @@ def demonstrations(
         replies: each token of an environment reply has the loss weight `replies * each`; with 0,
             policies are not trained on replies. The reply to `review` repeats the resume, so
             training on this reply teaches a policy to copy text from the prompt.
-        hint: returns a text for a session, which is appended to the prompt and each observation.
+        hinted: returns a hint about a session and the call that follows it, or None. A hint is at
+            the end of an observation for a single turn: the episode goes on without it, so that
+            an editor that sees no hints is imitated as well as without this argument.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
-        prompt = chat.prompt(session.system_prompt, session.prompt + hint(session))
+        prompt = chat.prompt(session.system_prompt, session.prompt)
+        observation, intended = session.prompt, ""
         before, reply = list[int](), list[int]()
         samples = []
         while not session.done:
+            for _ in range(each):
+                if rng.random() < HINTS and (pair := hinted(session, rng, intended)):
+                    told, turn = f"{observation}\n{pair[0]}", chat.write(pair[1])
+                    first = prompt if before else chat.prompt(session.system_prompt, told)
+                    context = [*before[: len(before) - len(reply)], *chat.reply(told)] * bool(
+                        before
+                    )
+                    samples.append(_sample(first, context, turn))
             drawn = Counter(act(session, rng) for _ in range(each))
             weights = [0.0] * (len(before) - len(reply)) + [replies * each] * len(reply)
             for text, draws in drawn.items():
@@ -313,13 +315,21 @@ def demonstrations(
                 sampled, zeros = [one > 0 for one in weights], [0.0] * len(weights)
                 samples.append(Sample(0, prompt, before + turn, sampled, zeros, weights))
                 weights = [0.0] * len(before)  # train on a reply only once
-            text = next(iter(drawn))
+            text = intended = next(iter(drawn))
             if rng.random() < SLIPS:
                 text = _spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
-            observation = session.step(text).observation + hint(session)
+            step = session.step(text)
+            observation, intended = step.observation, intended if step.error != "none" else ""
             reply = list(chat.reply(observation))
             before = [*before, *chat.write(text), *reply]
         yield samples
+
+
+def _sample(prompt: list[int], before: list[int], turn: list[int]) -> Sample:
+    """Return a sample of one turn with the weight 1."""
+    weights = [0.0] * len(before) + [1.0] * len(turn)
+    sampled = [one > 0 for one in weights]
+    return Sample(0, prompt, before + turn, sampled, [0.0] * len(weights), weights)
 
 
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
@@ -345,13 +355,24 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
         yield samples
 
 
+_QUOTE = re.compile(r'"old": "((?:[^"\\]|\\.)+)"')
+
+
 def _spoilt(text: str, before: list[str], rng: Random) -> str:
-    """Return a faulty call: an earlier call, or `text` that is cut off or has one wrong word."""
-    kind = rng.randrange(3)
+    """Return a faulty call: an earlier one, or `text` cut off, misquoted or with a wrong word."""
+    kind = rng.randrange(5)
     if kind == 0 and before:
         return rng.choice(before)
     if kind == 1:
         return text[: rng.randrange(len(text))]
+    if kind > 2 and (quote := _QUOTE.search(text)):
+        # the misspelt quotations of a policy that copies badly
+        at = rng.choice(
+            [n for n, one in enumerate(quote[1]) if one.isalpha()] or [0]
+        ) + quote.start(1)
+        return (
+            text[:at] + rng.choice(_words())[: rng.randint(1, 3)] + text[at + rng.randint(0, 2) :]
+        )
     words = text.split(" ")
     words[rng.randrange(len(words))] = rng.choice(words)
     return " ".join(words)

@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain, count, cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from resume_gym.support.import_path import leave_current_folder
 from resume_gym.support.user_errors import missing_of
@@ -39,6 +39,7 @@ import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 
+from learners import apprentice
 from learners.build import make_orchestrator, make_trainer, make_workload
 from learners.command_line import parse, stop
 from learners.config import Config, message_of, to_toml
@@ -107,24 +108,29 @@ class Dose:
         minutes: training time in minutes, without evaluations.
         drill: share of the training time, at its start, in which a new model learns to copy.
         short: share of the training time after which resumes are no longer shortened.
-        habits: share of the training time, at its end, in which the scripted editor makes errors.
-        draws: turns drawn from the editor per state in the phase with errors; 1 in other phases.
+        editor: scripted editor that is imitated: apprentice, or careful with errors at the end.
+        habits: share of the training time, at its end, in which careful makes errors.
+        draws: turns drawn from the editor per state; 1 in phases in which careful makes no errors.
         replies: weight of a token of a tool reply, relative to a turn that all draws return.
         repeats: number of times that each demonstration is used for training.
         workers: number of processes that create demonstrations, for training on GPUs; 0 creates
             them in the training process, between optimizer steps.
         rows: number of packed rows per optimizer step.
+        keep: a model is exported each time that so many million tokens have been trained; 0 exports
+            only the last one.
     """
 
     minutes: PositiveFloat
     drill: Share = 0.04
     short: Share = 0.6
+    editor: Literal["careful", "apprentice"] = "careful"
     habits: Share = 0.1
     draws: PositiveInt = 8
     replies: Share = 0.3
     repeats: PositiveInt = 3
     workers: NonNegativeInt = 0
     rows: PositiveInt = 1
+    keep: NonNegativeInt = 0
 
 
 class Phase(NamedTuple):
@@ -135,12 +141,33 @@ class Phase(NamedTuple):
         habits: habits of the scripted editor; None to train on `drills` instead of its turns.
         short: whether the demonstrations of the phase have short resumes.
         until: share of the training time at which the phase ends.
+        apprentice: whether the apprentice is imitated, not the editor with these habits.
+        evaluated: whether the policy plays held-out tasks at the end of the phase.
     """
 
     title: str
     habits: Habits | None
     short: bool
     until: float
+    apprentice: bool = False
+    evaluated: bool = False
+
+
+def phases_of(dose: Dose, drill: float) -> tuple[Phase, ...]:
+    """Return the phases of a dose of imitation; `drill` is the share of the first phase."""
+    first = Phase("drill", None, False, drill)
+    if dose.editor == "apprentice":
+        return (
+            first,
+            Phase("short pages", EXPERT, True, dose.short, apprentice=True),
+            Phase("whole pages", EXPERT, False, 1.0, apprentice=True, evaluated=True),
+        )
+    return (
+        first,
+        Phase("short pages", EXPERT, True, dose.short),
+        Phase("habits off", EXPERT, False, 1 - dose.habits, evaluated=True),
+        Phase("habits on", HASTY, False, 1.0, evaluated=True),
+    )
 
 
 def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
@@ -153,21 +180,9 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
         start: number of completed optimizer steps, which determines the tasks.
         worker: number of the worker; each worker uses every `workers`-th task.
     """
-    work = make_workload(config)
-    numbers = count(_TASKS * start + worker, max(1, dose.workers))
-    tasks = (generate_task(config.seed, n, "train", VARIANTS[config.env]) for n in numbers)
-    strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
-    if phase.short:
-        strange = (shorter(task, Random(f"{config.seed}:{task.task_id}")) for task in strange)
     seed = f"{config.seed}:{start}:{worker}"
-    episodes: Iterator[list[Sample]]
-    if phase.habits is None:
-        episodes = drills(work.chat, (task.resume for task in strange), seed)
-    else:
-        sessions = (Session(task, work.rules) for task in strange)
-        editor = partial(act, habits=phase.habits)
-        draws = 1 if phase.habits == EXPERT else dose.draws  # EXPERT's turns are deterministic
-        episodes = demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
+    numbers = count(_TASKS * start + worker, max(1, dose.workers))
+    episodes = _episodes(dose, config, phase, numbers, seed)
     row: list[Sample] = []
     for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
@@ -177,6 +192,34 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
                 yield pickle.dumps(replace(packed, advantages=weights))
             row = []
         row += episode
+
+
+def _episodes(
+    dose: Dose, config: Config, phase: Phase, numbers: Iterable[int], seed: str
+) -> Iterator[list[Sample]]:
+    """Return the samples of each episode of a phase; `numbers` are those of the tasks."""
+    work, size = make_workload(config), VARIANTS[config.env]
+    tasks = (generate_task(config.seed, n, "train", size) for n in numbers)
+    if phase.apprentice and phase.habits is not None:
+        return apprentice.episodes(
+            numbers,
+            config.seed,
+            size,
+            work.rules,
+            phase.short,
+            config.model,
+            dose.draws,
+            dose.replies,
+        )
+    strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
+    if phase.short:
+        strange = (shorter(task, Random(f"{config.seed}:{task.task_id}")) for task in strange)
+    if phase.habits is None:
+        return drills(work.chat, (task.resume for task in strange), seed)
+    sessions = (Session(task, work.rules) for task in strange)
+    editor = partial(act, habits=phase.habits)
+    draws = 1 if phase.habits == EXPERT else dose.draws  # EXPERT's turns are deterministic
+    return demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
 
 
 def _work(queue: Any, parent: int, *arguments: Any) -> None:
@@ -229,6 +272,7 @@ def imitate(
     rows: Iterator[PackedRow],
     until: float,
     phase: int,
+    folder: RunFolder,
 ) -> None:
     """Train until the training time is `until` seconds; save checkpoints meanwhile and at the end.
 
@@ -249,6 +293,7 @@ def imitate(
         loss = trained["loss"] if loss is None else 0.95 * loss + 0.05 * trained["loss"]
         state["seconds"] += now - start
         state["steps"] += 1
+        before = state["tokens"]
         state["tokens"] += trained["trained_tokens"]
         trainer.state = state
         done = state["seconds"] >= until
@@ -264,6 +309,9 @@ def imitate(
             trainer.save(state["steps"])
             return_memory()
             saved = time.monotonic()
+        millions = int(state["tokens"] / 1e6)
+        if dose.keep and millions // dose.keep > int(before / 1e6) // dose.keep:
+            trainer.export(folder.path / f"model-{millions}m", replace=True)
     trainer.wait_for_checkpoint()
 
 
@@ -293,13 +341,22 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: RunFolder
     return summary
 
 
-def new_model(seed: int, folder: Path) -> None:
+def new_model(seed: int, folder: Path, editor: str = "careful") -> None:
     """Write a random nano model, with a tokenizer that is learned from demonstrations."""
     torch.manual_seed(seed)
     bytes_only = make_tokenizer([])
     tasks = (generate_task(seed, n, "train", "mini") for n in range(_TEXTS))
-    sessions = (Session(task, Rules(max_turns=6, page_lines=20)) for task in tasks)
-    groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, act, 4, seed)
+    rules = Rules(max_turns=6, page_lines=20)
+    groups: Iterator[list[Sample]]
+    if editor == "apprentice":
+        groups = (
+            group
+            for task in tasks
+            for group in apprentice.samples(bytes_only, task, rules, 2, 0.0, f"{seed}")
+        )
+    else:
+        sessions = (Session(task, rules) for task in tasks)
+        groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, act, 4, seed)
     ids = (group[0].prompt + group[-1].response for group in groups)
     tokenizer = make_tokenizer(str(bytes_only.decode(one)) for one in ids)
     model = make_model(tokenizer).bfloat16()  # the exported dtype; training uses float32
@@ -335,33 +392,30 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
     drill = dose.drill if config.model == NEW else 0.0
     if config.model == NEW:
         if not (start := folder.path / "start").is_dir():
-            new_model(config.seed, start)
+            new_model(config.seed, start, dose.editor)
         config = replace(config, model=str(start))
     models.download(config.model)
     work = make_workload(config)
     for sentence in set_damaged_aside(folder.checkpoints):
         say(f"warning: {sentence}", error=True)
+    # `resume-gym eval` reads the sampling settings of models and checkpoints from this file
+    folder.writer.replace("config.toml", to_toml(config))
     trainer = make_trainer(replace(config, temperature=1.0), folder.checkpoints)
     trainer.resume()
     whole = 60 * dose.minutes
     if trainer.state.get("seconds", 0.0) < whole:
         folder.set_aside(trainer.state.get("steps", 0))
-    phases = (
-        Phase("drill", None, False, drill),
-        Phase("short pages", EXPERT, True, dose.short),
-        Phase("habits off", EXPERT, False, 1 - dose.habits),
-        Phase("habits on", HASTY, False, 1.0),
-    )
+    phases = phases_of(dose, drill)
     evaluated = _evaluated(folder)
     for number, phase in enumerate(phases, start=1):
         until = whole * phase.until
         if trainer.state.get("seconds", 0.0) < until:
             print(f"{phase.title}, until minute {until / 60:.1f}", flush=True)
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
-                imitate(dose, config, trainer, rows, until, number)
+                imitate(dose, config, trainer, rows, until, number, folder)
         key = phase.title, dose.minutes
         # `<`: the phase was too short for a step; `=`: this or an interrupted process trained it
-        due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
+        due = phase.evaluated and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder)
             Terminal().print(table({phase.title: summary}))
@@ -370,8 +424,6 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
             row = {"phase": phase.title, "minutes": dose.minutes, **trainer.state}
             folder.writer.append_row(EVALUATIONS, {**row, **summary.metrics()}, synced=True)
     trainer.export(folder.path / "model", replace=True)
-    # `resume-gym eval` reads the sampling settings of the exported model from this file
-    folder.writer.replace("config.toml", to_toml(config))
     print(f"the model is in {folder.path / 'model'}")
 
 

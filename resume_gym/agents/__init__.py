@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from resume_gym.agents.careful import has_padding, next_edit
+from resume_gym.agents.edit_kinds import SWAPS
 from resume_gym.agents.searching import next_search
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.session import Session
@@ -22,7 +23,6 @@ Agent = Callable[[Session], str]
 
 _SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
 _BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
-_SWAPS = (("the", "this"), ("and", "plus"), ("with", "using"), ("for", "toward"), ("on", "upon"))
 
 
 def make_agent(name: str, seed: int = 0) -> Agent:
@@ -131,7 +131,7 @@ def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
     """
     fresh = [bullet for bullet in bullets(text) if bullet in original.split("\n")]
     for bullet in rng.sample(fresh, len(fresh)):
-        for old, new in _SWAPS:
+        for old, new in SWAPS:
             if f" {old} " in bullet:
                 return bullet, bullet.replace(f" {old} ", f" {new} ", 1)
     return (fresh[0], f"{fresh[0]} too") if fresh else None

@@ -52,6 +52,16 @@ def next_edit(
     return next((_unique(resume, change) for change in changes), None)
 
 
+def line_edits(resume: str, job: str) -> list[tuple[str, str]]:
+    """Return all rewrites of single lines that the rules of wording and formatting find.
+
+    Each edit is (old, new), where `old` occurs once in the resume.
+    """
+    english = is_english(resume)
+    wording = _wording(resume, _fitness(job)) if english else ()
+    return [_unique(resume, one) for one in chain(wording, _formatting(resume, english))]
+
+
 def _unique(resume: str, change: Replacement) -> tuple[str, str]:
     """Return a change as (old, new), with neighbouring lines added until `old` occurs once."""
     start, stop, new = change

@@ -1,5 +1,5 @@
 """Parts of an episode: task, document, tools, session, rewards, and rendering of the page.
 
 The caller of a session passes verdicts to it, so this package does not import `resume_gym.env`.
-Only the module `feedback` imports `resume_gym.judges`, to make its remarks.
+Only the modules `feedback` and `hints` import `resume_gym.judges`, whose rules make the remarks.
 """

@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
@@ -70,25 +71,51 @@ def feedback(task: Task, revised: str) -> str:
 
 def remarks(task: Task, revised: str) -> list[str]:
     """Return remarks by the rubric judge's rules, at most one per line and per kind of defect."""
+    return [
+        _REMARKS[one.kind].format(line=quoted(one.line), claim=f'"{one.claim}"')
+        for one in defects(task, revised)
+    ]
+
+
+class Defect(NamedTuple):
+    """A defect of a line that the rubric judge's rules see.
+
+    Attributes:
+        kind: a key of `critique.toml`.
+        line: the line, as the draft has it.
+        claim: part of the line that nothing supports; only for the kind "claim".
+    """
+
+    kind: str
+    line: str
+    claim: str = ""
+
+
+def defects(task: Task, revised: str) -> list[Defect]:
+    """Return the most important defects of a draft, at most one per line and per kind.
+
+    Raises:
+        JudgeRefused: The draft is too long to read.
+    """
     reference = make_reference(task)
     claims = measure(revised, reference).findings[:1]  # raises if the text is too long
     lines = parse(revised)
     origins = align(lines, reference)
     seen: set[int] = set()
-    sentences: list[str] = []
+    found: list[Defect] = []
     for claim in claims:
         raw = lines[claim.line].raw
-        # The quotation of a claim is normalized. If the raw line does not contain it, the remark
-        # quotes only the line.
-        kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
-        sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
+        # The quotation of a claim is normalized. If the raw line does not contain it, only the line
+        # is quoted.
+        is_there = claim.quote in raw and '"' not in claim.quote
+        found.append(Defect("claim", raw, claim.quote) if is_there else Defect("line_claim", raw))
         seen.add(claim.line)
     for kind, places in _places(lines, origins, reference):
         place = next((place for place in places if place not in seen), None)
         if place is not None:
-            sentences.append(_REMARKS[kind].format(line=_quote(lines[place].raw)))
+            found.append(Defect(kind, lines[place].raw))
             seen.add(place)
-    return sentences
+    return found
 
 
 def _places(
@@ -119,8 +146,11 @@ def _share(line: Line, facts: Sequence[Content]) -> float:
     return max(len(stems & fact.stems) / max(1, len(fact.stems)) for fact in facts)
 
 
-def _quote(raw: str) -> str:
-    """Shorten and quote a line; if it has quotation marks, quote the longest part without them."""
+def quoted(raw: str) -> str:
+    """Shorten and quote a line; if it has quotation marks, quote the longest part without them.
+
+    The quotation leaves the marker of a bullet or heading out.
+    """
     text = max(_MARKER.sub("", raw).split('"'), key=len).strip()
     if len(text) > _QUOTE:
         text = text[: _QUOTE - 3].rsplit(" ", 1)[0] + "..."

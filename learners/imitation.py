@@ -381,8 +381,6 @@ def run(dose: Dose, config: Config) -> None:
         raise ConfigError(f"backend: expected 'local', got {config.backend!r}")
     config.check_packages()
     prepare_cpu(config.threads)
-    if config.optimizer == "muon" and not has_bfloat16():
-        print("muon is slow on this CPU, which has no bfloat16; consider --optimizer adamw")
     folder = RunFolder(config.runs / config.name)
     with folder.lock():
         _run(dose, config, folder)

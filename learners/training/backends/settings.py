@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from learners.training.cpu import has_bfloat16
+from learners.training.muon import Muon
 from learners.training.policy import Policy
 
 StateDict = dict[str, Any]
@@ -117,7 +119,8 @@ def make_optimizer(
     others = set(map(id, ends))
     matrices = [one for one in trained if one.ndim == 2 and id(one) not in others]
     rest = [one for one in trained if one.ndim != 2 or id(one) in others]
+    dtype = torch.bfloat16 if has_bfloat16() else torch.float32
     return _Together(
-        torch.optim.Muon(matrices, rate, decay, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, rate, decay, dtype),
         torch.optim.AdamW(rest, rate, betas, weight_decay=decay),
     )

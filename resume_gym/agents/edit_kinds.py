@@ -173,7 +173,7 @@ def _wording_kind(was: str, now: str, task: Task | None) -> str:
     if SYNONYMS.get(pair[0]) == pair[1]:
         return "synonym"
     if figures(now) - figures(was):
-        known = "".join(one.text for one in task.evidence) if task else now
+        known = "\n".join(one.text for one in task.evidence) if task else now
         return "figure" if figures(now) - figures(was) <= figures(known) else "invent"
     return _shortening(was, now, task)
 
@@ -187,7 +187,10 @@ def _shortening(was: str, now: str, task: Task | None) -> str:
     left = iter(map(stem, words))
     if not words_now or not all(stem(word) in left for word in words_now[1:]):
         return "verb" if is_repair else "rewrite"
-    return "trim" if words_now[0] in words else "verb"
+    if words_now[0] in words:
+        return "trim"
+    is_form = stem(words_now[0]) in map(stem, words)
+    return "verb" if is_repair or is_form or len(words_now) < len(words) else "rewrite"
 
 
 def _is_fix(was: str, now: str, task: Task | None) -> bool:

@@ -130,7 +130,7 @@ def nearest(page: str, old: str) -> str:
     length = len(old.split())
     best, most = "", min(1, wanted.total() - 1)
     for line in page.split("\n"):
-        words = list(re.finditer(r"\S+", line))
+        words = list(re.finditer(r"(?![-*+#\u2022]+ )\S+", line))
         for first in range(max(1, len(words) - length + 1)) if words else ():
             stop = words[min(first + length, len(words)) - 1].end()
             run = line[words[first].start() : stop]

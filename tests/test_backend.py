@@ -30,6 +30,7 @@ from learners.training.backends.fsdp2 import MetadataReader
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
 from learners.training.checkpoint import CheckpointError
+from learners.training.muon import Muon
 from learners.training.rows import pack
 from learners.training.trainer import learning_rate
 
@@ -295,6 +296,20 @@ def test_muon_moves_matrices_in_all_directions_alike() -> None:
     assert values[0] / values[4] < 1.5, "its step is about orthogonal"
     # AdamW's first step is as long as its rate
     assert float((embedding.detach() - embedded).abs().max()) == pytest.approx(1e-2, rel=0.05)
+
+
+def test_muon_in_float32_does_what_torch_does_in_bfloat16() -> None:
+    torch.manual_seed(0)
+    for shape in ((16, 16), (16, 48), (48, 16)):
+        ours, theirs = (torch.nn.Parameter(torch.zeros(shape)) for _ in range(2))
+        mine = Muon([ours], 1e-2, 0.0, torch.float32)
+        other = torch.optim.Muon([theirs], 1e-2, 0.0, adjust_lr_fn="match_rms_adamw")
+        for _ in range(3):
+            ours.grad = torch.randn(shape)
+            theirs.grad = ours.grad.clone()
+            mine.step()
+            other.step()
+        torch.testing.assert_close(ours, theirs, atol=5e-4, rtol=0)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -14,7 +14,7 @@ from jobs import garble
 
 from learners import imitation
 from learners.demonstrations import HASTY
-from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of, shuffled
+from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, phases_of, rows_of, shuffled
 from learners.losses import LossInput, Totals, likelihood
 from learners.run.folder import RunFolder
 from learners.training import checkpoint
@@ -39,6 +39,24 @@ def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
         assert packed.tokens.tolist() == same.tokens.tolist() != other.tokens.tolist()
         assert len(packed.tokens) <= 4096
         assert float(packed.advantages.mean()) == pytest.approx(1)
+
+
+def test_rows_of_the_apprentice_have_hints_and_other_tools() -> None:
+    dose = Dose(minutes=1, editor="apprentice", draws=2)
+    drill, short, whole = phases_of(dose, 0.1)
+    assert (drill.until, short.short, whole.short, whole.until) == (0.1, True, False, 1.0)
+    made = make_rows(dose, CONFIG, short, 0, 0)
+    tokenizer = load_tokenizer("nano")
+    texts = [tokenizer.decode(pickle.loads(next(made)).tokens.tolist()) for _ in range(8)]
+    assert sum("Hint: " in text for text in texts) > 4
+    assert any('"search"' in text for text in texts)
+    again = make_rows(dose, CONFIG, short, 0, 0)
+    assert tokenizer.decode(pickle.loads(next(again)).tokens.tolist()) == texts[0]
+
+
+def test_the_other_editor_ends_with_bad_habits() -> None:
+    titles = [phase.title for phase in phases_of(Dose(minutes=1), 0.1)]
+    assert titles == ["drill", "short pages", "habits off", "habits on"]
 
 
 @pytest.mark.slow

@@ -92,6 +92,8 @@ DEFAULTS = Config(
 EVALUATIONS = "evaluations.jsonl"
 SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
+# a step that takes longer was stopped in between, such as by SIGSTOP; the rest is no training time
+_LONGEST_STEP_S = 300.0
 _AHEAD = 8  # packed rows that each worker process prepares in advance
 _BUFFER = 64  # packed rows in the shuffle buffer
 _WARMUP = 20  # number of optimizer steps in which the learning rate rises
@@ -291,7 +293,7 @@ def imitate(
         trained = trainer.step_rows(batch, likelihood, rate)
         now = time.monotonic()
         loss = trained["loss"] if loss is None else 0.95 * loss + 0.05 * trained["loss"]
-        state["seconds"] += now - start
+        state["seconds"] += min(now - start, _LONGEST_STEP_S)
         state["steps"] += 1
         before = state["tokens"]
         state["tokens"] += trained["trained_tokens"]

@@ -59,6 +59,27 @@ def test_the_other_editor_ends_with_bad_habits() -> None:
     assert titles == ["drill", "short pages", "habits off", "habits on"]
 
 
+def test_a_pause_is_no_training_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = {"loss": 1.0, "trained_tokens": 400_000, "trained_tokens_per_s": 1.0}
+    exported: list[str] = []
+    trainer = SimpleNamespace(
+        state={},
+        step_rows=lambda *_: trained,
+        save=lambda step: None,
+        wait_for_checkpoint=lambda: None,
+        export=lambda path, replace: exported.append(path.name),
+    )
+    clock = count(0.0, 7200.0)  # each step takes hours
+    monkeypatch.setattr(imitation, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    dose = Dose(minutes=60, keep=1)
+    imitation.imitate(dose, CONFIG, trainer, count(), 1500.0, 1, RunFolder(tmp_path))  # type: ignore[arg-type]
+    assert trainer.state == {"seconds": 1500.0, "steps": 5, "tokens": 2_000_000, "phases": 1}
+    assert exported == ["model-1m", "model-2m"]
+    assert "step 5" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_workers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imitation, "_BUFFER", 0)  # rows come as they are made

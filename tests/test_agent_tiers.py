@@ -217,7 +217,7 @@ def test_a_frontier_model_that_fails_is_not_replaced(capsys: Capsys) -> None:
     with model(lambda turn: MISQUOTE) as local, model(lambda turn: SUBMIT) as frontier:
         frontier.script += [Say(status=503)] * 50
         made = spec(local, frontier)
-        made["frontier"]["deadline_s"] = 0.5
+        made["frontier"]["deadline_s"] = 3
         session = Session(make_task())
         with pytest.raises(Unavailable, match="503"):
             play(made, session)

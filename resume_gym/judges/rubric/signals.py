@@ -452,7 +452,8 @@ def _harms(
     yield from (("clarity", rule) for rule, broke in unclear if broke)
     if fault := torn(old, new, (*fixed, *filter(None, [rewording.source]))):
         yield "clarity", fault
-    if rewording.fresh and _inserted(old, new, rewording.fresh):
+    # a false claim is no fault of clarity
+    if rewording.fresh and not rewording.claims and _inserted(old, new, rewording.fresh):
         yield "clarity", "adds words without support"
     if word := strange(new, page.reference.spelt):
         yield "clarity", f'"{word}" is no English word'

@@ -17,8 +17,9 @@ from resume_gym.judges import AsyncJudge, JudgeRefused, Outcome, as_async, make_
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
 from resume_gym.judges.votes import drawn
+from resume_gym.text.alignment import align
 from resume_gym.text.lines import Content, Line, parse
-from resume_gym.text.reference import Reference, align, make_reference
+from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
 
 _REMARKS: Mapping[str, str] = tomllib.loads(

@@ -16,8 +16,9 @@ from rapidfuzz.distance import LCSseq
 
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Item, Task
+from resume_gym.text.alignment import align
 from resume_gym.text.lines import GLUE, Content, Line, parse, plain, read
-from resume_gym.text.reference import Reference, align, make_reference
+from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import FEW, SEVERAL
 
 _MOST = 600  # maximum number of lines of a revision, as for the rubric judge

@@ -1,21 +1,15 @@
-"""True statements about a candidate, and the alignment of revised lines with the original.
+"""True statements about a candidate, with which the lines of a revision are compared.
 
-`make_reference` collects the statements of a task, and `align` maps the lines of a revision to
-lines of the original. `pair` does the same for rewards by the line: it maps at most one line to a
-line of the original. `strays` finds bullets that were moved to another job. In the code, `unit`
-always means the index of a line in the original, counted without blank lines.
+`make_reference` collects the statements of a task. In the code, `unit` always means the index of a
+line in the original, counted without blank lines.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
-
-from rapidfuzz import fuzz
-from rapidfuzz.distance import LCSseq
 
 from resume_gym.episode.tasks import Evidence, Fix, Task
 from resume_gym.text.lines import (
@@ -40,7 +34,7 @@ from resume_gym.text.style import (
     is_past,
     is_weak,
 )
-from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
+from resume_gym.text.thresholds import ALIKE, FEW
 
 PROSE = ("bullet", "text")
 
@@ -126,17 +120,17 @@ class Reference:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Keys (`_key`) of the original lines and of their mended texts -> key of the original."""
+        """Keys (`key`) of the original lines and of their mended texts -> key of the original."""
         own = {
-            _key(parse(raw)[0]): _key(self.lines[unit])
+            key(parse(raw)[0]): key(self.lines[unit])
             for unit, raws in self.mended.items()
             for raw in raws
         }
-        return own | {_key(line): _key(line) for line in self.lines}
+        return own | {key(line): key(line) for line in self.lines}
 
     def has(self, line: Line) -> bool:
         """Return whether a line equals an original line or the mended text of one."""
-        return _key(line) in self.names
+        return key(line) in self.names
 
     @cached_property
     def original(self) -> str:
@@ -371,233 +365,6 @@ def _reference(
     return Reference(lines, fixed, facts, deleted, mended, aside, name, *known)
 
 
-def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
-    """Return, for each line of a text, the indices of the original lines that it restates.
-
-    Equal lines are matched first, then similar lines; a line that merges several original lines is
-    matched with up to three of them. Each remaining line is matched by its position: with the first
-    unmatched original line between those of the preceding and the following line, if both lines are
-    of the same kind.
-    """
-    told: list[tuple[int, ...]] = [()] * len(lines)
-    places: dict[str, list[int]] = {}
-    # the indices of equal lines are in reverse order, so that `pop` takes the first of these lines
-    for unit, known in reversed(list(enumerate(reference.lines))):
-        places.setdefault(_key(known), []).append(unit)
-    for index, line in enumerate(lines):
-        if units := places.get(_key(line)):
-            told[index] = (units.pop(),)
-    free = {unit for units in places.values() for unit in units}
-    changed = [index for index, units in enumerate(told) if not units]
-    for index, near in _similar(lines, changed, free, reference).items():
-        told[index] = near
-        free.difference_update(near)
-    _fill_gaps(lines, told, free, reference)
-    return tuple(told)
-
-
-def pair(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
-    """Return, for each line of a text, the index of the original line that it restates, if any.
-
-    Each original line is paired with at most one line, and the pairs of one line depend as little
-    as possible on edits of other lines. First come lines that equal an original line or its mended
-    text: those in the order of the original, then moved ones. More lines equal to these are copies,
-    which are paired with nothing. Between two lines that keep the order, similar lines are paired
-    in order, such that the sum of their similarities is largest. The last are lines that were both
-    moved and changed.
-    """
-    names = [reference.names.get(_key(line)) for line in lines]
-    told, gaps = _equal(names, [_key(line) for line in reference.lines])
-    free = set(range(len(reference.lines))).difference(told.values())
-    for near, units in gaps:
-        changed = [index for index in near if names[index] is None]
-        found = _in_order(lines, changed, [unit for unit in units if unit in free], reference)
-        told.update(found)
-        free.difference_update(found.values())
-    changed = [index for index, name in enumerate(names) if name is None and index not in told]
-    moved = [(_near(lines[n], unit, reference), n, unit) for n in changed for unit in free]
-    for score, index, unit in sorted(moved, reverse=True):
-        if score >= ALIKE and index not in told and unit in free:
-            told[index] = unit
-            free.discard(unit)
-    return tuple((told[index],) if index in told else () for index in range(len(lines)))
-
-
-def _equal(
-    names: Sequence[str | None], known: Sequence[str]
-) -> tuple[dict[int, int], list[tuple[range, range]]]:
-    """Pair lines with equal original lines.
-
-    Args:
-        names: for each line, the key of the original line that it equals, if any.
-        known: key of each original line.
-
-    Returns:
-        The index of the original line for each paired line, by the line's index. Then the ranges of
-        lines, and of original lines, between pairs that are in the order of the original.
-    """
-    told: dict[int, int] = {}
-    gaps = []
-    end = last = 0
-    # a line without a name equals no original line: 0 is no key
-    for code in LCSseq.opcodes(known, [name or 0 for name in names]):
-        for place, unit in enumerate(range(code.src_start, code.src_end), start=code.dest_start):
-            if code.tag != "equal":
-                break
-            # of several equal lines, the first one counts
-            index = names.index(known[unit], end, place + 1)
-            gaps.append((range(end, index), range(last, unit)))
-            told[index] = unit
-            end, last = index + 1, unit + 1
-    gaps.append((range(end, len(names)), range(last, len(known))))
-    kept = set(told.values())
-    places: dict[str | None, list[int]] = {}
-    for unit in reversed(range(len(known))):
-        if unit not in kept:
-            places.setdefault(known[unit], []).append(unit)
-    for index, name in enumerate(names):
-        if index not in told and places.get(name):
-            told[index] = places[name].pop()  # the line was moved
-    return told, gaps
-
-
-def _in_order(
-    lines: Sequence[Line], changed: Sequence[int], units: Sequence[int], reference: Reference
-) -> dict[int, int]:
-    """Pair lines with original lines in order, with the largest sum of similarities.
-
-    Returns:
-        The index of the original line for each paired line, by the line's index.
-    """
-    # best[n]: the largest sum with the first n original lines, and its pairs as a linked list
-    best: list[tuple[float, Any]] = [(0.0, None)] * (len(units) + 1)
-    for index in changed:
-        row = [best[0]]
-        for place, unit in enumerate(units):
-            score = _near(lines[index], unit, reference)
-            total, pairs = best[place]
-            paired = [(total + score, (index, unit, pairs))] if score >= QUARTER else []
-            row.append(max(best[place + 1], row[-1], *paired, key=lambda one: one[0]))
-        best = row
-    found, pairs = {}, best[-1][1]
-    while pairs:
-        index, unit, pairs = pairs
-        found[index] = unit
-    return found
-
-
-def _near(line: Line, unit: int, reference: Reference) -> float:
-    """Return the similarity of a line to an original line, its fixes or their facts.
-
-    The similarity of two headings, or of two paragraphs, is at least `QUARTER`.
-    """
-    original = reference.lines[unit]
-    if _is_marked(original) != _is_marked(line):
-        return 0.0
-    least = QUARTER * (original.kind == line.kind and line.kind in ("heading", "text"))
-    facts = (reference.similarity(line.content, fact) for fact in reference.facts.get(unit, ()))
-    return max(least, _alike(line.content, unit, reference)[0], *facts)
-
-
-def _is_marked(line: Line) -> bool:
-    """Return whether a line is written as a heading."""
-    return line.kind == "heading" or line.style[:1] == "#"
-
-
-def _key(line: Line) -> str:
+def key(line: Line) -> str:
+    """Return the text of a line without case and final marks; lines with one key are equal."""
     return line.body.casefold().rstrip(" .;")
-
-
-def _similar(
-    lines: Sequence[Line], changed: Sequence[int], free: set[int], reference: Reference
-) -> dict[int, tuple[int, ...]]:
-    """Match changed lines with similar original lines, each of which is matched at most once.
-
-    The result maps the index of each matched line to the indices of the original lines that it
-    restates, which are several if it merges lines. `free` has the indices of the original lines
-    that are not matched yet.
-    """
-    pairs = [
-        (_alike(lines[index].content, unit, reference), index, unit)
-        for index in changed
-        for unit in free
-        if (reference.lines[unit].kind in PROSE) == (lines[index].kind in PROSE)
-    ]
-    told: dict[int, list[int]] = {}
-    taken: set[int] = set()
-    pairs.sort()
-    # by index of an original line: (similarity, line), most similar last
-    rivals: dict[int, list[tuple[float, int]]] = {}
-    for (score, _), index, unit in pairs:
-        rivals.setdefault(unit, []).append((score, index))
-    pairs.reverse()
-    # In the first pass, a line that is already matched gets no further original line if an
-    # unmatched line is nearly as similar to it. In the second pass, it does.
-    for merging in (False, True):
-        for (score, _), index, unit in pairs:
-            enough = ALIKE if index in told else QUARTER
-            if score < enough or unit in taken or len(told.get(index, ())) == FEW:
-                continue
-            if index in told and not merging:
-                others = rivals[unit]
-                while others and others[-1][1] in told:
-                    others.pop()  # a matched line stays matched, so it is no rival later either
-                if others and others[-1][0] >= RIVAL * score:
-                    continue
-            told.setdefault(index, []).append(unit)
-            taken.add(unit)
-    return {index: tuple(sorted(units)) for index, units in told.items()}
-
-
-def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
-    """Return a line's similarity to an original line, in [0, 1], and a text ratio to break ties.
-
-    The similarity is the highest of three kinds of values: `Reference.similarity` to the original
-    line, the same to each of its fixes, and a scaled text ratio.
-    """
-    original = reference.lines[unit].content
-    statements = (original, *reference.fixed.get(unit, ()))
-    told = max(reference.similarity(content, statement) for statement in statements)
-    ratio = fuzz.ratio(content.body, original.body)
-    # a ratio of up to 40 percent counts as 0, since even unrelated lines share letters
-    return max(told, (ratio - 40) / 60), ratio
-
-
-def _fill_gaps(
-    lines: Sequence[Line], told: list[tuple[int, ...]], free: set[int], reference: Reference
-) -> None:
-    last = -1
-    for index, line in enumerate(lines):
-        if not told[index] and line.kind in (*PROSE, "heading"):
-            ahead = (min(units) for units in told[index + 1 :] if units)
-            before = next(ahead, len(reference.lines))
-            gap = [unit for unit in range(last + 1, before) if unit in free]
-            if gap and reference.lines[gap[0]].kind == line.kind:
-                told[index] = (gap[0],)
-                free.discard(gap[0])
-        if told[index]:
-            last = max(told[index])
-
-
-def strays(
-    lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
-) -> set[int]:
-    """Return the indices of bullets that were moved to another job.
-
-    Bullets below a heading that the original lacks, such as "Key achievements", are not returned.
-    """
-    heads, bullets = reference.runs
-    jobs = set(bullets.values()) - {-1}
-    found: set[int] = set()
-    here: int | None = -1
-    for index, line in enumerate(lines):
-        runs = [heads[unit] for unit in told[index] if unit in heads]
-        if runs:
-            here = max(runs)
-        elif line.kind in ("entry", "heading"):
-            here = None
-        elif here is not None:
-            homes = {bullets[unit] for unit in told[index] if unit in bullets}
-            if homes and here in jobs - homes:
-                found.add(index)
-    return found

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.progress import stands
+from resume_gym.text.alignment import strays
 from resume_gym.text.lines import (
     GLUE,
     LEXICON,
@@ -23,7 +24,7 @@ from resume_gym.text.lines import (
     read,
     stem,
 )
-from resume_gym.text.reference import Reference, strays
+from resume_gym.text.reference import Reference
 from resume_gym.text.spelling import forms
 from resume_gym.text.style import HEDGE, head, is_past
 from resume_gym.text.thresholds import FEW

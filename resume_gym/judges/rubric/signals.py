@@ -31,8 +31,9 @@ from resume_gym.judges.rubric.phrasing import (
 )
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.judges.rubric.strength import aims, lapsed, raised
+from resume_gym.text.alignment import align, pair
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
-from resume_gym.text.reference import PROSE, Reference, align, pair
+from resume_gym.text.reference import PROSE, Reference
 from resume_gym.text.spelling import forms, respelt, strange
 from resume_gym.text.style import (
     Formatting,
@@ -129,7 +130,7 @@ def measure(text: str, reference: Reference) -> Signals:
 def measure_lines(text: str, reference: Reference) -> Signals:
     """Grade each line that differs from the original, independently of the other lines.
 
-    An original line has at most one change: of the line that is paired with it (`reference.pair`),
+    An original line has at most one change: of the line that is paired with it (`alignment.pair`),
     or its deletion. A paired line that equals its original's own mended text is better. Added lines
     are never better, and at most as many count as the original has lines. Moved lines are no
     changes. `Signals.changes` lists repeated changes, too.

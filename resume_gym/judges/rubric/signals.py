@@ -5,55 +5,37 @@ filler, formatting fault or padding, adds a true figure, or states the main poin
 other harmless change counts as the same. `measure` is the entry point.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
-
-from rapidfuzz.distance import LCSseq
 
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.claims import UnsupportedClaim, dropped_hedges, find_claims
-from resume_gym.judges.rubric.damage import doubtful, scarred, torn
+from resume_gym.judges.rubric.damage import doubtful, scarred
+from resume_gym.judges.rubric.effects import FORM, SUBSTANCE, Page, gains_of, harms_of, tidied
 from resume_gym.judges.rubric.grammar import broken
-from resume_gym.judges.rubric.licences import STEWARDS, Rewrite, rewrite
+from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.phrasing import (
-    is_verbless,
-    named,
-    placed,
-    result_first,
     shorn,
-    unpraised,
 )
-from resume_gym.judges.rubric.progress import lost, missing, wordier
+from resume_gym.judges.rubric.progress import lost, missing
 from resume_gym.judges.rubric.strength import aims, lapsed, raised
 from resume_gym.text.alignment import align, pair
-from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
+from resume_gym.text.lines import GLUE, LEXICON, Content, Line, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference
-from resume_gym.text.spelling import forms, respelt, strange
+from resume_gym.text.spelling import forms, respelt
 from resume_gym.text.style import (
-    Formatting,
-    empties,
-    fillers,
     format_faults,
-    gerund,
     habits,
     head,
     is_weak,
-    light,
-    passive,
 )
-from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER, SEVERAL
-from resume_gym.text.verbs import VERB_STEMS
+from resume_gym.text.thresholds import FEW, HALF, QUARTER, SEVERAL
 
-_QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
-SUBSTANCE = "substance"
-"""Key in `Change.harms` for harm to the resume's content, which no graded field covers."""
 
 # limits on the size of a text, since the run time is quadratic in each of these counts
 _MOST = {"lines": 600, "words": 5000, "numbers": 1000}
@@ -100,7 +82,6 @@ class Signals:
 _NONE: Mapping[str, str] = {}
 _REPAIRED = {"clarity": "repaired"}
 _CROWDED = {"clarity": "blank lines before headings are gone"}
-_FORM = {1: "formatted like the rest", -1: "formatted unlike the rest"}
 
 
 def measure(text: str, reference: Reference) -> Signals:
@@ -115,7 +96,7 @@ def measure(text: str, reference: Reference) -> Signals:
     if lines == reference.lines:
         return Signals((), (), (), 0)
     origins = align(lines, reference)
-    page = _Page(lines, origins, reference, habits(reference.lines), habits(lines))
+    page = Page(lines, origins, reference, habits(reference.lines), habits(lines))
     findings = find_claims(lines, origins, reference)
     doubts: list[UnsupportedClaim] = []
     lined = [_line_change(page, index, findings, doubts) for index in range(len(lines))]
@@ -146,7 +127,7 @@ def measure_lines(text: str, reference: Reference) -> Signals:
         _sorted(line, reference.lines[units[0]]) if units else line
         for line, units in zip(parsed, origins, strict=True)
     )
-    page = _Page(lines, origins, reference, reference.form, reference.form)
+    page = Page(lines, origins, reference, reference.form, reference.form)
     found = find_claims(lines, origins, reference)
     findings = [one for one in found if one.kind != "moved bullet" or _is_moved(page, one.line)]
     doubts: list[UnsupportedClaim] = []
@@ -176,23 +157,6 @@ def excess(text: str) -> str:
     return next(over, "")
 
 
-class _Page(NamedTuple):
-    """A revision, its alignment with the original (`origins`), and the formatting of both texts."""
-
-    lines: tuple[Line, ...]
-    origins: tuple[tuple[int, ...], ...]
-    reference: Reference
-    before: Formatting
-    after: Formatting
-
-    def faults(self, line: Line) -> float:
-        """Return the number of formatting faults of a line, by the usual formatting of either text.
-
-        Of the two numbers, the lower one counts.
-        """
-        return min(format_faults(line, self.before), format_faults(line, self.after))
-
-
 def _weigh(
     gains: Mapping[str, str],
     harms: Mapping[str, str],
@@ -209,7 +173,7 @@ def _weigh(
 
 
 def _line_change(
-    page: _Page, index: int, findings: list[UnsupportedClaim], doubts: list[UnsupportedClaim]
+    page: Page, index: int, findings: list[UnsupportedClaim], doubts: list[UnsupportedClaim]
 ) -> Change | None:
     """Return the change between a line and its original lines; None if it is unchanged."""
     line, units, reference = page.lines[index], page.origins[index], page.reference
@@ -244,7 +208,7 @@ def _line_change(
 
 
 def _prose(
-    page: _Page,
+    page: Page,
     index: int,
     units: Sequence[int],
     findings: list[UnsupportedClaim],
@@ -267,15 +231,15 @@ def _prose(
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(UnsupportedClaim(index, *claim))
     false = any(finding.line == index for finding in findings)
-    rules = () if repaired else _harms(page, originals, old, line, new, rewording, fixed)
+    rules = () if repaired else harms_of(page, originals, old, line, new, rewording, fixed)
     harms = _first(rules)
     gains = {"clarity": "a spelling is corrected"} if old is not was else {}
     if len(originals) == 1:
-        gains |= _first(_tidied(originals[0], old, new, rewording, reference))
+        gains |= _first(tidied(originals[0], old, new, rewording, reference))
         known = (*fixed, *filter(None, [rewording.source]))
         sure = rewording.retold or not doubtful(old, line.content, known)
         if rewording.licensed and sure:
-            gains |= _first(_gains(page, originals[0], line, rewording))
+            gains |= _first(gains_of(page, originals[0], line, rewording))
     marked = any(line.body == one.body for one in fixed)
     if len(originals) == 1 and not marked and aims(old, new):
         gains = {}
@@ -332,7 +296,7 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
     return (main,) if restated and not much_longer else units
 
 
-def _whole(page: _Page, index: int, old: Content) -> Content:
+def _whole(page: Page, index: int, old: Content) -> Content:
     """Return the content of a line, joined with a new line beside it that was split off `old`."""
     line = page.lines[index]
     for place in (index + 1, index - 1):
@@ -360,16 +324,16 @@ def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
     return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
 
-def _form(page: _Page, old: Line, new: Line) -> Change:
+def _form(page: Page, old: Line, new: Line) -> Change:
     """Classify a change that affects only markup and spacing."""
     change = format_faults(new, page.after) - page.faults(old)
     key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
-    gains = {"clarity": _FORM[1]} if change < 0 else _NONE
-    harms = {"clarity": _FORM[-1]} if change > 0 else _NONE
+    gains = {"clarity": FORM[1]} if change < 0 else _NONE
+    harms = {"clarity": FORM[-1]} if change > 0 else _NONE
     return _weigh(gains, harms, False, old.raw, new.raw, key)
 
 
-def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
+def _other(page: Page, index: int, originals: Sequence[Line], false: bool) -> Change:
     """Classify a change of a heading, an entry (such as a job's title line), or a skills line."""
     line = page.lines[index]
     before = [original.content for original in originals]
@@ -388,14 +352,14 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
         ("jd_alignment", "drops a skill of the job",
          line.kind == "skills" and gone & page.reference.job_weights.keys()),
         ("clarity", "has become another kind of line", other_kind),
-        ("clarity", _FORM[-1], change > 0),
+        ("clarity", FORM[-1], change > 0),
         ("clarity", "is a heading that has lost its name", nameless),
         (SUBSTANCE, "the facts of a position have changed",
          line.kind == "entry" and not (contact or praise) and (gone or longer)),
         (SUBSTANCE, "contact details are gone", contact and gone & links),
     )  # fmt: skip
     harms = _first((field, rule) for field, rule, broken in rules if broken)
-    gains = {"clarity": _FORM[1]} if change < 0 and not gone else _NONE
+    gains = {"clarity": FORM[1]} if change < 0 and not gone else _NONE
     if praise:
         gains = {"clarity": "praise without content is gone"}
     old = "; ".join(original.body for original in originals)
@@ -406,138 +370,6 @@ def _own(content: Content, other: Content) -> list[str]:
     """Return the telling keys of a line, without words that `other` has in another form."""
     small = forms(content, other) | GLUE
     return [k for t, k in zip(content.tokens, content.keys, strict=True) if t not in small]
-
-
-def _harms(
-    page: _Page,
-    originals: Sequence[Line],
-    old: Content,
-    line: Line,
-    whole: Content,
-    rewording: Rewrite,
-    fixed: Sequence[Content],
-) -> Iterator[tuple[str, str]]:
-    """Yield each field that a rewritten line makes worse, and the rule that applies.
-
-    `whole` is the content of the line with the line split off from it, if any; see `_whole`.
-    """
-    new = line.content
-    praise = originals[0].kind == "text" and (
-        shorn(old, new, page.reference.knows) or unpraised(old, new)
-    )
-    # An unsupported new verb does harm if little else has changed or no word list has the verb. But
-    # a summary needs no verb.
-    opens = originals[0].kind == "bullet" or not (praise or is_verbless(old))
-    swapped = opens and rewording.verb == "swapped" and not named(old, new)
-    if swapped and rewording.nearer < QUARTER:
-        bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
-        shorter = not rewording.lost and wordier(old, new) < 0
-        if (bare or new.keys[head(new).at] not in VERB_STEMS) and not shorter:
-            yield "action_verbs", "the new verb has no support"
-    weaker = rewording.verb == "weak" and not is_weak(old) and rewording.nearer < QUARTER
-    weaker = weaker and new.keys[0] not in old.keys
-    passed = passive(new) > 0 and old.keys[head(old).at] == new.keys[passive(new)]
-    if weaker or passed or (gerund(new) and head(old).kind == "plain" and _past_form(old, new)):
-        yield "action_verbs", "opens weakly"
-    if not praise and rewording.lost > HALF and rewording.nearer <= 0:
-        yield SUBSTANCE, "more than half of the content is gone"
-    # Added fillers do no harm if the source contains fillers, too.
-    wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
-    untidy = format_faults(line, page.after) > max(map(page.faults, originals))
-    unclear = (
-        ("joins lines", len(originals) > 1),
-        ("wordier", wordy),
-        (_FORM[-1], untidy),
-        ("ungrammatical", broken(old, new)),
-    )
-    yield from (("clarity", rule) for rule, broke in unclear if broke)
-    if fault := torn(old, new, (*fixed, *filter(None, [rewording.source]))):
-        yield "clarity", fault
-    # a false claim is no fault of clarity
-    if rewording.fresh and not rewording.claims and _inserted(old, new, rewording.fresh):
-        yield "clarity", "adds words without support"
-    if word := strange(new, page.reference.spelt):
-        yield "clarity", f'"{word}" is no English word'
-    wanted = (rewording.source or old).values
-    if not rewording.corrected and any(one.value in wanted for one in missing(old, whole)):
-        yield "quantification", "a figure is gone"
-
-
-def _tidied(
-    line: Line, old: Content, new: Content, rewording: Rewrite, reference: Reference
-) -> Iterator[tuple[str, str]]:
-    """Yield each field that is improved by other order or fewer words of the same content."""
-    if rewording.claims:
-        return
-    if line.kind == "text" and (shorn(old, new, reference.knows) or unpraised(old, new)):
-        yield "clarity", "praise without content is gone"
-    runs = bool(head(old).charge) and new.keys[0] in STEWARDS
-    if runs and line.kind == "text" and rewording.plain and not rewording.lost:
-        yield "action_verbs", "opens with what was done"
-    if rewording.fresh or line.kind != "bullet" or rewording.lost > QUARTER or missing(old, new):
-        return
-    if rewording.verb in ("kept", "licensed") and placed(old, new):
-        yield "clarity", "the figure stands with what it counts"
-    if rewording.verb == "licensed" and result_first(old, new):
-        yield "clarity", "states the result first"
-    active = passive(old) > 0 > passive(new) and old.keys[passive(old)] == new.keys[head(new).at]
-    if active or named(old, new) or runs:
-        yield "action_verbs", "opens with what was done"
-
-
-def _inserted(old: Content, new: Content, fresh: Sequence[str]) -> bool:
-    """Return whether a line is its original with unsupported words put in between."""
-    kept = LCSseq.similarity(old.tokens, new.tokens)
-    added = {*(Counter(new.tokens) - Counter(old.tokens))} - GLUE
-    plain = any(len(word) > FEW and not word.endswith("ly") for word in added)  # not "one", "can"
-    return kept == len(old.tokens) and plain and added <= {*fresh}
-
-
-def _past_form(old: Content, new: Content) -> bool:
-    """Return whether `old` opens with the past tense of the verb that opens `new`."""
-    return not gerund(old) and old.keys[head(old).at] == new.keys[0]
-
-
-def _shortened(old: Content, new: Content) -> bool:
-    """Return whether `new` is `old` without some fillers or phrases, but with all quantifiers."""
-    codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
-    changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
-    return all(
-        # "and" may be added: a list that loses "and so on" needs "and" before its last item
-        {*added} <= {"and"} and (added or fillers(" ".join(gone)) or not GLUE.issuperset(gone))
-        for gone, added in changed
-    ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed if gone != ("various",))
-
-
-def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[tuple[str, str]]:
-    """Yield each field that a supported line improves, and the rule that applies."""
-    new, was = line.content, old.content
-    kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
-    bare = (gerund(was) or was.tokens[1:2] == ("of",)) and was.keys[0] == new.keys[0]
-    bare = bare and not gerund(new) and was.tokens[0] != new.tokens[0]
-    acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
-    acts = acts or (bare and rewording.verb == "kept")
-    noun = head(was).kind == "noun" or was.tokens[1:2] == ("of",)
-    weak = is_weak(was) or passive(was) > 0 or light(was) or bare
-    weak = (weak or noun) and head(new).kind == "plain" and passive(new) < 0 and not light(new)
-    weak = weak or bare
-    if old.kind == "bullet" and weak and acts and kept:
-        yield "action_verbs", "opens with what was done"
-        if len(new.tokens) < len(was.tokens):
-            yield "clarity", "says it in fewer words"
-    rid = empties(new.body) < empties(was.body) and rewording.plain
-    if not rewording.lost and (rid or (wordier(was, new) < 0 and _shortened(was, new))):
-        yield "clarity", "filler is gone"
-    if rewording.nearer >= NEARER and kept:
-        yield "clarity", "states the point plainly"
-        if page.reference.aside:
-            yield "jd_alignment", "what the job asks for is no longer said in passing"
-    tells = rewording.told > 0 and old.kind == "bullet" and (kept or rewording.nearer >= NEARER)
-    if rewording.corrected or tells:
-        yield "quantification", "states a known figure"
-    tidier = format_faults(line, page.after) < page.faults(old)
-    if tidier and sorted(new.tokens) == sorted(was.tokens):
-        yield "clarity", _FORM[1]
 
 
 def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Claim]:
@@ -558,7 +390,7 @@ def _difference(old: Content, new: Content) -> object:
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
 
-def _deletions(page: _Page) -> Iterator[Change]:
+def _deletions(page: Page) -> Iterator[Change]:
     """Yield a change for each run of consecutive deleted lines, as bad as its worst line."""
     reference = page.reference
     restated = {unit for units in page.origins for unit in units}
@@ -580,7 +412,7 @@ def _deletions(page: _Page) -> Iterator[Change]:
         yield _weigh(gained, harmed, False, body, "", ("gone", units[0]))
 
 
-def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
+def _deleted(unit: int, page: Page, restated: AbstractSet[int]) -> int:
     """Return the outcome of deleting a line.
 
     The outcome is 1 if the line is padding. It is 0 if the line is vague, is a heading, or is
@@ -612,7 +444,7 @@ def _tells(content: Content, other: Content) -> bool:
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 
-def _blank_lines(page: _Page) -> Iterator[Change]:
+def _blank_lines(page: Page) -> Iterator[Change]:
     """Yield a single change if blank lines before headings have been removed."""
     pairs = zip(page.lines, page.origins, strict=True)
     if any(units and _is_crowded(line, page.reference.lines[units[0]]) for line, units in pairs):
@@ -632,7 +464,7 @@ def _sorted(line: Line, original: Line) -> Line:
     return replace(line, kind=original.kind, section=original.section) if same else line
 
 
-def _paid(page: _Page, index: int, change: Change | None) -> Change | None:
+def _paid(page: Page, index: int, change: Change | None) -> Change | None:
     """Return the change of a line with what only rewards by the line take into account."""
     line, units = page.lines[index], page.origins[index]
     if units and _is_crowded(line, page.reference.lines[units[0]]):
@@ -642,7 +474,7 @@ def _paid(page: _Page, index: int, change: Change | None) -> Change | None:
     return change
 
 
-def _is_moved(page: _Page, index: int) -> bool:
+def _is_moved(page: Page, index: int) -> bool:
     """Return whether a bullet has neither neighbour from its job.
 
     `strays` looks at the heading above, which another edit may have changed.
@@ -655,7 +487,7 @@ def _is_moved(page: _Page, index: int) -> bool:
     )
 
 
-def _gone(unit: int, page: _Page) -> Change | None:
+def _gone(unit: int, page: Page) -> Change | None:
     """Return the change of a deleted line, whatever other lines are deleted."""
     line, spare = page.reference.lines[unit], unit in page.reference.spare
     # A heading alone is no padding: its lines would then seem to belong to the section above.

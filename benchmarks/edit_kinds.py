@@ -4,7 +4,7 @@
     python benchmarks/edit_kinds.py nano floor careful --env ResumeEditMini-v0 --temperature 0.7
 
 Each model (a name, a folder or a checkpoint) or scripted agent plays each held-out task. The kinds
-are those of `resume_gym.agents.edit_kinds`; that of a failed edit is told from the call alone.
+are those of `resume_gym.agents.edit_kinds`; a failed edit gets its kind from the call alone.
 """
 
 import argparse

@@ -209,6 +209,18 @@ def test_careful_changes_all_dates_or_none_and_only_in_english():
     assert edits(german) == german
 
 
+@pytest.mark.parametrize(
+    "heading", ["**Sports Editor**", "**Workshops Lead**, Dee Ltd", "## Dee Ltd"]
+)
+def test_careful_never_takes_a_job_for_a_section_to_delete(heading: str) -> None:
+    job = f"{heading}\nLeeds, 2018 - 2020\n\n- Printed the match pages\n- Ordered paper\n"
+    page = "# Ann\n\n## Experience\n\n" + "".join(f"- Counted stock {n}\n" for n in range(70))
+    task = Task("page", "Baker wanted", f"{page}\n{job}", "too_long")
+    session = play("careful", task, FULL)
+    assert session.state.document.lines > FULL.page_lines
+    assert heading in session.resume
+
+
 PAGES = Path(__file__).parents[1] / "benchmarks/readers/pages/development"
 
 

@@ -157,6 +157,13 @@ def deed_faults(deed: Deed) -> list[str]:
         "the record has all figures": used[1] == drawn,
         "no other figures": all(figures <= drawn for figures in used),
         "never a part only": not any(PART.match(weak) for weak, _ in deed.forms["weak_verbs"]),
+        "other wordings have the same slots": all(
+            set(re.findall(r"\$?\{\w+\}", RANGE.sub(r"{\1}", text)))
+            == set(re.findall(r"\$?\{\w+\}", RANGE.sub(r"{\1}", deed.told)))
+            and not RANGE.search(text)
+            and text.count("[") == text.count("]") == deed.told.count("[")
+            for text in deed.also
+        ),
         "slots are filled": not re.search(r"[{}\[\]<>|]|  | [,;]", story.told + story.plain),
     }
     faults = [rule for rule, kept in rules.items() if not kept]

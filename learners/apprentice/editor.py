@@ -56,7 +56,7 @@ def _last_call(session: Session) -> ToolCall | None:
 
 
 def _query(session: Session, rng: Random) -> str:
-    """Return some words of a line below the last edit, mostly of one that lacks a figure."""
+    """Return a few words of a line below the last edit; most such lines lack a figure."""
     resume, first = session.resume, first_line(session)
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     asked = [

@@ -109,11 +109,16 @@ def _fitness(job: str) -> Callable[[str], float]:
 
 # Deletions
 
-_SPARE_SECTION = re.compile(
-    r"(?:##|\*\*).*\b(?:objective|references?|hobbies|pastimes|interests|free time|about me"
-    r"|coursework|workshops|seminars|traits|preferences|availability|clubs|sports"
+_SPARE = (
+    r"objective|references?|hobbies|pastimes|interests|free time|about me|coursework|workshops"
+    r"|seminars|traits|preferences|availability|clubs|sports"
     r"|personal (?:information|details|data|qualities|attributes)|(?:high|middle) school"
-    r"|secondary school|transportation|office equipment|phone skills|odd jobs|summer jobs)\b",
+    r"|secondary school|transportation|office equipment|phone skills|odd jobs|summer jobs"
+)
+# a heading in bold consists of such words; "**Sports Editor**" is the title of a job
+_SPARE_SECTION = re.compile(
+    rf"##.*\b(?:{_SPARE})\b.*"
+    rf"|\*\*(?:(?:{_SPARE}|and|career|character|relevant|attended) ?)+\*\*",
     re.IGNORECASE,
 )
 _KEPT_SECTION = re.compile(
@@ -122,6 +127,7 @@ _KEPT_SECTION = re.compile(
     r"|award|publication|language|research|ticket|registration",
     re.IGNORECASE,
 )
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _REFERENCES = re.compile(r"\W*references?\b[^.]*\b(?:available|request)\b[^.]*\.?", re.IGNORECASE)
 _STOCK = re.compile("|".join(LISTS["padding"]["stock"]), re.IGNORECASE)
 _ROUTINE = re.compile(
@@ -167,14 +173,14 @@ def _is_routine(body: str) -> bool:
 
 def has_padding(resume: str, job: str) -> bool:
     """Return whether `next_edit` would delete anything if the page were too long."""
-    return next(_cuts(resume, _fitness(job), 1, 1, 1), None) is not None
+    return any(True for _ in _cuts(resume, _fitness(job), 1, 1, 1))
 
 
 def _spare_sections(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
     """Yield deletions of dispensable sections, including the blank lines before each section.
 
     A section without a usual heading, such as "Volunteering", is dispensable if it has nothing in
-    common with the job.
+    common with the job and no year: with a year, the heading may name an employer.
     """
     heads = [
         (start, line)
@@ -184,9 +190,10 @@ def _spare_sections(resume: str, fit: Callable[[str], float]) -> Iterator[Replac
     ]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
+        before, section = resume[:start].rstrip("\n"), resume[start:end].rstrip("\n")
         other = line.startswith("##") and not _KEPT_SECTION.search(line)
-        if _SPARE_SECTION.match(line) or (other and fit(resume[start:end]) < 1):
-            before, section = resume[:start].rstrip("\n"), resume[start:end].rstrip("\n")
+        idle = other and not _YEAR.search(section) and fit(section) < 1
+        if _SPARE_SECTION.fullmatch(line) or idle:
             yield Replacement(len(before), start + len(section), "")
 
 

@@ -15,6 +15,7 @@ Rules for the texts, which `tests/test_bank.py` checks:
   order.
 - The forms of weak_verbs never say that the candidate only had a part ("Helped with"): in these
   tasks such lines are true.
+- The other wordings of a good line (`also`) have its slots and its metric, and no range.
 - A record has the figures of its deed, and `{Who}` as the subject of a clause.
 """
 

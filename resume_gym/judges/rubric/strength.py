@@ -71,7 +71,7 @@ def overstated(old: Content, new: Content, known: Sequence[Content], verb: str) 
         reason = f'"{stronger}" in "{cut(new.body)}" claims more than "{weaker}".'
         yield Claim("overstatement", stronger, reason, 0.75)
     for weaker, stronger in _beside_figures(old, new, known):
-        reason = f'"{stronger}" in "{cut(new.body)}" stands beside a figure of "{weaker}".'
+        reason = f'"{stronger}" replaces "{weaker}" beside a figure in "{cut(new.body)}".'
         yield Claim("exchanged", stronger, reason, 0.7)
     for limit in _dropped(old, new, known):
         yield Claim("left out", limit, f'"{cut(new.body)}" leaves out "{limit}".', 0.75)

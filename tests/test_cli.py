@@ -74,6 +74,8 @@ def test_eval_prints_json(capsys):
         (["--tasks", "missing.jsonl"], "there is no file 'missing.jsonl'"),
         (["--judge", '{"name": "votes", "judge": 5}'], "a name or a mapping with the key 'name'"),
         (["--tasks", TASKS, "--out", "file"], "expected a folder; 'file' is a file"),
+        (["--rollouts", "3", "--best-of", "4", "2"],
+         "--best-of: expected at most 3, the --rollouts; got 4"),
     ],
 )  # fmt: skip
 def test_user_errors_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):

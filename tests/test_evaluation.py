@@ -4,6 +4,7 @@ import json
 import re
 from functools import partial
 from io import StringIO
+from itertools import combinations
 from statistics import fmean, pstdev
 
 import pytest
@@ -16,7 +17,7 @@ from resume_gym.agents import make_agent
 from resume_gym.episode.rewards import TERMS
 from resume_gym.evaluation import Episode, Summary, evaluate, play, summarise, table
 from resume_gym.evaluation.comparison import compare, statistics_of
-from resume_gym.evaluation.estimator import deviation, mean
+from resume_gym.evaluation.estimator import best_of, deviation, mean
 from resume_gym.evaluation.table import sections
 from resume_gym.judges import AsyncJudge, JudgeError, make_judge
 
@@ -132,6 +133,43 @@ def test_equal_numbers_of_episodes_give_the_plain_mean_to_the_last_bit(values, r
     if every:
         assert mean(equal) == fmean(every)
         assert deviation(equal) == pytest.approx(pstdev(every), rel=1e-12, abs=1e-9)
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=8), st.data())
+def test_best_of_k_is_the_mean_of_the_best_over_all_subsets(values, data):
+    k = data.draw(st.integers(1, len(values)))
+    every = [max(some) for some in combinations(values, k)]
+    assert best_of(values, k) == pytest.approx(fmean(every), abs=1e-9)
+
+
+def test_best_of_k_of_many_episodes():
+    values = [float(n) for n in range(64)]
+    for k in (1, 4, 32, 64):
+        assert best_of(values, k) == pytest.approx(k * 65 / (k + 1) - 1, rel=1e-14)
+    for k in (0, 65):
+        with pytest.raises(ValueError, match=f"k: expected 1 to 64, .*; got {k}"):
+            best_of(values, k)
+
+
+def test_a_task_with_fewer_than_k_episodes_is_left_out_of_best_of_k():
+    (one,) = run("noop", TASKS[:1])
+    rewards = {"a": (1.0, 3.0), "b": (4.0, 6.0), "c": (-6.0,)}
+    played = [
+        dataclasses.replace(one, task_id=task, reward=reward)
+        for task, own in rewards.items()
+        for reward in own
+    ]
+    summary = summarise(played, best_of=(1, 2, 3))
+    assert summary.best_of == {"1": summary.reward, "2": 4.5}
+    assert summary.tasks_by_best_of == {"1": 3, "2": 2, "3": 0}
+    assert summary.errors["best_of.1"] == pytest.approx(summary.errors["reward"])
+    assert summary.errors["best_of.2"] == pytest.approx(3.0)
+    assert Summary(**json.loads(json.dumps(dataclasses.asdict(summary)))) == summary
+    found = sections({"x": summary}, {"x": statistics_of(played)}, errors=True)
+    rows = {label: cells for _, some in found for label, cells in some.items()}
+    assert [rows[f"best of {k}"] for k in (2, 3)] == [["4.50 ± 3.00"], ["-"]]
+    assert "tasks, best of 1" not in rows
+    assert [rows[f"tasks, best of {k}"] for k in (2, 3)] == [["2 of 3"], ["0 of 3"]]
 
 
 def test_only_graded_episodes_count():

@@ -88,6 +88,25 @@ def test_every_episode_is_kept_and_can_be_played_again(tmp_path, capsys):
     assert set(pair["figures"]) > {"tool_syntax", "layout", "content", "verdict_hallucination"}
 
 
+def test_best_of_k_can_be_asked_of_stored_episodes(tmp_path, capsys):
+    agents = ("--agent", "random", "--agent", "oracle", "--rollouts", "4")
+    assert evaluate(tmp_path, *agents) == 0
+    lines = rows(tmp_path)
+    capsys.readouterr()
+    assert evaluate(tmp_path, *agents, "--markdown", "--best-of", "1", "4") == 0
+    assert rows(tmp_path) == lines
+    figures = read(tmp_path)["agents"]["random"]["summary"]
+    assert figures["best_of"]["1"] == pytest.approx(figures["reward"])
+    own = [row for row in lines if row["agent"] == "random"]
+    best = [max(row["reward"] for row in own if row["task_id"] == task) for task in BY_ID]
+    assert figures["best_of"]["4"] == pytest.approx(sum(best) / 6)
+    assert figures["errors"]["best_of.4"] > 0
+    assert figures["reward"] == pytest.approx(
+        figures["tool_syntax"] + figures["layout"] + figures["content"]
+    )
+    assert f"| best of 4 | {figures['best_of']['4']:.2f} | " in capsys.readouterr().out
+
+
 def test_an_evaluation_resumes_from_any_byte(tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     more = ("--agent", "rändom=random", "--rollouts", "2")
@@ -176,12 +195,14 @@ def test_an_episode_without_a_verdict_is_named_and_graded_later(tmp_path, capsys
     folder, cured = tmp_path / "out", tmp_path / "cured"
     spec = json.dumps({"name": "test_results:Moody", "cured": str(cured)})
     more = ("--agent", "careful", "--agent", "noop", "--rollouts", "2", "--judge", spec)
+    more = (*more, "--best-of", "2")
     assert evaluate(folder, *more) == 1
     out, err = capsys.readouterr()
     assert "careful: no reward for 2 of 12 episodes" in err
     assert "000002, rollout 0: JudgeUnavailable: not today" in err
     assert re.search(r"without a reward +2 +0", out)
     assert re.search(r"tasks +5 of 6 +6\n", out)
+    assert re.search(r"tasks, best of 2 +5 of 6 +6\n", out)
     found = read(folder)
     assert found["agents"]["careful"]["summary"]["episodes"] == 10
     assert found["agents"]["careful"]["statistics"]["failed"] == 2

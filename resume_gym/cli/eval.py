@@ -1,7 +1,7 @@
 """`resume-gym eval`: play agents on tasks and print their statistics side by side."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -107,6 +107,14 @@ def add_command(commands: Commands) -> None:
         help=f"episodes per task (default: {ROLLOUTS}; 1 if all agents are scripted)",
     )
     add(
+        "--best-of",
+        type=positive,
+        nargs="+",
+        default=(),
+        metavar="K",
+        help="add the expected highest reward of K episodes of a task, for each K",
+    )
+    add(
         "--at-once",
         dest="max_concurrency",
         type=positive,
@@ -126,6 +134,8 @@ def _run(options: argparse.Namespace) -> int:
     specs = _specs(options.agent or list(AGENTS))
     scripted = all(spec.kind == "scripted" for spec in specs)
     rollouts = options.rollouts or (1 if scripted else ROLLOUTS)
+    if (most := max(options.best_of, default=1)) > rollouts:
+        raise TaskError(f"--best-of: expected at most {rollouts}, the --rollouts; got {most}")
     where = options.env, options.tasks, options.split, options.judge
     contest = make_contest(*where, rollouts, options.seed, options.limit)
     check_places(options)
@@ -138,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
         entry.left = dict.fromkeys(keys)
     with opened(options.out, contest, entries) as results:
         play_entries(contest, entries, options.max_concurrency, results)
-        figures, evaluated = conclude(contest, [entries], results)
+        figures, evaluated = conclude(contest, [entries], results, options.best_of)
     if options.json:
         _print_json(evaluated, contest, entries)
     else:
@@ -184,10 +194,13 @@ def play_entries(
 
 
 def conclude(
-    contest: Contest, groups: Sequence[Sequence[Entry]], results: Results | None
+    contest: Contest,
+    groups: Sequence[Sequence[Entry]],
+    results: Results | None,
+    best_of: Collection[int] = (),
 ) -> tuple[Figures, dict[str, Any]]:
     """Compute the figures, write `evaluation.json`, and return the figures and its content."""
-    figures = Figures.of(contest, groups)
+    figures = Figures.of(contest, groups, best_of)
     evaluated = evaluation(contest, [entry for group in groups for entry in group], figures)
     if results:
         results.finish(evaluated)

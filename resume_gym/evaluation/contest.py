@@ -5,7 +5,7 @@ plays and grades an agent's remaining episodes, and `evaluation` returns results
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -299,8 +299,16 @@ class Figures(NamedTuple):
     spent: Mapping[str, Mapping[str, Usage]]
 
     @classmethod
-    def of(cls, contest: Contest, groups: Sequence[Sequence[Entry]]) -> Self:
-        """Compute the figures of the episodes so far; agents are compared within their group."""
+    def of(
+        cls, contest: Contest, groups: Sequence[Sequence[Entry]], best_of: Collection[int] = ()
+    ) -> Self:
+        """Compute the figures of the episodes so far; agents are compared within their group.
+
+        Args:
+            contest: settings of the evaluation.
+            groups: agents and their episodes.
+            best_of: values of k for `Summary.best_of`.
+        """
         graded = [entry for group in groups for entry in group if entry.episodes]
         played = {entry.name: entry.played(contest) for entry in graded}
         sure = find_spec("scipy") is not None
@@ -310,7 +318,7 @@ class Figures(NamedTuple):
             own = {entry.name: played[entry.name] for entry in group if entry.episodes}
             comparisons += compare(own, of_tasks)
         return cls(
-            {name: summarise(episodes) for name, episodes in played.items()},
+            {name: summarise(episodes, best_of) for name, episodes in played.items()},
             {
                 one.name: statistics_of(
                     played[one.name], sure, len(one.failures), len(one.task_ids), contest.floors

@@ -47,6 +47,24 @@ def deviation(values: ByTask) -> float:
     return float((Decimal(variance.numerator) / variance.denominator).sqrt())
 
 
+def best_of(values: Sequence[float], k: int) -> float:
+    """Return the expected maximum of k of a task's values, drawn without replacement.
+
+    This is the unbiased estimator of pass@k (Chen et al., 2021, arXiv:2107.03374, section 2.1), for
+    rewards instead of passes.
+
+    Raises:
+        ValueError: k is not from 1 to the number of values.
+    """
+    if not 1 <= k <= len(values):
+        raise ValueError(f"k: expected 1 to {len(values)}, the number of values; got {k}")
+    # the value at index i of the sorted values is the maximum of `comb(i, k - 1)` of all draws;
+    # binomials are exact integers, so their ratio is rounded only once
+    draws = math.comb(len(values), k)
+    ranked = enumerate(sorted(values))
+    return math.fsum(math.comb(i, k - 1) / draws * value for i, value in ranked)
+
+
 def error(means: Collection[float]) -> float | None:
     """Return twice the standard error of the mean of the tasks' means; None for a single task."""
     return 2 * statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None

@@ -5,10 +5,11 @@ metrics use this list.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from resume_gym.episode import rewards
@@ -147,6 +148,9 @@ class Summary(Returns):
         words: words per episode in all actions.
         tasks_by_weakness: number of tasks by weakness; empty in files of older versions.
         items: mean grade of each rubric item, over the tasks that have this item.
+        best_of: expected highest reward of k episodes of a task, by k, over the tasks with at least
+            k episodes; see `estimator.best_of`. The keys in `errors` are `best_of.K`.
+        tasks_by_best_of: number of these tasks, by k.
     """
 
     tool_syntax: float
@@ -168,6 +172,8 @@ class Summary(Returns):
     words: float | None = None
     tasks_by_weakness: Mapping[str, int] = field(default_factory=dict)
     items: Mapping[str, float] = field(default_factory=dict)
+    best_of: Mapping[str, float] = field(default_factory=dict)
+    tasks_by_best_of: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, sessions: Iterable[AnySession]) -> "Summary":
@@ -185,8 +191,12 @@ class Summary(Returns):
         }
 
 
-def summarise(played: Iterable[Episode]) -> Summary:
+def summarise(played: Iterable[Episode], best_of: Collection[int] = ()) -> Summary:
     """Compute the figures of graded episodes; each task counts once, with the mean of its episodes.
+
+    Args:
+        played: graded episodes.
+        best_of: values of k for `Summary.best_of`, each at least 1.
 
     Raises:
         ValueError: there are no episodes.
@@ -202,10 +212,19 @@ def summarise(played: Iterable[Episode]) -> Summary:
     means = {name: estimator.mean(own) for name, own in values.items()}
     figures: dict[str, Any] = {name: figure.of(means) for name, figure in FIGURES.items()}
     known = {name for name, figure in FIGURES.items() if figure.has_error}
+    best = {
+        str(k): {
+            task: estimator.best_of(own, k)
+            for task, own in values["reward"].items()
+            if len(own) >= k
+        }
+        for k in best_of
+    }
+    by_name = task_figures(played) | {f"best_of.{k}": own for k, own in best.items()}
     errors = (
         (name, estimator.error(own.values()))
-        for name, own in task_figures(played).items()
-        if name in known or name.startswith("by_weakness.")
+        for name, own in by_name.items()
+        if name in known or name.startswith(("by_weakness.", "best_of."))
     )
     weaknesses = {one.task_id: one.weakness for one in played}
     return Summary(
@@ -218,6 +237,8 @@ def summarise(played: Iterable[Episode]) -> Summary:
         unjudged=sum(not one.judged for one in played),
         tasks_by_weakness=dict(Counter(sorted(weaknesses.values()))),
         items=_part("items", means),
+        best_of={k: fmean(own.values()) for k, own in best.items() if own},
+        tasks_by_best_of={k: len(own) for k, own in best.items()},
         errors={name: error for name, error in errors if error is not None},
     )
 

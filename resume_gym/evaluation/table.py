@@ -48,6 +48,8 @@ def sections(
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
     fields = dict.fromkeys(name for column in columns for name in getattr(column, "verdict", ()))
     items = dict.fromkeys(name for column in columns for name in getattr(column, "items", ()))
+    tasks_by_k = [getattr(column, "tasks_by_best_of", {}) for column in columns]
+    ks = dict.fromkeys(k for tasks in tasks_by_k for k in tasks)
     spread = [statistics[name] for name in summaries] if statistics is not None else []
     cells = {
         "Reward": _figures(REWARDS, columns, errors),
@@ -59,6 +61,8 @@ def sections(
         "Episodes": _cells(_EPISODES, columns),
     }
     cells["Reward"] |= _cells(_SPREAD, columns)
+    best = _entries("best_of", ks, columns, errors)
+    cells["Reward"] |= {f"best of {k}": row for k, row in best.items()}
     if floor:
         cells["Reward"] |= _known(_cells(_FLOOR, spread))
     if any(column.failed for column in spread):
@@ -69,6 +73,10 @@ def sections(
         of = (tasks_of(column.tasks, over.of_tasks) for column, over in counts)
         cells["Episodes"]["tasks"] = [*of]
         hidden.discard("tasks")
+    for k in ks:
+        pairs = [(own[k], over.of_tasks) for own, over in zip(tasks_by_k, spread, strict=False)]
+        if any(tasks < of for tasks, of in pairs):
+            cells["Episodes"][f"tasks, best of {k}"] = [tasks_of(*pair) for pair in pairs]
     if len({column.tasks for column in columns}) > 1:
         hidden.discard("tasks")
     if not details:

@@ -14,7 +14,10 @@ from typing import Any, TypeGuard
 
 CHECKSUM = "sha256"
 """Last key of a line; its value is the checksum of the line without this key."""
-_OBJECTS = ("errors", "verdict", "by_weakness", "tasks_by_weakness", "items")
+_OBJECTS = (
+    *("errors", "verdict", "items"),
+    *("by_weakness", "tasks_by_weakness", "best_of", "tasks_by_best_of"),
+)
 _FORMS: Mapping[str, type] = {"versions": list, **dict.fromkeys(_OBJECTS, dict)}
 """Container type (list or dict) of each figure that has several numbers, by the figure's name."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)

@@ -3,6 +3,7 @@
 // Labels of figures whose names in the files are unclear.
 const LABELS = {
   addressed_share: "share that addresses a grader",
+  best_of: "best reward of k episodes",
   by_weakness: "mean reward by weakness",
   churn: "edits that leave no trace (share)",
   content: "reward from content",

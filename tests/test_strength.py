@@ -139,6 +139,8 @@ def test_a_part_or_a_task_is_not_the_whole(old: str, new: str) -> None:
         ("Closed most files in one round and not three", "Closed most files in one, from three"),
         ("Taught knots to new deckhands, 3 in all", "Taught 3 new deckhands to tie knots"),
         ("Stood in for the QA2 at night", "Stood in for the QAs at night"),
+        ("Taught 12 children with autism", "Taught 12 autistic children"),
+        ("Was tasked with shifts of porters", "Was responsible for shifts of porters"),
     ],
 )
 def test_what_the_line_says_is_no_larger_claim(old: str, new: str) -> None:

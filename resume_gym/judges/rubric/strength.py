@@ -46,6 +46,7 @@ _DUTY = re.compile(
     r"(?:i )?(?:(?:was|am) )?(?:(?:also|mainly|primarily|solely) )?"
     rf"(?P<duty>{'|'.join([*_TABLE['errand'], *_TABLE['charge']])})\b"
 )
+_STEM = 5  # letters that two forms of a word have in common
 _MEANS = frozenset(("by", "with", "through", "using", "via"))
 _LEVEL = any_of(_TABLE["levels"])
 # one pattern, since most lines contain no limit at all
@@ -128,7 +129,7 @@ def _deeds(
     """Yield the opening verb of a line, and a stronger verb in its place."""
     was, now = head(old).at, head(new).at
     did, does = old.keys[was], new.keys[now]
-    if verb == "kept" or _said(does, known[1:]):
+    if verb == "kept" or is_weak(new) or _said(does, known[1:]):
         return
     told = {key for token, key in zip(old.tokens, old.keys, strict=True) if is_past(token)}
     doing = {k for t, k in zip(old.tokens, old.keys, strict=True) if t.endswith("ing")}
@@ -196,7 +197,9 @@ def _beside_figures(
             one = new.keys[n]
             if one in _CLAUSES:
                 break
-            if near and one in fresh and not (is_figure(one) or is_rate(one)):
+            # "autism" -> "autistic" is the same word, and `_sizes` knows "usually" -> "mostly"
+            other = one[:_STEM] not in {key[:_STEM] for key in old.keys} and one not in _GREATER
+            if near and one in fresh and other and not (is_figure(one) or is_rate(one)):
                 yield near[0], new.tokens[n]
                 return
 

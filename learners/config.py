@@ -113,7 +113,8 @@ class Config:
         second_judge_every: number of steps between two samples that second_judge grades.
         threads: number of CPU threads per process; 0 divides all cores among the trainers.
         heartbeat_s: seconds between heartbeats; 0 disables them. A heartbeat writes heartbeat.json,
-            and prints a line if nothing was printed since the last heartbeat.
+            and prints a line if nothing was printed since the last heartbeat; a terminal shows this
+            line all the time.
         log_to: additional loggers: tensorboard, wandb, trackio.
 
     Raises:

@@ -159,6 +159,7 @@ def _run(config: Config, train: Train) -> None:
         trainer = make_trainer(config, folder.checkpoints, steps)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
+        heart.evaluation = rollouts.evaluation
         with RunReport(config, folder, work, heart) as report:
             status = train(config, trainer, rollouts, report)
         rollouts.close()

@@ -1,6 +1,7 @@
 """The heartbeat of a run, what it says of an end, and what is counted across restarts."""
 
 import errno
+import io
 import json
 import os
 import signal
@@ -43,7 +44,7 @@ def test_a_heartbeat_says_what_is_running_and_why_it_ended(
     run, printed = RunFolder(tmp_path), ""
     with Heartbeat(run, 9, 0.02) as heart:
         heart.now("train", 3)
-        while "step 3/9: training for 0 s, then publishing the weights\n" not in printed:
+        while "step 3/9: training (0 s), then publishing the weights\n" not in printed:
             time.sleep(0.01)
             printed += capsys.readouterr().out
         while (found := beat(run))["now"] != "training":
@@ -53,6 +54,48 @@ def test_a_heartbeat_says_what_is_running_and_why_it_ended(
         heart.end("goal", "the goal is reached")
     assert (beat(run)["state"], beat(run)["end"]) == ("ended", "goal")
     assert beat(run)["why"] == "the goal is reached"
+
+
+def test_a_heartbeat_counts_the_episodes_of_evaluations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, printed = RunFolder(tmp_path), ""
+    with Heartbeat(run, 9, 0.02) as heart:
+        heart.now("before", 0)
+        heart.evaluation = lambda: "evaluation: 12 of 40 episodes"
+        while "step 0/9: evaluation: 12 of 40 episodes (0 s), then step 1\n" not in printed:
+            time.sleep(0.01)
+            printed += capsys.readouterr().out
+        assert beat(run)["now"] == "evaluation: 12 of 40 episodes"
+        heart.now("train", 2)  # an evaluation during training
+        while beat(run)["now"] != "evaluation: 12 of 40 episodes; training":
+            time.sleep(0.01)
+        heart.evaluation = lambda: ""
+        while beat(run)["now"] != "training":
+            time.sleep(0.01)
+
+
+class Screen(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_a_live_line_that_disappears_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", screen)
+    with Heartbeat(RunFolder(tmp_path), 9, 0.02) as heart:
+        heart.now("before", 0)
+        heart.evaluation = lambda: "evaluation: 12 of 40 episodes"
+        while "step 0/9: evaluation: 12 of 40 episodes (0 s), then step 1" not in screen.getvalue():
+            time.sleep(0.01)
+        heart.say("step 1/9")
+    erased = screen.getvalue().rpartition("then step 1")[2]
+    assert erased.endswith("\x1b[2K")
 
 
 def test_no_heartbeat_is_printed_at_an_interval_of_0(

@@ -238,10 +238,35 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
         return list(await asyncio.gather(made.evaluate(2), made.evaluate(4), made.batch(1)))
 
     one, other, _ = asyncio.run(twice())
-    assert one == other
+    assert one._replace(seconds=0) == other._replace(seconds=0)
     assert len(engine.gone) == len(set(engine.gone)) == 2 + 2 + 12, "no two have one key"
     assert one.summary.episodes == 2
     assert one.versions == (6, 6)
+
+
+def test_an_evaluation_counts_its_turns_and_the_episodes_that_are_graded_or_failed() -> None:
+    seen: list[str] = []
+
+    def script(key: int) -> Sequence[str | Exception]:
+        seen.append(made.evaluation)
+        return (RefusedError("too long"),) if key == 0 else (EDIT, SUBMIT)
+
+    made = make(Scripted(script, lambda key: 0.02 * key), eval_rollouts=4)
+    assert asyncio.run(made.evaluate(2)).dropped_episodes == 1
+    assert seen[0] == "evaluation: 0 of 4 episodes, 0 turns"
+    assert seen[-1] == "evaluation: 3 of 4 episodes, 5 turns"
+    assert made.evaluation == ""
+
+
+def test_the_floor_costs_no_verdict_of_a_judge_that_may_ask_a_model() -> None:
+    judge = FixedJudge()
+    held_out = [make_task(9, split="eval")]
+    work = Workload(Rules(max_turns=3), TASKS, held_out, judge, CHAT)
+    floor = work.floor()
+    assert floor is not None
+    assert (floor.episodes, len(judge.asked)) == (1, 1)
+    assert replace(work, judge=as_async(judge)).floor() is None
+    assert len(judge.asked) == 1
 
 
 def test_an_evaluation_has_its_own_temperature() -> None:

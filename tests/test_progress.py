@@ -1,7 +1,7 @@
 import random
 from statistics import fmean
 
-from learners.run.progress import line, milestones
+from learners.run.progress import line, milestones, seconds_left
 from learners.run.reaction import react
 
 
@@ -82,8 +82,15 @@ def test_a_collapse_of_the_entropy_and_a_gap_are_reported() -> None:
 
 def test_progress_is_a_line_a_step() -> None:
     row = {"step": 2, "reward": 0.5, "reward_std": 1.0, "tokens_per_s": 1234.5}
-    text = line(row, 4, step_s=30.5)
+    text = line(row, 4, left_s=61.4)
     assert text.startswith("step 2/4  reward 0.50")
     assert "tokens/s 1,234" in text
     assert "judge tokens" not in text, "columns without values are hidden"
     assert text.endswith("left 0:01:01")
+    assert line(row, 4, left_s=None) == text.removesuffix("  left 0:01:01")
+
+
+def test_the_time_left_includes_the_evaluations_that_are_still_to_come() -> None:
+    left = [seconds_left(step, 20, 10, step_s=1, evaluation_s=100) for step in (1, 9, 10, 11, 20)]
+    assert left == [219, 211, 210, 109, 100]
+    assert seconds_left(10, 20, 0, step_s=1, evaluation_s=100) == 110

@@ -443,12 +443,18 @@ def test_evaluations_run_during_steps_and_a_process_that_was_killed_is_an_error(
 ) -> None:
     one = beside(server, tmp_path)
     try:
+        server._delay_s = 1.5  # longer than between two reports
         one.evaluate(0)
+        while not one.evaluation:
+            one._listen()
+        assert one.evaluation.startswith("evaluation: 0 of 4 episodes, ")
+        server._delay_s = 0.02
         assert len(one.batch(1).rollouts) == 6
         ((step, evaluation),) = one.evaluations(wait=True)
         assert step == 0
         assert (evaluation.summary.episodes, evaluation.summary.submit_rate) == (4, 1.0)
         assert evaluation.versions == (0, 0)
+        assert one.evaluation == ""
         assert one.evaluations(wait=True) == []
         one._process.kill()
         with pytest.raises(EngineError, match="the rollout process ended with status -9"):

@@ -6,6 +6,7 @@ A step waits for all its episodes, since dropping slow episodes would bias train
 episodes. The caller limits staleness by choosing when it requests the episodes of a step.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,11 +42,13 @@ class HeldOutResult(NamedTuple):
         summary: figures of the graded episodes.
         versions: oldest and newest version of the weights that sampled the episodes.
         dropped_episodes: number of failed episodes, which are not in the summary.
+        seconds: duration of the evaluation in seconds.
     """
 
     summary: Returns
     versions: tuple[int, int]
     dropped_episodes: int
+    seconds: float
 
 
 class Orchestrator:
@@ -86,6 +89,7 @@ class Orchestrator:
         self._eval_sampling = replace(sampling, temperature=eval_temperature)
         self._engine = engine
         self._trajectories = trajectories
+        self._evaluated: dict[int, list[Rollout]] = {}  # those of the running evaluations, by step
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._judge: Any = work.judge  # None if no session needs a verdict
@@ -194,6 +198,7 @@ class Orchestrator:
             EngineError: the engine returned no tokens.
             JudgeError, EpisodeError: fewer than three quarters of the episodes were graded.
         """
+        began = time.monotonic()
         rollouts, unopened = self._open(self._work.held_out, self._eval_rollouts)
         episodes = len(rollouts) + len(unopened)
         stored = self._trajectories and self._trajectories.held_out()
@@ -201,14 +206,32 @@ class Orchestrator:
             stored.path(step).unlink(missing_ok=True)
         seeded = [replace(self._eval_sampling, seed=(0, i)) for i in range(len(rollouts))]
         store = partial(self._store, step=step, stored=stored)
+        self._evaluated[step] = rollouts
         graded, failures = await self._play_all(rollouts, seeded, store)
+        del self._evaluated[step]
         failures += unopened
         if failures and len(graded) < GROUP_SHARE * episodes:
             raise _failed(failures, episodes)
         if stored:
             stored.sync(step)
         versions = {v for rollout in graded for v in rollout.versions if v != NOT_SAMPLED}
-        return HeldOutResult(self._summary(graded), (min(versions), max(versions)), len(failures))
+        limits, seconds = (min(versions), max(versions)), time.monotonic() - began
+        return HeldOutResult(self._summary(graded), limits, len(failures), seconds)
+
+    @property
+    def evaluation(self) -> str:
+        """Progress of the running evaluations, as text; empty if none is running.
+
+        Episodes that are played in step with each other end together, so turns count, too.
+        """
+        rollouts = [one for played in [*self._evaluated.values()] for one in played]
+        if not rollouts:
+            return ""
+        sessions = [one.session for one in rollouts if one.error is None]
+        left = sum(not one.done or one.needs_verdict for one in sessions)
+        episodes = number_of(len(rollouts), "episode")
+        turns = number_of(sum(one.session.turns for one in rollouts), "turn")
+        return f"evaluation: {len(rollouts) - left:,} of {episodes}, {turns}"
 
     def _open(
         self, tasks: Sequence[Any], members: int, first: int = 0

@@ -137,6 +137,11 @@ class RolloutSource:
         if self._lead:
             self._lead.sampler.evaluate(step)
 
+    def evaluation(self) -> str:
+        """Return on rank 0 the progress of the running evaluations; empty if none is running."""
+        progress: str = self._lead.sampler.evaluation
+        return progress
+
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
         """Return (step, result) for each evaluation that has ended since the last call.
 

@@ -55,6 +55,11 @@ class InProcessSampler:
         ended, self._ended = self._ended, []
         return ended
 
+    @property
+    def evaluation(self) -> str:
+        """Progress of the running evaluation; see `Orchestrator.evaluation`."""
+        return self._orchestrator.evaluation
+
     def published(self, version: int) -> None:
         """Do nothing: episodes start only when `batch` or `evaluate` is called."""
 
@@ -76,6 +81,10 @@ class BackgroundSampler:
         steps: number of steps of the run, including steps that earlier processes have completed.
         max_staleness: maximum age of the sampling weights, in optimizer steps.
         note: called with sentences for the run's journal.
+
+    Attributes:
+        evaluation: progress of the running evaluations, as the process last reported it.
+        idle: function that this class calls while it waits.
     """
 
     def __init__(self, build: Build, steps: int, max_staleness: int, note: Note) -> None:
@@ -86,6 +95,7 @@ class BackgroundSampler:
         self._process.start()
         other.close()
         self._note = note
+        self.evaluation = ""
         self.idle: Callable[[], None] = lambda: None
         self._heard = time.monotonic()
         self._batches: dict[int, Batch] = {}
@@ -146,6 +156,9 @@ class BackgroundSampler:
         elif kind == "evaluation":
             self._playing -= 1
             self._ended.append(value)
+            self.evaluation = ""  # of another evaluation, the next report follows within `_BEAT_S`
+        elif kind == "alive":
+            self.evaluation = value
         elif kind == "note":
             self._note(value)
         elif kind == "failed":
@@ -241,7 +254,7 @@ class _Service:
     async def _beat(self) -> None:
         while True:
             if self._out.empty():  # no heartbeat is needed while other messages are waiting
-                await self._out.put(("alive", None))
+                await self._out.put(("alive", self._orchestrator.evaluation))
             await asyncio.sleep(_BEAT_S)
 
     async def _send(self) -> None:

@@ -15,7 +15,7 @@ from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
 from resume_gym.episode.tasks import SPLITS
 from resume_gym.evaluation import Returns, Summary, evaluate, summarise
-from resume_gym.judges import Judge, check_items
+from resume_gym.judges import AsyncJudge, Judge, check_items
 
 TEXT_TURNS = 64
 """Turn limit for text environments without `max_episode_steps`."""
@@ -122,13 +122,18 @@ class Workload:
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
-        """Return the agent `floor`'s results on held-out tasks; None if no judge grades resumes.
+        """Return the agent `floor`'s results on the held-out tasks.
+
+        Returns:
+            None if the tasks are not resumes, or if the judge may ask a model, which costs money.
 
         Raises:
             JudgeError: the judge returned no verdict.
         """
         kind = self.session_type
-        if self.judge is None or not issubclass(kind, Session):
+        if self.judge is None or isinstance(self.judge, AsyncJudge):
+            return None
+        if not issubclass(kind, Session):
             return None
         rules, judge = self.rules, self.judge
         return summarise(evaluate(AGENTS["floor"], self.held_out, rules, judge, session_type=kind))

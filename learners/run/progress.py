@@ -1,4 +1,4 @@
-"""Printed progress of a run: a line per step, and sentences on milestones."""
+"""Printed progress of a run: a line per step, the time left, and sentences on milestones."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -47,16 +47,33 @@ _COLUMNS = (
 )
 
 
-def line(metrics: Metrics, total: int, step_s: float) -> str:
+def seconds_left(
+    step: int, total: int, eval_every: int, step_s: float, evaluation_s: float
+) -> float:
+    """Estimate the time until the end of the evaluation after training, in seconds.
+
+    Args:
+        step: number of completed steps; an evaluation that is due after `step` is still to come.
+        total: number of steps of the run.
+        eval_every: interval in steps of evaluations that interrupt training; 0 for none.
+        step_s: mean time of a step in seconds.
+        evaluation_s: time of an evaluation in seconds.
+    """
+    during = (total - 1) // eval_every - (step - 1) // eval_every if eval_every else 0
+    return step_s * (total - step) + evaluation_s * (during + 1)
+
+
+def line(metrics: Metrics, total: int, left_s: float | None) -> str:
     """Format a completed step as one line.
 
     Args:
         metrics: metrics of the step.
         total: number of steps of the run.
-        step_s: mean time of a step in seconds.
+        left_s: time until the end of the run in seconds; None if unknown.
     """
     cells = [
         f"{label} {form.format(metrics[name])}" for name, label, form in _COLUMNS if name in metrics
     ]
-    left = timedelta(seconds=round(step_s * (total - metrics["step"])))
-    return f"step {metrics['step']:.0f}/{total}  {'  '.join(cells)}  left {left}"
+    if left_s is not None:
+        cells.append(f"left {timedelta(seconds=round(left_s))}")
+    return f"step {metrics['step']:.0f}/{total}  {'  '.join(cells)}"

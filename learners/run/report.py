@@ -18,7 +18,7 @@ from learners.run import model_card
 from learners.run.folder import Metrics, RunFolder, numbered
 from learners.run.heartbeat import Heartbeat
 from learners.run.loggers import Loggers
-from learners.run.progress import line, milestones
+from learners.run.progress import line, milestones, seconds_left
 from learners.run.reaction import Action, holding, react, rolled_back
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
@@ -66,6 +66,7 @@ class RunReport:
         self._config, self._run, self._work, self._heart = config, run, work, heart
         self._clock = Stopwatch()
         self._history: list[dict[str, float]] = []
+        self._evaluation_s: float | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -98,10 +99,16 @@ class RunReport:
             again = f"; repeats {numbered(self._begun)}" if self._begun else ""
             run.note(f"Resumed after step {done}{again}.")
             self._say(f"{run.path}: resumed after step {done} of {steps}{again}")
+        else:
+            episodes = number_of(self._config.groups * self._config.group_size, "episode")
+            trained = f"trains {self._config.model} in {number_of(steps, 'step')} of {episodes}"
+            self._say(f"{run.path}: {trained}")
         for sentence in run.truncate(done):
             run.note(sentence)
             self._say(f"warning: {sentence}")
         self._history = run.metrics()
+        if self._history:
+            self._evaluation_s = self._history[-1].get("seconds_evaluation")
         if done < steps and not run.ended():
             run.set_aside(done)
         if run.result("floor") is None and (floor := self._work.floor()):
@@ -186,16 +193,25 @@ class RunReport:
         row = {"step": step, **metrics, **seconds, **totals, **action.metrics}
         if step not in self._begun:  # a repeated step may read its episodes from disk
             row["tokens_per_s"] = tokens / sum(seconds.values())
+        if self._evaluation_s is not None:  # from which a resumed run estimates the time left
+            row["seconds_evaluation"] = self._evaluation_s
         self._history.append(row)
         self._run.append(row)
         self._tell(self._loggers.log_step(row))
-        step_s = 3600 * model_card.hours(self._history) / len(self._history)
-        self._say(line(row, self._config.steps, step_s))
+        self._say(line(row, self._config.steps, self._seconds_left(step)))
         told = [(sentence, True) for sentence in milestones(self._history)]
         for sentence, aloud in (*told, *action.sentences):
             self._tell([f"Step {step}: {sentence}."], aloud)
         if step % self._config.save_every == 0:
             self._draw()
+
+    def _seconds_left(self, step: int) -> float | None:
+        if self._evaluation_s is None:
+            return None
+        config = self._config
+        every = 0 if config.engine == "vllm" else config.eval_every  # vLLM plays during the steps
+        step_s = 3600 * model_card.hours(self._history) / len(self._history)
+        return seconds_left(step, config.steps, every, step_s, self._evaluation_s)
 
     def evaluated(self, step: int) -> bool:
         """Return whether the evaluation after a step is in the folder."""
@@ -212,7 +228,7 @@ class RunReport:
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
         if self.evaluated(step):  # an interrupted process has recorded this evaluation already
             return
-        run, (summary, versions, dropped) = self._run, evaluation
+        run, (summary, versions, dropped, self._evaluation_s) = self._run, evaluation
         counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
         row = {**counts, **asdict(summary)}
         run.append_evaluation(row)
@@ -255,13 +271,15 @@ class RunReport:
             self._draw()
             model_card.write(self._run, self.model)
         floor = self._run.result("floor")
-        self._heart.console.print(
-            table({"before": before, "after": after, **({"floor": floor} if floor else {})})
-        )
+        columns = {f"before: {self._config.model}": before, "after": after}
+        self._heart.console.print(table({**columns, **({"floor": floor} if floor else {})}))
+        if floor:
+            self._say("floor: an agent whose edits improve nothing")
         if end:
             self._say(f"ended: {why}")
         files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
         self._say(f"{self._run.path}: {files}")
+        self._say(f"every episode, in a browser: resume-gym view {self._run.path}")
         return status
 
     def _draw(self) -> None:

@@ -2,7 +2,7 @@
 
 python benchmarks/informative.py
 
-A group is eight rollouts of a task by one player. The players are the hasty editor, a script whose
+A group is eight rollouts of a task by one player. The players are the apprentice, a script whose
 demonstrations the nano policy imitates, and a model (`--model`: the nano policy or a run that
 trained it). Tasks are the bundled mini tasks, generated tasks of each level of difficulty, and
 resumes that are too long. For resumes that are too long, only the layout reward is compared, in its
@@ -18,7 +18,7 @@ from typing import Any
 
 from record import Figure, finish, parser
 
-from learners.demonstrations import HASTY, act
+from learners.editors import apprentice
 from learners.rollouts.model_player import FoundModel
 from resume_gym import TOOLS, Task, load_tasks
 from resume_gym.env import make_edit_env
@@ -39,11 +39,11 @@ def share(groups: Rewards) -> float:
     return 100 * sum(len(set(rewards)) > 1 for rewards in groups) / len(groups)
 
 
-def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
-    """Let the hasty editor play each task; return rewards, or the reward term `term` if set."""
+def scripted(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
+    """Let the apprentice play each task; return rewards, or the reward term `term` if set."""
 
     def make(seed: int) -> Any:
-        return partial(act, rng=Random(seed), habits=HASTY)
+        return partial(apprentice, rng=Random(seed))
 
     played = [
         evaluate(make, tasks, env.rules, env.judge, seed=n, session_type=env.session_type)
@@ -92,7 +92,7 @@ def main() -> int:
     if args.quick:
         sets = {name: sets[name] for name in ("bundled", "too long, continuous layout")}
     title = "nano policy" if args.model == "nano" else "trained policy"
-    players = {"hasty editor": hasty, title: partial(model, name=args.model)}
+    players = {"apprentice": scripted, title: partial(model, name=args.model)}
     figures, rewards = [], {}
     for player, play in players.items():
         for name, settings in sets.items():

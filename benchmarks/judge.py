@@ -8,8 +8,8 @@ saw neither the judge nor its rules. Only `--blind` grades them; use `--blind` o
 change to the judge. Seen pairs: pairs that were blind at first, until the judge was improved with
 the help of their results. Strangers: edits of ten resumes that are not from the task generator;
 five of these resumes served to develop the judge. Good lines: bullets that the judge's grammar
-check must accept. Learning signal: differences in content reward between episodes of the hasty
-editor, a script whose demonstrations policies imitate.
+check must accept. Learning signal: differences in content reward between episodes of the
+apprentice, a script whose demonstrations policies imitate.
 """
 
 import json
@@ -26,7 +26,7 @@ from typing import Any
 from attack_search import searches
 from record import ENVS, Figure, finish, parser
 
-from learners.demonstrations import HASTY, act
+from learners.editors import apprentice
 from resume_gym import Rules, Session
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
@@ -196,8 +196,8 @@ TESTS = {
 
 
 def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
-    """Measure how well the content reward distinguishes the hasty editor's episodes on a task."""
-    episodes = [episode for task in tasks for episode in hasty(task)]
+    """Measure how well the content reward distinguishes the apprentice's episodes on a task."""
+    episodes = [episode for task in tasks for episode in played(task)]
     contents = [content(task, text) for task, text, _ in episodes]
     repaired = [fixes for *_, fixes in episodes]
     share, correlation = differing(contents), rank_correlation(contents, repaired)
@@ -205,11 +205,11 @@ def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
     yield Figure("signal: rank correlation with lines repaired", correlation)
 
 
-def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
-    """Let the hasty editor play a task `GROUP` times; yield task, final text, number of fixes."""
+def played(task: Task) -> Iterator[tuple[Task, str, int]]:
+    """Let the apprentice play a task `GROUP` times; yield task, final text, number of fixes."""
     for number in range(GROUP):
         rng = Random(f"{task.task_id}-{number}")
-        text = play(partial(act, rng=rng, habits=HASTY), Session(task, RULES)).resume
+        text = play(partial(apprentice, rng=rng), Session(task, RULES)).resume
         yield task, text, sum(fix.old not in text and fix.new in text for fix in task.fixes)
 
 

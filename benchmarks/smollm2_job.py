@@ -1,7 +1,7 @@
 """Train SmolLM2-135M-Instruct, a pretrained model, by imitation and then by AIPO.
 
     python benchmarks/smollm2_job.py                                # one GPU, about ten minutes
-    python benchmarks/smollm2_job.py --imitation 90 --training 60   # two CPU cores
+    python benchmarks/smollm2_job.py --imitation 1e6 --training 60   # two CPU cores
     python benchmarks/smollm2_job.py --tiny --model nano    # a short test; no result file
 
 Each of the two trainings is a run in the folder `--runs`; the same command resumes both. The result
@@ -45,11 +45,11 @@ def command(*arguments: str) -> None:
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
-    """Train by imitation; return the figures at the end of each training phase."""
+    """Train by imitation; return the figures of the imitated model."""
     script = "learners/imitation.py"
     gpu = torch.cuda.is_available()
     settings = {
-        "--minutes": args.imitation,
+        "--tokens": args.imitation,
         "--model": args.model,
         "--optimizer": "adamw",
         "--learning-rate": 1e-3,
@@ -63,17 +63,11 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
     flags = [str(one) for pair in settings.items() for one in pair]
     # on a CPU, compilation takes two minutes and makes steps 10 % faster
     command(script, *flags, *LORA, *(ONE if args.tiny else [] if gpu else ["--compile"]))
-    lines = (args.runs / "smollm2-start" / "evaluations.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    last = {row["phase"]: row for row in rows}
+    played = json.loads((args.runs / "smollm2-start" / "after.json").read_text())
     names = {"reward": "mean reward", "submit_rate": "submitted", "failed_share": "edits failed"}
     return [
-        Figure("tokens of imitation, in millions", rows[-1]["tokens"] / 1e6),
-        *(
-            Figure(f"imitated, {phase}: {title}", row[name])
-            for phase, row in last.items()
-            for name, title in names.items()
-        ),
+        Figure("tokens of imitation, in millions", args.imitation / 1e6),
+        *(Figure(f"imitated: {title}", played[name]) for name, title in names.items()),
     ]
 
 
@@ -190,7 +184,7 @@ def adapter(model: str, run: Path) -> list[Figure]:
 def main() -> int:
     """Run all parts; print and record their figures; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
-    reader.add_argument("--imitation", type=float, default=2.5, help="minutes of imitation")
+    reader.add_argument("--imitation", type=float, default=2e7, help="tokens of imitation")
     reader.add_argument("--training", type=float, default=5.0, help="approximate minutes of AIPO")
     reader.add_argument("--runs", type=Path, default=ROOT / "runs", help="folder of the runs")
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
@@ -199,9 +193,9 @@ def main() -> int:
     args = reader.parse_args()
     args.runs = args.runs.resolve()
     if args.tiny:
-        args.imitation = 0.1
+        args.imitation = 2e4
     figures: list[Figure] = []
-    repetitions: dict[str, Any] = {"minutes": {"imitation": args.imitation, "aipo": args.training}}
+    repetitions: dict[str, Any] = {"dose": {"tokens": args.imitation, "minutes": args.training}}
 
     def keep(part: list[Figure]) -> None:
         figures.extend(part)

@@ -1,10 +1,7 @@
 """Demonstrations for imitation: the turns of a scripted editor as training samples.
 
-The resume of a task has a planted weakness, and the task lists fixes: edits that repair the
-weakness. The scripted editor first applies the fixes that add no facts or figures, from top to
-bottom, and then makes the edits of the scripted agent `careful`. With the habits `HASTY`, the
-editor also makes errors. A policy imitates these errors; reinforcement learning corrects them.
-`renamed` replaces some words of most resumes, so that a policy cannot memorise the resumes.
+`demonstrations` plays any editor; those for resumes are in `learners.editors`. `renamed` replaces
+some words of most resumes, so that a policy cannot memorise the resumes.
 """
 
 import re
@@ -13,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from learners.rollouts.tokens import ChatTokens
 from learners.training.rows import Sample
-from resume_gym import Session, Task, tool_call
-from resume_gym.agents.careful import next_edit
-from resume_gym.agents.edit_kinds import SYNONYMS, figures, is_in_order
+from resume_gym import Task
+from resume_gym.agents.edit_kinds import SYNONYMS
 from resume_gym.agents.wording import LISTS
 from resume_gym.episode.editing import AnySession
 from resume_gym.synthesis.procedural import generate_task
@@ -27,36 +23,8 @@ from resume_gym.synthesis.weaknesses import HEDGES
 from resume_gym.text.lines import GLUE, LEXICON
 from resume_gym.text.verbs import FRAMES
 
-
-class Habits(NamedTuple):
-    """Probabilities with which the scripted editor reviews, makes errors and submits.
-
-    Attributes:
-        review: probability of calling `review` in the first turn.
-        misquote: probability that dots are appended to the text to replace, so that the edit fails.
-        invent: probability that an edit whose new text ends with a letter adds an invented figure.
-        submit: probability of submitting in the last turn, and when nothing is left to edit.
-    """
-
-    review: float = 1.0
-    misquote: float = 0.0
-    invent: float = 0.0
-    submit: float = 1.0
-
-
-EXPERT = Habits()
-"""Habits of an editor that makes no errors."""
-HASTY = Habits(review=0.95, misquote=0.25, invent=0.3, submit=0.35)
-"""Habits with the faults of the source experiment's base model; see docs/training.md."""
-
 SLIPS = 0.15
 """Share of played turns that contain an error, so that policies learn to continue after errors."""
-_INVENTED = [
-    ", at {n}% less cost",
-    ", saving {n} hours a week",
-    " within {n} days",
-    " for {n} clients",
-]
 # maximum number of tokens in an excerpt; with 400, models took much longer to learn to copy
 _EXCERPT = 64
 _EXCERPTS = 8  # number of excerpts per resume
@@ -67,57 +35,6 @@ Hinted = Callable[[Any, Random, str], tuple[str, str] | None]
 """Function of a session, a random generator and the text that a failed call was meant to have."""
 HINTS = 1 / 3
 """Probability with which a hinted turn is added for each turn, so that a quarter are hinted."""
-
-
-def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
-    """Return the next action of the scripted editor."""
-    turns_left = session.rules.max_turns - session.turns
-    if session.turns == 0 and rng.random() < habits.review:
-        return tool_call("review")
-    edit = _edit(session, turns_left)
-    if (edit is None or turns_left == 1) and rng.random() < habits.submit:
-        return tool_call("submit")
-    if edit is None:
-        return tool_call("review")
-    old, new = edit
-    # An error only extends the correct edit. Policies that imitated errors unrelated to the correct
-    # edit copied text less exactly.
-    if rng.random() < habits.invent and new[-1:].isalpha():
-        new += rng.choice(_INVENTED).format(n=rng.randint(2, 99))
-    if rng.random() < habits.misquote:
-        # always the same text: sampled at a low temperature, a policy would rarely make varied
-        # errors
-        old += " ..."
-    return tool_call("str_replace", old=old, new=new)
-
-
-def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
-    """Return the next edit as (old, new), or None if nothing is left to edit.
-
-    The edit is the topmost suitable fix of the task or, without one, the next edit of `careful`.
-    """
-    task, resume, rules = session.task, session.resume, session.rules
-    ready = [
-        fix
-        for fix in task.fixes
-        # Skip fixes that are already applied. A fix that only extends `old` leaves `old` in the
-        # resume, so also check that `new` is not there yet.
-        if not fix.needs_evidence
-        and resume.count(fix.old) == 1
-        and not (fix.new and fix.new in resume)
-        # leave out fixes that add a figure: from them, small models learn to invent figures
-        and figures(fix.new) <= figures(fix.old)
-        and is_in_order(fix.old, fix.new)
-    ]
-    if ready:
-        # in a fixed order, since policies that are trained on a random order often repeat a fix
-        fix = min(ready, key=lambda one: resume.index(one.old))
-        return shortened(resume, fix.old, fix.new)
-    excess = session.state.document.lines - rules.page_lines
-    # the last turn is reserved for submitting
-    edits_left = max(1, turns_left - 1)
-    edit = next_edit(resume, task.job, excess, edits_left, rules.page_width)
-    return shortened(resume, *edit) if edit and is_in_order(*edit) else None
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:

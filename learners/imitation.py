@@ -1,14 +1,13 @@
 r"""Imitation: train any model on demonstrations of a scripted editor, as a start for `aipo.py`.
 
-    python learners/imitation.py --minutes 360 --compile     # a new nano policy, two CPU cores
-    python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32 \
+    python learners/imitation.py --tokens 60e6 --compile     # a new nano policy, two CPU cores
+    python learners/imitation.py --tokens 1e5 --model smollm2 --lora-rank 32 \
         --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model
 
 The flags of `aipo.py --help` are accepted here, too. To resume an interrupted run, repeat its
-command. In the last part of the training time, the scripted editor makes errors, which
-reinforcement learning corrects later. The model plays held-out tasks before and after the part with
-errors, to show the effect of these errors.
+command; with more tokens, it continues a finished one. At the end, the model plays the held-out
+tasks.
 """
 
 import asyncio
@@ -20,7 +19,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, count, cycle, islice
 from pathlib import Path
 from random import Random
@@ -37,22 +35,13 @@ if __name__ == "__main__":
 
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from learners import apprentice
 from learners.build import make_orchestrator, make_trainer, make_workload
 from learners.command_line import parse, stop
 from learners.config import Config, message_of, to_toml
-from learners.demonstrations import (
-    EXPERT,
-    HASTY,
-    Habits,
-    act,
-    demonstrations,
-    drills,
-    renamed,
-    shorter,
-)
+from learners.demonstrations import drills, renamed
+from learners.editors import episodes, samples
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
 from learners.errors import ConfigError
@@ -60,7 +49,6 @@ from learners.losses import likelihood
 from learners.nano.model import make_model, make_tokenizer
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import PROBE_LIMIT
-from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
 from learners.training import models, ranks
@@ -68,7 +56,7 @@ from learners.training.checkpoint import CheckpointError, set_damaged_aside, wri
 from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
 from learners.training.rows import PackedRow, Sample, pack, tree_tokens
 from learners.training.trainer import Trainer
-from resume_gym import TOOLS, Rules, Session, TaskError
+from resume_gym import Rules, TaskError
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
 from resume_gym.support.command_line import complain
@@ -78,7 +66,11 @@ from resume_gym.synthesis.procedural import generate_task
 
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0, le=1)]
-VARIANTS = {"ResumeEditMini-v0": "mini", "ResumeEdit-v0": "full"}
+VARIANTS = {
+    "ResumeEditMini-v0": "mini",
+    "ResumeEditNetMini-v0": "mini",
+    "ResumeEdit-v0": "full",
+}
 NEW = "new"
 """Name of a model that does not exist yet: a nano policy with random weights."""
 DEFAULTS = Config(
@@ -89,11 +81,8 @@ DEFAULTS = Config(
     optimizer="muon",
     learning_rate=4e-3,
 )
-EVALUATIONS = "evaluations.jsonl"
 SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
-# a step that takes longer was stopped in between, such as by SIGSTOP; the rest is no training time
-_LONGEST_STEP_S = 300.0
 _AHEAD = 8  # packed rows that each worker process prepares in advance
 _BUFFER = 64  # packed rows in the shuffle buffer
 _WARMUP = 20  # number of optimizer steps in which the learning rate rises
@@ -104,72 +93,50 @@ _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 @dataclass(frozen=True)
 class Dose:
-    """Training time of imitation, and settings of its demonstrations.
+    """Number of training tokens of imitation, and settings of its demonstrations.
 
     Attributes:
-        minutes: training time in minutes, without evaluations.
-        drill: share of the training time, at its start, in which a new model learns to copy.
-        short: share of the training time after which resumes are no longer shortened.
-        editor: scripted editor that is imitated: apprentice, or careful with errors at the end.
-        habits: share of the training time, at its end, in which careful makes errors.
-        draws: turns drawn from the editor per state; 1 in phases in which careful makes no errors.
+        tokens: number of tokens to train on, in all.
+        editor: scripted editor that is imitated; see `learners.editors`.
+        drill: share of the tokens, at the start, from which a new model learns to copy.
+        short: share of the tokens after which resumes are no longer shortened.
+        draws: turns drawn from the editor per state.
         replies: weight of a token of a tool reply, relative to a turn that all draws return.
         repeats: number of times that each demonstration is used for training.
         workers: number of processes that create demonstrations, for training on GPUs; 0 creates
             them in the training process, between optimizer steps.
         rows: number of packed rows per optimizer step.
-        keep: a model is exported each time that so many million tokens have been trained; 0 exports
-            only the last one.
+        keep: a model is exported each time that so many tokens have been trained; 0 exports only
+            the last one.
     """
 
-    minutes: PositiveFloat
+    tokens: PositiveFloat
+    editor: Literal["apprentice", "repairs", "careful", "fixes"] = "apprentice"
     drill: Share = 0.04
-    short: Share = 0.6
-    editor: Literal["careful", "apprentice"] = "careful"
-    habits: Share = 0.1
-    draws: PositiveInt = 8
+    short: Share = 0.35
+    draws: PositiveInt = 4
     replies: Share = 0.3
     repeats: PositiveInt = 3
     workers: NonNegativeInt = 0
     rows: PositiveInt = 1
-    keep: NonNegativeInt = 0
+    keep: NonNegativeFloat = 0.0
 
 
 class Phase(NamedTuple):
-    """Period of imitation, in which all samples are of one kind.
+    """Part of imitation, in which all samples are of one kind.
 
     Attributes:
-        title: name of the phase.
-        habits: habits of the scripted editor; None to train on `drills` instead of its turns.
-        short: whether the demonstrations of the phase have short resumes.
-        until: share of the training time at which the phase ends.
-        apprentice: whether the apprentice is imitated, not the editor with these habits.
-        evaluated: whether the policy plays held-out tasks at the end of the phase.
+        title: name of the phase: drill, short pages or whole pages.
+        until: share of the tokens at which the phase ends.
     """
 
-    title: str
-    habits: Habits | None
-    short: bool
+    title: Literal["drill", "short pages", "whole pages"]
     until: float
-    apprentice: bool = False
-    evaluated: bool = False
 
 
 def phases_of(dose: Dose, drill: float) -> tuple[Phase, ...]:
     """Return the phases of a dose of imitation; `drill` is the share of the first phase."""
-    first = Phase("drill", None, False, drill)
-    if dose.editor == "apprentice":
-        return (
-            first,
-            Phase("short pages", EXPERT, True, dose.short, apprentice=True),
-            Phase("whole pages", EXPERT, False, 1.0, apprentice=True, evaluated=True),
-        )
-    return (
-        first,
-        Phase("short pages", EXPERT, True, dose.short),
-        Phase("habits off", EXPERT, False, 1 - dose.habits, evaluated=True),
-        Phase("habits on", HASTY, False, 1.0, evaluated=True),
-    )
+    return Phase("drill", drill), Phase("short pages", dose.short), Phase("whole pages", 1.0)
 
 
 def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
@@ -184,9 +151,8 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     """
     seed = f"{config.seed}:{start}:{worker}"
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
-    episodes = _episodes(dose, config, phase, numbers, seed)
     row: list[Sample] = []
-    for episode in episodes:
+    for episode in _episodes(dose, config, phase, numbers, seed):
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
                 # scaled to a mean weight of 1, so that tokens of all rows count equally in the loss
@@ -201,27 +167,21 @@ def _episodes(
 ) -> Iterator[list[Sample]]:
     """Return the samples of each episode of a phase; `numbers` are those of the tasks."""
     work, size = make_workload(config), VARIANTS[config.env]
-    tasks = (generate_task(config.seed, n, "train", size) for n in numbers)
-    if phase.apprentice and phase.habits is not None:
-        return apprentice.episodes(
-            numbers,
-            config.seed,
-            size,
-            work.rules,
-            phase.short,
-            config.model,
-            dose.draws,
-            dose.replies,
-        )
-    strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
-    if phase.short:
-        strange = (shorter(task, Random(f"{config.seed}:{task.task_id}")) for task in strange)
-    if phase.habits is None:
+    if phase.title == "drill":
+        tasks = (generate_task(config.seed, n, "train", size) for n in numbers)
+        strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
         return drills(work.chat, (task.resume for task in strange), seed)
-    sessions = (Session(task, work.rules) for task in strange)
-    editor = partial(act, habits=phase.habits)
-    draws = 1 if phase.habits == EXPERT else dose.draws  # EXPERT's turns are deterministic
-    return demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
+    return episodes(
+        dose.editor,
+        numbers,
+        config.seed,
+        size,
+        work.rules,
+        phase.title == "short pages",
+        config.model,
+        dose.draws,
+        dose.replies,
+    )
 
 
 def _work(queue: Any, parent: int, *arguments: Any) -> None:
@@ -273,37 +233,33 @@ def imitate(
     trainer: Trainer,
     rows: Iterator[PackedRow],
     until: float,
-    phase: int,
     folder: RunFolder,
 ) -> None:
-    """Train until the training time is `until` seconds; save checkpoints meanwhile and at the end.
+    """Train until `until` tokens have been trained; save checkpoints meanwhile and at the end.
 
-    `trainer.state` counts phases, seconds, steps and tokens of training. After a warm-up, the
-    learning rate falls linearly with the training time.
+    `trainer.state` counts steps and tokens of training. After a warm-up, the learning rate falls
+    linearly with the number of tokens.
     """
-    state = {"seconds": 0.0, "steps": 0, "tokens": 0, **trainer.state, "phases": phase}
+    state = {"steps": 0, "tokens": 0, **trainer.state}
     told = saved = began = time.monotonic()
     waited, loss = 0.0, None
-    while state["seconds"] < until:
+    while state["tokens"] < until:
         start = time.monotonic()
         batch = list(islice(rows, dose.rows))
         waited += time.monotonic() - start
         rate = config.learning_rate * min(1.0, (state["steps"] + 1) / _WARMUP)
-        rate *= max(0.0, 1 - state["seconds"] / (60 * dose.minutes))
-        trained = trainer.step_rows(batch, likelihood, rate)
+        trained = trainer.step_rows(batch, likelihood, rate * (1 - state["tokens"] / dose.tokens))
         now = time.monotonic()
         loss = trained["loss"] if loss is None else 0.95 * loss + 0.05 * trained["loss"]
-        state["seconds"] += min(now - start, _LONGEST_STEP_S)
-        state["steps"] += 1
         before = state["tokens"]
-        state["tokens"] += trained["trained_tokens"]
+        state = {"steps": state["steps"] + 1, "tokens": before + trained["trained_tokens"]}
         trainer.state = state
-        done = state["seconds"] >= until
+        done = state["tokens"] >= until
         if done or now - told > _TELL_S:
             told = now
             print(
-                f"{state['seconds'] / 60:6.1f} min, step {state['steps']}: loss {loss:.3f}, "
-                f"{state['tokens'] / 1e6:.2f} M tokens, {trained['trained_tokens_per_s']:,.0f}/s, "
+                f"step {state['steps']}: loss {loss:.3f}, {state['tokens'] / 1e6:.2f} of "
+                f"{dose.tokens / 1e6:g} M tokens, {trained['trained_tokens_per_s']:,.0f}/s, "
                 f"{100 * waited / (now - began):.0f} % of the time waiting for data",
                 flush=True,
             )
@@ -311,9 +267,8 @@ def imitate(
             trainer.save(state["steps"])
             return_memory()
             saved = time.monotonic()
-        millions = int(state["tokens"] / 1e6)
-        if dose.keep and millions // dose.keep > int(before / 1e6) // dose.keep:
-            trainer.export(folder.path / f"model-{millions}m", replace=True)
+        if dose.keep and state["tokens"] // dose.keep > before // dose.keep:
+            trainer.export(folder.path / f"model-{state['tokens'] / 1e6:.3g}m", replace=True)
     trainer.wait_for_checkpoint()
 
 
@@ -329,12 +284,12 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: RunFolder
     orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)
     summary = asyncio.run(orchestrator.evaluate(step)).summary
     orchestrator.close()
-    samples = []
+    played = []
     for number, record in enumerate(trajectories.held_out().graded(step)[:_CHECKED]):
         one = record["tokens"]
         columns = one["prompt"], one["response"], one["sampled"], one["logprobs"], one["logprobs"]
-        samples.append(Sample(number, *columns))
-    gap = float(trainer.gaps(samples).mean())
+        played.append(Sample(number, *columns))
+    gap = float(trainer.gaps(played).mean())
     policy.temperature = 1.0
     limit = PROBE_LIMIT[config.precision] / config.eval_temperature
     print(f"log-probabilities of training and sampling differ by {gap:.2g} on average")
@@ -343,22 +298,24 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: RunFolder
     return summary
 
 
-def new_model(seed: int, folder: Path, editor: str = "careful") -> None:
+def new_model(seed: int, folder: Path) -> None:
     """Write a random nano model, with a tokenizer that is learned from demonstrations."""
     torch.manual_seed(seed)
     bytes_only = make_tokenizer([])
-    tasks = (generate_task(seed, n, "train", "mini") for n in range(_TEXTS))
     rules = Rules(max_turns=6, page_lines=20)
-    groups: Iterator[list[Sample]]
-    if editor == "apprentice":
-        groups = (
-            group
-            for task in tasks
-            for group in apprentice.samples(bytes_only, task, rules, 2, 0.0, f"{seed}")
+    groups = (
+        group
+        for n in range(_TEXTS)
+        for group in samples(
+            "apprentice",
+            bytes_only,
+            generate_task(seed, n, "train", "mini"),
+            rules,
+            2,
+            0.0,
+            f"{seed}",
         )
-    else:
-        sessions = (Session(task, rules) for task in tasks)
-        groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, act, 4, seed)
+    )
     ids = (group[0].prompt + group[-1].response for group in groups)
     tokenizer = make_tokenizer(str(bytes_only.decode(one)) for one in ids)
     model = make_model(tokenizer).bfloat16()  # the exported dtype; training uses float32
@@ -392,7 +349,7 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
     drill = dose.drill if config.model == NEW else 0.0
     if config.model == NEW:
         if not (start := folder.path / "start").is_dir():
-            new_model(config.seed, start, dose.editor)
+            new_model(config.seed, start)
         config = replace(config, model=str(start))
     models.download(config.model)
     work = make_workload(config)
@@ -402,41 +359,21 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
     folder.writer.replace("config.toml", to_toml(config))
     trainer = make_trainer(replace(config, temperature=1.0), folder.checkpoints)
     trainer.resume()
-    whole = 60 * dose.minutes
-    if trainer.state.get("seconds", 0.0) < whole:
+    trained = float(trainer.state.get("tokens", 0))
+    if trained < dose.tokens:
         folder.set_aside(trainer.state.get("steps", 0))
-    phases = phases_of(dose, drill)
-    evaluated = _evaluated(folder)
-    for number, phase in enumerate(phases, start=1):
-        until = whole * phase.until
-        if trainer.state.get("seconds", 0.0) < until:
-            print(f"{phase.title}, until minute {until / 60:.1f}", flush=True)
+    for phase in phases_of(dose, drill):
+        until = phase.until * dose.tokens
+        if trainer.state.get("tokens", 0) < until:
+            print(f"{phase.title}, until {until / 1e6:.3g} M tokens", flush=True)
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
-                imitate(dose, config, trainer, rows, until, number, folder)
-        key = phase.title, dose.minutes
-        # `<`: the phase was too short for a step; `=`: this or an interrupted process trained it
-        due = phase.evaluated and trainer.state.get("phases", 0) <= number
-        if due and key not in evaluated:
-            summary = evaluate(config, trainer, work, folder)
-            Terminal().print(table({phase.title: summary}))
-            if phase is phases[-1]:
-                folder.write_result("after", summary)
-            row = {"phase": phase.title, "minutes": dose.minutes, **trainer.state}
-            folder.writer.append_row(EVALUATIONS, {**row, **summary.metrics()}, synced=True)
+                imitate(dose, config, trainer, rows, until, folder)
+    if trained < dose.tokens or folder.result("after") is None:
+        summary = evaluate(config, trainer, work, folder)
+        Terminal().print(table({"after imitation": summary}))
+        folder.write_result("after", summary)
     trainer.export(folder.path / "model", replace=True)
     print(f"the model is in {folder.path / 'model'}")
-
-
-def _evaluated(folder: RunFolder) -> set[tuple[str, float]]:
-    """Return phase and minutes of each stored evaluation; leave out and tell damaged lines."""
-    folder.writer.mend(EVALUATIONS)
-    found = set()
-    for line in folder.reader.lines(EVALUATIONS):
-        try:
-            found.add((str(line.record["phase"]), float(line.record["minutes"])))
-        except (KeyError, TypeError, ValueError):
-            say(f"warning: {EVALUATIONS}, line {line.number} is damaged", error=True)
-    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from learners.apprentice import act, hinted, samples
-from learners.apprentice.edits import choose, first_line, repairs_of
-from learners.apprentice.episodes import _worded, session_for
 from learners.demonstrations import renamed, shorter
+from learners.editors import apprentice, hinted, samples
+from learners.editors.edits import choose, first_line, repairs_of
+from learners.editors.episodes import _worded, session_for
 from learners.training.models import load_tokenizer
 from resume_gym import Rules, Session, Task, ToolCall, load_tasks, parse, tool_call
 from resume_gym.agents.edit_kinds import HARMFUL, USEFUL, USELESS, figures, kind_of
@@ -25,7 +25,7 @@ TOKENIZER = load_tokenizer("nano")
 def played(kind: type[Session], task: Task, seed: int, rules: Rules = RULES) -> Session:
     session, rng = kind(task, rules), Random(seed)
     while not session.done:
-        session.step(act(session, rng))
+        session.step(apprentice(session, rng))
     return session
 
 
@@ -118,7 +118,7 @@ def test_figures_are_copied_from_search_results() -> None:
     for number, task in enumerate(lacking):
         session, rng, shown = EvidenceSession(_worded(task), RULES), Random(number), ""
         while not session.done:
-            text, before = act(session, rng), session.resume
+            text, before = apprentice(session, rng), session.resume
             call = session.toolbox.read(text)
             assert isinstance(call, ToolCall)
             if call.name == "str_replace":
@@ -245,7 +245,8 @@ def test_a_quarter_of_the_samples_have_a_hint_as_the_last_words_before_the_call(
 ) -> None:
     hinted_turns = turns = 0.0
     for task in TASKS[number * 12 : number * 12 + 12]:
-        for group in samples(TOKENIZER, shorter(task, Random(0)), RULES, 4, 0.0, f"{number}"):
+        short = shorter(task, Random(0))
+        for group in samples("apprentice", TOKENIZER, short, RULES, 4, 0.0, f"{number}"):
             for one in group:
                 text = TOKENIZER.decode((one.prompt + one.response)[: -one.turns[-1]])
                 weight = one.advantages[-1]

@@ -1,27 +1,18 @@
-"""The editor that policies imitate, its habits, and the pages it works on."""
+"""Scripted editors, the samples of their turns, and the pages they work on."""
 
 import re
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from random import Random
 
 import pytest
 
-from learners.demonstrations import (
-    EXPERT,
-    HASTY,
-    Habits,
-    act,
-    demonstrations,
-    drills,
-    renamed,
-    shortened,
-    shorter,
-)
+from learners.demonstrations import Act, demonstrations, drills, renamed, shortened, shorter
+from learners.editors import apprentice, careful, fixes, repairs
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import load_tokenizer
 from learners.training.rows import Sample, pack
-from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse, tool_call
+from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse
 from resume_gym.judges import make_judge
 
 RULES = Rules(max_turns=6, page_lines=20)
@@ -31,96 +22,52 @@ CHAT = ChatTokens(TOKENIZER, TOOLS)
 
 
 @cache
-def episodes(habits: Habits) -> tuple[Session, ...]:
+def episodes(act: Act) -> tuple[Session, ...]:
     """An episode on every task, on a renamed page."""
     played = []
     for number, task in enumerate(TASKS):
         rng = Random(number)
         session = Session(renamed(task, rng), RULES)
         while not session.done:
-            session.step(act(session, rng, habits))
+            session.step(act(session, rng))
         played.append(session)
     return tuple(played)
 
 
-def calls(session: Session) -> list[ToolCall]:
-    found = [parse(text) for text, _ in session.state.transcript]
-    assert all(isinstance(call, ToolCall) for call in found)
-    return found  # type: ignore[return-value]
-
-
-def test_the_expert_makes_no_faults_and_earns_what_the_tasks_allow() -> None:
+@pytest.mark.parametrize(("editor", "least"), [(fixes, 5.0), (careful, 5.0), (repairs, 4.0)])
+def test_editors_without_bad_edits_earn_more_than_the_floor(editor: Act, least: float) -> None:
     judge = make_judge("rubric")
     rewards = []
-    for session in episodes(EXPERT):
+    for session in episodes(editor):
         assert {step.error for _, step in session.state.transcript} == {"none"}
-        assert session.state.submitted
-        assert session.ledger["review"] == 1
         if session.needs_verdict:
             session.grade(judge.judge(session.task, session.resume))
         rewards.append(session.reward)
-    # the oracle earns 6.5 on tasks as they are, but rearranges sentences and looks figures up
-    assert sum(rewards) / len(rewards) > 6.0
+    assert sum(rewards) / len(rewards) > least
 
 
-def test_the_expert_leaves_words_out_and_changes_verbs_but_rearranges_nothing() -> None:
+def test_fixes_leave_words_out_and_changes_verbs_but_rearranges_nothing() -> None:
     passive = "Fetched logos for the payment screen, into which Apple Pay was integrated"
     several = "Made changes, moving reports to Tableau and such and retiring those that none opened"
-    fixes = (
+    cases = (
         (passive, "Integrated Apple Pay into the payment screen", 0),
         (passive, "Integrated Apple Pay", 1),
         (several, "Moved reports to Tableau and retired those that none opened", 1),
     )
-    for old, new, edits in fixes:
+    for old, new, edits in cases:
         fix = replace(TASKS[0].fixes[0], old=old, new=new, needs_evidence=False)
         task = replace(TASKS[0], resume=f"# Ann\n\n## Experience\n\n- {old}\n", fixes=(fix,))
         session, rng = Session(task, RULES), Random(0)
         while not session.done:
-            session.step(act(session, rng))
+            session.step(fixes(session, rng))
         assert session.state.edits == edits
 
 
-def test_habits_are_faults_at_their_rates() -> None:
-    played = episodes(HASTY)
-    edits = sum(one.state.edits + one.state.failed_edits for one in played)
-    failed = sum(one.state.failed_edits for one in played)
-    assert failed / edits == pytest.approx(HASTY.misquote, abs=0.06)
-    submitted = sum(one.state.submitted for one in played) / len(played)
-    # a page on which little is left to edit gives several chances
-    assert HASTY.submit - 0.1 < submitted < HASTY.submit + 0.25
-    added = [
-        call
-        for one in played
-        for call in calls(one)
-        if call.name == "str_replace"
-        and re.search(
-            r"[a-z](, at| within| for|, saving) \d+%? (less|days|clients|hours).*$",
-            call.arguments["new"],
-        )
-    ]
-    assert 0.5 * HASTY.invent < len(added) / edits < HASTY.invent + 0.06, "not all edits can grow"
-    errors = {step.error for one in played for _, step in one.state.transcript}
-    assert errors == {"none", "not_found"}, "no fault but those that are named"
-
-
-def test_errors_extend_the_edits_of_the_expert() -> None:
-    session = Session(TASKS[0], RULES)
-    session.step(tool_call("review"))
-    right = parse(act(session, Random(0)))
-    wrong = parse(act(session, Random(0), Habits(misquote=1.0, invent=1.0)))
-    assert isinstance(right, ToolCall)
-    assert isinstance(wrong, ToolCall)
-    assert wrong.arguments["old"] == right.arguments["old"] + " ..."
-    assert wrong.arguments["new"].startswith(right.arguments["new"])
-
-
-def test_an_empty_page_does_not_end_the_episode() -> None:
-    task = replace(TASKS[0], resume="\n", fixes=())
-    session = Session(task, RULES)
-    rng = Random(0)
+@pytest.mark.parametrize("editor", [apprentice, repairs, careful, fixes])
+def test_an_empty_page_ends_the_episode(editor: Act) -> None:
+    session, rng = Session(replace(TASKS[0], resume="\n", fixes=()), RULES), Random(0)
     while not session.done:
-        session.step(act(session, rng, HASTY._replace(submit=0.0)))
-    assert session.turns == RULES.max_turns
+        assert session.step(editor(session, rng)).error == "none"
 
 
 def test_short_quotes_do_what_the_fixes_do() -> None:
@@ -179,7 +126,7 @@ def states(group: list[Sample]) -> dict[tuple[int, ...], list[Sample]]:
 
 def test_turns_are_drawn_in_each_state_of_an_episode() -> None:
     sessions = [Session(task, RULES) for task in TASKS[:20]]
-    groups = list(demonstrations(CHAT, sessions, partial(act, habits=HASTY), 8, 1))
+    groups = list(demonstrations(CHAT, sessions, apprentice, 8, 1))
     assert len(groups) == 20
     for session, group in zip(sessions, groups, strict=True):
         assert session.done
@@ -204,7 +151,7 @@ def test_turns_are_drawn_in_each_state_of_an_episode() -> None:
 def test_each_reply_has_its_weight_once() -> None:
     def groups(replies: float) -> list[list[Sample]]:
         sessions = (Session(task, RULES) for task in TASKS[:15])
-        return list(demonstrations(CHAT, sessions, act, 8, 1, replies))
+        return list(demonstrations(CHAT, sessions, apprentice, 8, 1, replies))
 
     for without, group in zip(groups(0), groups(0.3), strict=True):
         assert [one.response for one in group] == [one.response for one in without]
@@ -238,6 +185,6 @@ def test_drills_repeat_short_excerpts() -> None:
 
 def test_the_turns_before_a_demonstration_have_slips() -> None:
     sessions = [Session(task, RULES) for task in TASKS]
-    list(demonstrations(CHAT, sessions, act, 1, 0))
+    list(demonstrations(CHAT, sessions, apprentice, 1, 0))
     errors = [step.error != "none" for one in sessions for _, step in one.state.transcript]
     assert 0.05 < sum(errors) / len(errors) < 0.25

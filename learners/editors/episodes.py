@@ -1,15 +1,16 @@
-"""Episodes of the apprentice as training samples, in sessions with and without further tools."""
+"""Episodes of scripted editors as training samples, in sessions with and without further tools."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
 from transformers import PreTrainedTokenizerBase
 
-from learners.apprentice.editor import act
-from learners.apprentice.hinted import hinted
-from learners.demonstrations import demonstrations, renamed, shorter
+from learners.demonstrations import Act, demonstrations, renamed, shorter
+from learners.editors.apprentice import apprentice, repairs
+from learners.editors.hinted import hinted
+from learners.editors.scripted import careful, fixes
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import load_tokenizer
 from learners.training.rows import Sample
@@ -18,12 +19,20 @@ from resume_gym.episode.evidence import EvidenceSession
 from resume_gym.episode.feedback import FeedbackSession
 from resume_gym.synthesis.procedural import generate_task
 
+EDITORS: Mapping[str, Act] = {
+    "apprentice": apprentice,
+    "repairs": repairs,
+    "careful": careful,
+    "fixes": fixes,
+}
+"""Editors that can be imitated, by name."""
 _WITH_EVIDENCE, _WITH_EVIDENCE_IN_VAIN, _WITH_FEEDBACK = 0.6, 0.06, 0.08  # shares of sessions
 _LARGE = 20  # one in so many pages is of full size
 _REWORDED = 0.7
 
 
 def episodes(
+    editor: str,
     numbers: Iterable[int],
     seed: int,
     size: str,
@@ -36,8 +45,9 @@ def episodes(
     """Yield the training samples of an episode on each generated task.
 
     Args:
+        editor: name of the editor, a key of `EDITORS`.
         numbers: numbers of the tasks.
-        seed: seed of the tasks and of the apprentice.
+        seed: seed of the tasks and of the editor.
         size: size of the pages; one in `_LARGE` mini pages is replaced by a full one, since a model
             that never saw a token beyond the length of mini episodes cannot play full-size pages.
         rules: limits of an episode on a page of this size.
@@ -53,10 +63,12 @@ def episodes(
         task = renamed(task, Random(f"{seed}:{task.task_id}"))
         if short:
             task = shorter(task, Random(f"{seed}:{task.task_id}"))
-        yield from samples(tokenizer, task, Rules() if large else rules, each, replies, f"{seed}")
+        rules_of_page = Rules() if large else rules
+        yield from samples(editor, tokenizer, task, rules_of_page, each, replies, f"{seed}")
 
 
 def samples(
+    editor: str,
     tokenizer: PreTrainedTokenizerBase,
     task: Task,
     rules: Rules,
@@ -64,10 +76,19 @@ def samples(
     replies: float,
     seed: str,
 ) -> Iterator[list[Sample]]:
-    """Yield the training samples of the apprentice's turns in one episode on a task."""
-    session = session_for(task, rules, Random(f"{seed}:{task.task_id}"))
+    """Yield the training samples of an editor's turns in one episode on a task.
+
+    Only the apprentice has other tools than the plain session's, and hints.
+    """
+    seed = f"{seed}:{task.task_id}"
+    act = EDITORS[editor]
+    if act is not apprentice:
+        session = Session(task, rules)
+        yield from demonstrations(_chat(tokenizer, Session), [session], act, each, seed, replies)
+        return
+    session = session_for(task, rules, Random(seed))
     chat = _chat(tokenizer, type(session))
-    yield from demonstrations(chat, [session], act, each, f"{seed}:{task.task_id}", replies, hinted)
+    yield from demonstrations(chat, [session], act, each, seed, replies, hinted)
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from learners.apprentice.edits import BULLET, Edit, choose, clean, first_line
+from learners.editors.edits import BULLET, REPAIRS, Edit, choose, clean, first_line
 from resume_gym import Session, ToolCall, tool_call
 from resume_gym.agents.edit_kinds import figures
 
@@ -13,8 +13,8 @@ _SEARCH, _FEEDBACK = 0.5, 0.3
 _FOLLOWED = 0.85  # probability that the reply to a search or to feedback is used
 
 
-def act(session: Session, rng: Random) -> str:
-    """Return the next action of the apprentice."""
+def apprentice(session: Session, rng: Random, useful: float = REPAIRS) -> str:
+    """Return the next action of the apprentice; `useful` is the probability of a repair."""
     left = session.rules.max_turns - session.turns
     if session.turns == 0 and rng.random() < _FIRST_REVIEW:
         return tool_call("review")
@@ -24,9 +24,14 @@ def act(session: Session, rng: Random) -> str:
         return tool_call("review")
     if call := _with_tools(session, rng):
         return call
-    if edit := choose(session, rng):
+    if edit := choose(session, rng, useful):
         return edit.call
     return tool_call("submit" if rng.random() < _IDLE_SUBMIT else "review")
+
+
+def repairs(session: Session, rng: Random) -> str:
+    """Return the next action of an apprentice whose edits are all repairs."""
+    return apprentice(session, rng, useful=1)
 
 
 def _with_tools(session: Session, rng: Random) -> str | None:

@@ -5,8 +5,8 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
-from learners.apprentice.editor import act
-from learners.apprentice.edits import BULLET, choose, clean, first_line, repairs_of
+from learners.editors.apprentice import apprentice
+from learners.editors.edits import BULLET, choose, clean, first_line, repairs_of
 from resume_gym import Session
 from resume_gym.agents.edit_kinds import invention
 from resume_gym.episode import hints
@@ -48,7 +48,7 @@ def hinted(session: Session, rng: Random, intended: str = "") -> HintedCall | No
                 hints.unsupported(line, ending, form),
             )
         )
-        return HintedCall(hint, act(session, rng))
+        return HintedCall(hint, apprentice(session, rng))
     if intended and rng.random() < _ABOUT_FAILURE:
         text, step = session.state.transcript[-1]
         quote = re.search(r'"old": "((?:[^"\\]|\\.)*)', text)

@@ -1,14 +1,21 @@
-"""Measure what the default training run learns, with three seeds, on 40 held-out tasks.
+"""Measure what reinforcement learning adds to its start, beside controls of the same compute.
 
-    python benchmarks/main_job.py            # six whole runs, one after the other
-    python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
-    python benchmarks/main_job.py --keep F   # keep runs in the folder F; reuse finished runs there
-    python benchmarks/main_job.py --seeds 1 --episode-seeds 0  # only seed 1
+    python benchmarks/main_job.py --keep F                      # the whole matrix, many hours
+    python benchmarks/main_job.py --keep F --arms aipo raft --seeds 1
+    python benchmarks/main_job.py --quick                       # to see that it works
 
-The run of seed S is the command `python learners/aipo.py --seed S --eval-rollouts 4`. Three more
-runs add `--credit episode`. At the end, the trained policies and the scripted agents `floor` and
-`careful` play the held-out tasks. A random sample of the lines that they changed is written to a
-file for readers, whose labels `readers.py` counts.
+Every arm begins with the same weights (`--start`) and has `--seeds` runs, which are kept in F and
+reused. The arms of imitation train on as many tokens as the run `aipo` of the same seed samples,
+reads while it samples, and trains on. That is more compute than the run has, since a token that is
+only sampled or read costs a third. All models then play the same held-out pages, at the same
+temperature, with the rules of pay by the line; the same episodes are also graded by the default
+table. Intervals are of the mean over pages and runs, from a bootstrap that draws both. A paired
+test over pages compares each arm with `aipo`.
+
+The result file has, for each arm and each kind of page: the reward on both tables and its parts,
+best of k, the share of each kind of edit, failed edits and submits; and the edits of each kind in
+each step of training. Lines of the start, of `aipo` and of the best control are written to a file
+for readers, whose labels `readers.py` counts.
 """
 
 import json
@@ -16,149 +23,339 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
-from readers import sample
+import numpy as np
+from edit_kinds import Counts, count
 from record import Figure, finish, parser
 
+from learners.run.folder import RunFolder
+from resume_gym import Task
+from resume_gym.agents import AGENTS
+from resume_gym.agents.edit_kinds import HARMFUL, KINDS
+from resume_gym.env import make_edit_env
+from resume_gym.episode.rewards import components
+from resume_gym.evaluation.comparison import signed_rank
+from resume_gym.evaluation.estimator import best_of
+from resume_gym.synthesis.procedural import generate_task
+
 ROOT = Path(__file__).parents[1]
-SEEDS = (1, 2, 3)
-BESIDE = ("floor", "careful")
-STEPS = (5, 10, 20)
-CURVES = ("reward", "content", "failed_share", "submit_rate", "verdict_hallucination")
-"""Metrics whose means over the five steps that end at each of `STEPS` are recorded."""
-FLAGS = ["--eval-rollouts=4"]
-QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-rollouts=2"]
+ENV = "ResumeEditNetMini-v0"
+PAGES: Mapping[str, tuple[str, str]] = {
+    "mini": (ENV, "ResumeEditMini-v0"),
+    "full": ("ResumeEditNet-v0", "ResumeEdit-v0"),
+}
+"""Kinds of held-out pages: the environment that pays by the line, and the one of the default
+table."""
+SCRIPTED = ("noop", "floor", "careful", "oracle")
+BEST_OF = (1, 4, 16, 64)
+RESAMPLES = 9_999
+SAMPLING = {"temperature": 0.3, "max_tokens": 96}
 
 
-def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
-    """Return the results of a training run; train only if `folder` holds no results of it."""
-    file = folder / f"{name}.json"
-    if file.exists():
-        return json.loads(file.read_text())  # type: ignore[no-any-return]
-    flags = ["--seed", str(seed), "--name", name, "--runs", str(folder), *extra]
-    began = time.monotonic()
-    subprocess.run([sys.executable, str(ROOT / "learners" / "aipo.py"), *flags], check=True)
-    path = folder / name
-    minutes = (time.monotonic() - began) / 60
-    metrics = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    settings = (path / "config.toml").read_text().splitlines()
-    laps = ("seconds_rollout", "seconds_train", "seconds_publish")
-    after = json.loads((path / "after.json").read_text())
-    held_out = after | {f"verdict_{name}": value for name, value in after["verdict"].items()}
-    measured = {
-        "seed": seed,
-        "minutes": minutes,
-        "minutes_of_steps": sum(row[lap] for row in metrics for lap in laps) / 60,
-        "before": json.loads((path / "before.json").read_text()),
-        "after": after,
-        "reward_by_step": [round(row["reward"], 4) for row in metrics],
-        "curves": {
-            name: {
-                **{f"step {n}": fmean(row[name] for row in metrics[n - 5 : n]) for n in STEPS},
-                "held-out": held_out[name],
-            }
-            for name in CURVES
-            if len(metrics) >= max(STEPS)
-        },
-        "config": [line for line in settings if not line.startswith(("runs =", "name ="))],
-    }
-    file.write_text(json.dumps(measured))
-    return measured
+class Arm(NamedTuple):
+    """What an arm does with its start.
 
-
-def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
-    """Let each trained policy and each agent in `BESIDE` play each held-out task once.
-
-    Returns:
-        Path of `episodes.jsonl`, and the summary of each scripted agent by its name.
+    Attributes:
+        flags: flags of `aipo.py`; unused if the arm imitates.
+        editor: editor that is imitated, instead of training on rewards.
+        start: arm whose result of the same seed is the start; empty for the common start.
     """
-    agents = [f"--agent={one}" for one in (*trained, *BESIDE)]
-    command = [sys.executable, "-m", "resume_gym", "eval", "--env", "ResumeEditMini-v0"]
-    subprocess.run([*command, *agents, "--rollouts", "1", "--out", str(out)], check=True)
-    played = json.loads((out / "evaluation.json").read_text())["agents"]
-    return out / "episodes.jsonl", {name: played[name]["summary"] for name in BESIDE}
+
+    flags: tuple[str, ...] = ()
+    editor: str = ""
+    start: str = ""
+
+
+ARMS: Mapping[str, Arm] = {
+    "aipo": Arm(),
+    "imitation": Arm(editor="apprentice"),
+    "raft": Arm(("--loss=raft",)),
+    "repairs": Arm(editor="repairs"),
+    "repairs, aipo": Arm(start="repairs"),
+    "credit by turn": Arm(("--credit=turn",)),
+    "credit by episode": Arm(("--credit=episode",)),
+    "default table": Arm(("--env=ResumeEditMini-v0",)),
+    "careful": Arm(editor="careful"),
+    "fixes": Arm(editor="fixes"),
+}
+"""Arms by name. The imitation of `careful` and `fixes` is no control, as it is told more."""
+CONTROLS = ("start", "imitation", "raft", "noop")
+FLAGS = (f"--env={ENV}", "--credit=edit", "--fresh-tasks")
+QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
 
 
 def main() -> int:
-    """Train, then print and record the figures; return 1 if a figure misses its target."""
+    """Train, play, then print and record the figures; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
-    reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
-    reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")
-    more = "how many of the seeds also run with `--credit episode`"
-    reader.add_argument("--episode-seeds", type=int, choices=(0, *SEEDS), default=3, help=more)
+    reader.add_argument("--keep", type=Path, help="folder of the runs (default: a temporary one)")
+    reader.add_argument("--start", default="nano", help="model of the start (default: nano)")
+    reader.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    reader.add_argument("--seeds", type=int, default=5, help="number of runs of each arm")
+    reader.add_argument("--rollouts", type=int, default=4, help="episodes per page")
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()
-    seeds = SEEDS[: args.seeds]
-    flags = [*FLAGS, f"--threads={args.threads}"]
+    if args.quick:
+        args.arms, args.seeds, args.rollouts = ["aipo", "imitation"], 1, 1
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(args.keep or temporary)
+        matrix = Matrix(args, (args.keep or Path(temporary)).resolve())
+        models = {"start": [args.start]}
+        for arm in ["aipo", *(one for one in args.arms if one != "aipo")]:
+            models[arm] = [matrix.model(arm, seed) for seed in range(1, args.seeds + 1)]
+        tables = {kind: matrix.table(kind, models) for kind in PAGES}
+        repetitions = {
+            "arms": tables,
+            "best of": {} if args.quick else matrix.best_of(models),
+            "steps": {arm: matrix.steps(arm, 1) for arm in ("aipo", "raft") if arm in models},
+            "minutes": matrix.minutes(models),
+        }
+    return finish(
+        "main_job", args, list(figures(repetitions)), repetitions, ("torch", "transformers")
+    )
+
+
+class Matrix:
+    """Runs and evaluations in a folder; what is there already is reused.
+
+    Args:
+        args: arguments of the command.
+        folder: folder of the runs and of the played episodes.
+    """
+
+    def __init__(self, args: Any, folder: Path) -> None:
+        self._args, self._folder = args, folder
         folder.mkdir(parents=True, exist_ok=True)
-        if args.quick:
-            runs, by_episode, beside = [run("seed-1", 1, folder, QUICK)], [], {}
-        else:
-            runs = [run(f"seed-{seed}", seed, folder, flags) for seed in seeds]
-            episode = [*flags, "--credit=episode"]
-            compared = seeds[: args.episode_seeds]
-            by_episode = [run(f"episode-{seed}", seed, folder, episode) for seed in compared]
-            trained = [folder / f"seed-{seed}" for seed in seeds]
-            episodes, beside = play(trained, Path(temporary) / "played")
-            sample(episodes, "nano")
-    before, after = ([one[when] for one in runs] for when in ("before", "after"))
-    by_weakness = {
-        weakness: fmean(one["by_weakness"][weakness] for one in after)
-        for weakness in after[0]["by_weakness"]
+
+    def model(self, arm: str, seed: int) -> str:
+        """Train the run of an arm with a seed, unless it has ended, and return its model."""
+        name = f"{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
+        run = self._folder / name
+        flags, editor, start = ARMS[arm]
+        begins = self.model(start, seed) if start else self._args.start
+        common = [f"--model={begins}", f"--seed={seed}", f"--name={name}"]
+        common += [f"--runs={self._folder}", f"--threads={self._args.threads}"]
+        if not (run / "ended").exists():
+            began = time.monotonic()
+            if editor:
+                budget = [f"--tokens={self._computed(seed)}", f"--editor={editor}", "--short=0"]
+                command = ["learners/imitation.py", *common, *budget, f"--env={ENV}"]
+                command += ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
+            else:
+                command = ["learners/aipo.py", *common, *FLAGS, *flags]
+                command += QUICK if self._args.quick else ()
+            subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
+            (run / "ended").write_text(f"{(time.monotonic() - began) / 60:.2f}\n")
+        return str(run / "model")
+
+    def minutes(self, models: Mapping[str, Sequence[str]]) -> dict[str, list[float]]:
+        """Return the minutes that each run took, evaluations included."""
+        return {
+            arm: [float((Path(one).parent / "ended").read_text()) for one in found]
+            for arm, found in models.items()
+            if arm != "start"
+        }
+
+    def _computed(self, seed: int) -> int:
+        """Return the tokens that the run `aipo` with this seed sampled, read and trained on."""
+        rows = RunFolder(self._folder / f"aipo-{seed}").metrics()
+        return int(sum(row["tokens"] + row["trained_tokens"] for row in rows))
+
+    def table(self, kind: str, models: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        """Let all models and the scripted agents play pages of a kind; return figures by arm."""
+        agents = {f"{arm} {n}": one for arm, found in models.items() for n, one in enumerate(found)}
+        episodes = defaultdict(list)
+        for row in self._played(kind, agents, self._args.rollouts, SCRIPTED):
+            episodes[row["agent"]].append(row)
+        arms = {arm: [f"{arm} {n}" for n in range(len(found))] for arm, found in models.items()}
+        arms |= {name: [name] for name in SCRIPTED}
+        scored = {
+            arm: [[scores(kind, row) for row in episodes[one]] for one in names]
+            for arm, names in arms.items()
+        }
+        table = {}
+        for arm, names in arms.items():
+            means = {name: float(by_page(scored[arm], name).mean()) for name in scored[arm][0][0]}
+            rows = [row for one in names for row in episodes[one]]
+            table[arm] = {
+                **means,
+                "interval": interval(by_page(scored[arm], "net")),
+                **compared(scored[arm], scored["aipo"]),
+                **edits_of(count(rows, make_edit_env(PAGES[kind][0], split="eval")), len(rows)),
+            }
+        return table
+
+    def best_of(self, models: Mapping[str, Sequence[str]]) -> dict[str, dict[int, float]]:
+        """Return the mean best of k of the start, of rejection sampling and of AIPO, one run."""
+        agents = {arm: models[arm][0] for arm in ("start", "raft", "aipo") if arm in models}
+        rewards: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for row in self._played("mini", agents, max(BEST_OF), (), {"temperature": 0.7}):
+            rewards[row["agent"]][row["task_id"]].append(row["reward"])
+        return {
+            arm: {k: fmean(best_of(one, k) for one in pages.values()) for k in BEST_OF}
+            for arm, pages in rewards.items()
+        }
+
+    def _played(
+        self,
+        kind: str,
+        agents: Mapping[str, str],
+        rollouts: int,
+        scripted: Sequence[str],
+        more: Mapping[str, Any] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the records of all episodes of these agents on pages of a kind."""
+        out = self._folder / f"played-{kind}-{rollouts}"
+        settings = {**SAMPLING, "threads": self._args.threads, **(more or {})}
+        flags = [
+            f"--agent={name}={json.dumps({'model': model, **settings})}"
+            for name, model in agents.items()
+        ]
+        flags += [f"--agent={name}" for name in scripted if name in AGENTS]
+        command = [sys.executable, "-m", "resume_gym", "eval", "--env", PAGES[kind][0], *flags]
+        command += ["--rollouts", str(rollouts), "--out", str(out)]
+        command += ["--limit", "2"] if self._args.quick else []
+        subprocess.run(command, check=True, cwd=ROOT)
+        with (out / "episodes.jsonl").open() as lines:
+            yield from map(json.loads, lines)
+
+    def steps(self, arm: str, seed: int) -> list[dict[str, Any]]:
+        """Return the reward and the edits of each kind an episode, for each step of a run."""
+        run = RunFolder(self._folder / f"{arm}-{seed}")
+        found = []
+        for row in run.metrics():
+            records = list(run.trajectories.graded(int(row["step"])))
+            seen = count(records, _Known(tuple(one["task_id"] for one in records)))
+            found.append({"reward": row["reward"], **edits_of(seen, len(records))})
+        return found
+
+
+class _Known:
+    """What `count` needs of an environment, for the generated tasks of a step of training."""
+
+    def __init__(self, ids: tuple[str, ...]) -> None:
+        env: Any = make_edit_env(ENV)
+        self.tasks = [_generated(one) for one in dict.fromkeys(ids)]
+        self.session_type, self.rules = env.session_type, env.rules
+
+
+@lru_cache(maxsize=10_000)
+def _generated(task_id: str) -> Task:
+    size, split, seed, index = task_id.split("-")
+    return generate_task(int(seed), int(index), split, size)
+
+
+def scores(kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an episode earned on both tables, and how it was played."""
+    task, env = _task(kind, row["task_id"])
+    session = env.session_type(task, env.rules)
+    for action in row["actions"]:
+        session.step(action)
+    if session.needs_verdict:
+        session.grade(_verdict(kind, row["task_id"], session.resume))
+    net, default = components(row["ledger"]), components(session.ledger)
+    edits = row["edits"] + row["failed_edits"]
+    return {
+        "task_id": row["task_id"],
+        "net": row["reward"],
+        **{f"net {name}": value for name, value in net.items()},
+        "default": session.reward,
+        **{f"default {name}": value for name, value in default.items()},
+        "submitted": float(row["submitted"]),
+        "edits": float(edits),
     }
-    figures = [
-        Figure("mean reward before", fmean(one["reward"] for one in before)),
-        Figure("submit rate before", fmean(one["submit_rate"] for one in before)),
-        Figure("share of edits that failed, before", fmean(one["failed_share"] for one in before)),
-        Figure(
-            "hallucination score before",
-            fmean(one["verdict"]["hallucination"] for one in before),
-        ),
-        *(Figure(f"mean reward, {name}", one["reward"]) for name, one in beside.items()),
-        Figure(
-            "mean reward after",
-            fmean(one["reward"] for one in after),
-            at_least=fmean(one["reward"] for one in beside.values()) if beside else None,
-        ),
-        Figure("least mean reward after", min(one["reward"] for one in after)),
-        Figure("content after", fmean(one["content"] for one in after), at_least=1.8),
-        *(
-            Figure(f"mean reward after, {weakness}", value, at_least=4.0)
-            for weakness, value in by_weakness.items()
-        ),
-        Figure("submit rate after", fmean(one["submit_rate"] for one in after), at_least=0.95),
-        Figure(
-            "share of edits that failed, after",
-            fmean(one["failed_share"] for one in after),
-            at_most=0.08,
-        ),
-        Figure(
-            "hallucination score after",
-            fmean(one["verdict"]["hallucination"] for one in after),
-            at_least=0.85,
-        ),
-        Figure("minutes, the longest", max(one["minutes"] for one in runs), at_most=10),
-        # This is an upper bound, since all time outside of training steps counts as time of the
-        # three evaluations.
-        Figure(
-            "share of the time that an evaluation takes, at most",
-            fmean((1 - one["minutes_of_steps"] / one["minutes"]) / 3 for one in runs),
-            at_most=0.1,
-        ),
+
+
+@lru_cache(maxsize=1000)
+def _task(kind: str, task_id: str) -> tuple[Task, Any]:
+    env: Any = make_edit_env(PAGES[kind][1], split="eval")
+    return next(task for task in env.tasks if task.task_id == task_id), env
+
+
+@lru_cache(maxsize=100_000)
+def _verdict(kind: str, task_id: str, text: str) -> Any:
+    task, env = _task(kind, task_id)
+    return env.judge.judge(task, text)
+
+
+def by_page(runs: Sequence[Sequence[Mapping[str, Any]]], name: str) -> np.ndarray:
+    """Return the mean of a score for each run and page [runs, pages]."""
+    found = []
+    for run in runs:
+        values = defaultdict(list)
+        for one in run:
+            values[one["task_id"]].append(one[name] if name != "task_id" else 0.0)
+        found.append([fmean(values[page]) for page in sorted(values)])
+    return np.asarray(found)
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean of [runs, pages]; draws runs and pages."""
+    rng = np.random.default_rng(0)
+    runs, pages = values.shape
+    means = [
+        values[rng.integers(runs, size=runs)][:, rng.integers(pages, size=pages)].mean()
+        for _ in range(RESAMPLES)
     ]
-    same_seeds = runs[: len(by_episode)]
-    for credit, which in (("turn", same_seeds), ("episode", by_episode)) if by_episode else ():
-        for name in CURVES:
-            for when in which[0]["curves"][name]:
-                value = fmean(one["curves"][name][when] for one in which)
-                figures.append(Figure(f"credit by {credit}, {when}: {name}", value))
-    repetitions = {"runs": runs, "by_episode": by_episode, "beside": beside}
-    return finish("main_job", args, figures, repetitions, ("torch", "transformers"))
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def compared(
+    arm: Sequence[Sequence[Mapping[str, Any]]], aipo: Sequence[Sequence[Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """Return what `aipo` earns more than an arm: mean, interval and p-value over pages."""
+    ours, theirs = by_page(aipo, "net"), by_page(arm, "net")
+    if len(theirs) < len(ours):  # a start or a scripted agent has a single run
+        theirs = np.repeat(theirs, len(ours), axis=0)
+    less = ours - theirs
+    pages = less.mean(0).round(9).tolist()
+    return {
+        "aipo more by": float(less.mean()),
+        "its interval": interval(less),
+        "p": signed_rank(pages),
+    }
+
+
+def edits_of(found: Counts, episodes: int) -> dict[str, Any]:
+    """Return successful edits an episode by kind, and the share of edits that failed."""
+    tried, failed = found.edits.total(), found.failed.total()
+    made: Counter[str] = found.edits - found.failed
+    return {
+        "edits by kind": {kind: made[kind] / episodes for kind in KINDS if made[kind]},
+        "harmful share": sum(made[kind] for kind in HARMFUL) / max(1, made.total()),
+        "failed share": failed / max(1, tried),
+    }
+
+
+def figures(found: Mapping[str, Any]) -> Iterator[Figure]:
+    """Yield the figures that have targets, and the rewards of all arms."""
+    for kind, table in found["arms"].items():
+        for arm, row in table.items():
+            yield Figure(f"{kind}: {arm}: reward, pay by the line", row["net"])
+            yield Figure(f"{kind}: {arm}: reward, default table", row["default"])
+    table = found["arms"]["mini"]
+    for arm in CONTROLS:
+        if arm in table:
+            yield Figure(
+                f"aipo above {arm}, lower bound", table[arm]["its interval"][0], at_least=0
+            )
+    aipo, left, careful = table["aipo"], table["noop"], table["careful"]
+    way = (aipo["net"] - left["net"]) / (careful["net"] - left["net"])
+    yield Figure("share of the way from a page left alone to careful", way, at_least=0.8)
+    parts = ("default layout", "default content")
+    content = {
+        name: sum(table[name][one] for one in parts) for name in ("aipo", "floor", "careful")
+    }
+    way = (content["aipo"] - content["floor"]) / (content["careful"] - content["floor"])
+    yield Figure("share of the way from the floor to careful, content", way, at_least=0.7)
+    yield Figure("harmful share of the start's edits", table["start"]["harmful share"])
+    yield Figure("harmful share of aipo's edits", aipo["harmful share"], at_most=0.1)
+    yield Figure("minutes, the longest run", max(found["minutes"]["aipo"]), at_most=10)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ class Config:
     colocated: bool = False
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
-    loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo"] = "aipo"
+    loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
     credit: Literal["turn", "episode", "edit"] = "turn"
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384

@@ -118,11 +118,25 @@ def likelihood(row: LossInput) -> LossOutput:
     return loss, watched(agreed, agreed == 0)
 
 
+def raft(row: LossInput) -> LossOutput:
+    """Return the negative log-likelihood of the tokens that earned more than the rest of the group.
+
+    This is rejection sampling: tokens with a positive advantage are imitated, all others are
+    masked. The loss is -sum over unmasked tokens of logp / total.tokens, without importance ratios.
+    Source: RAFT, arXiv 2304.06767, where a sample is a whole answer.
+    """
+    log_ratio = log_ratios(row).detach()
+    keep = (row.advantages > 0) & _finite(log_ratio)
+    loss = policy_term(row.logprobs, torch.ones_like(log_ratio), keep)
+    return loss / row.total.tokens, watched(log_ratio, keep)
+
+
 LOSSES: Mapping[str, Loss] = {
     "ipo": ipo,
     "dppo_kl": dppo_kl,
     "grpo": grpo,
     "dr_grpo": dr_grpo,
+    "raft": raft,
 }
 """Policy losses by the names that the setting `loss` accepts, besides AIPO's."""
 

@@ -119,6 +119,9 @@ def surrogate(name: str, at: list[float], tokens: list[tuple[float, float, float
     for one, log, (x, known, a) in zip(at, logs, tokens, strict=True):
         moved = math.exp(x) - math.exp(known)
         ratio = math.exp(one - known)
+        if name == "raft":
+            value -= one * (a > 0)
+            continue
         if name in ("grpo", "dr_grpo"):
             value -= min(ratio * a, min(max(ratio, 0.8), 1.2) * a)
             continue
@@ -178,6 +181,9 @@ def test_an_infinite_ratio_is_dropped(
     slopes = [-advantage * weight for weight in (stay, 0, stay, last)]
     if name in ("ipo", "dppo_kl") and math.isfinite(ours - theirs):
         slopes[1] = 2e-3 * (ours - theirs) / 4
+    if name == "raft" and advantage < 0:
+        assert (logprobs.grad.tolist(), seen["masked"]) == ([0, 0, 0, 0], 4)
+        return
     assert logprobs.grad.tolist() == pytest.approx(slopes)
     assert seen["masked"] == (3 if name == "aipo" else 1)
     assert seen["ratio"] == (1 if name == "aipo" else 3)

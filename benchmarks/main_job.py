@@ -36,7 +36,6 @@ from record import Figure, finish, parser
 
 from learners.run.folder import RunFolder
 from resume_gym import Task
-from resume_gym.agents import AGENTS
 from resume_gym.agents.edit_kinds import HARMFUL, KINDS
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import components
@@ -209,19 +208,18 @@ class Matrix:
         more: Mapping[str, Any] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield the records of all episodes of these agents on pages of a kind."""
-        out = self._folder / f"played-{kind}-{rollouts}"
         settings = {**SAMPLING, "threads": self._args.threads, **(more or {})}
-        flags = [
-            f"--agent={name}={json.dumps({'model': model, **settings})}"
-            for name, model in agents.items()
-        ]
-        flags += [f"--agent={name}" for name in scripted if name in AGENTS]
-        command = [sys.executable, "-m", "resume_gym", "eval", "--env", PAGES[kind][0], *flags]
-        command += ["--rollouts", str(rollouts), "--out", str(out)]
-        command += ["--limit", "2"] if self._args.quick else []
-        subprocess.run(command, check=True, cwd=ROOT)
-        with (out / "episodes.jsonl").open() as lines:
-            yield from map(json.loads, lines)
+        specs = {one: json.dumps({"model": model, **settings}) for one, model in agents.items()}
+        specs |= {name: name for name in scripted}
+        for name, spec in specs.items():
+            # a folder for each agent: `eval` would compare every pair of agents, which takes long
+            out = self._folder / f"played-{kind}-{rollouts}" / name.replace(" ", "-")
+            command = [sys.executable, "-m", "resume_gym", "eval", "--env", PAGES[kind][0]]
+            command += [f"--agent={name}={spec}", "--rollouts", str(rollouts), "--out", str(out)]
+            command += ["--limit", "2"] if self._args.quick else []
+            subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+            with (out / "episodes.jsonl").open() as lines:
+                yield from map(json.loads, lines)
 
     def steps(self, arm: str, seed: int) -> list[dict[str, Any]]:
         """Return the reward and the edits of each kind an episode, for each step of a run."""

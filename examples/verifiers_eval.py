@@ -11,22 +11,22 @@ The command for a real model, for instance behind `vllm serve MODEL --enable-aut
 
 The example prints
 
-    10 episodes, mean reward 5.50
-    edit             0.70
+    10 episodes, mean reward 5.90
+    edit             0.85
     failed_edit      0.00
     malformed        0.00
     review           1.00
     submit           1.00
     no_submit        0.00
-    layout           1.00
-    hallucination    0.60
-    clarity          0.20
-    quantification  -0.05
-    jd_alignment     0.10
+    layout           0.60
+    hallucination    1.00
+    clarity          0.25
+    quantification   0.00
+    jd_alignment     0.05
     action_verbs     0.15
-    preference       0.80
-    edits            2.80
-    score           88.46
+    preference       1.00
+    edits            3.40
+    score           91.54
 """
 
 import asyncio

@@ -210,6 +210,29 @@ def test_careful_changes_all_dates_or_none_and_only_in_english():
 
 
 @pytest.mark.parametrize(
+    "odd",
+    ["Mar 2019 - heute", "Feb - Nov 2022", "März 2019 - 04/2020", "Spring 2019", "03.2019 - 2020"],
+)
+def test_careful_leaves_all_dates_of_a_page_with_a_date_that_it_cannot_write(odd: str) -> None:
+    page = "# Ann\n\n- Sold rye\n\nMill, 06/2018 - 07/2019\nShop, 2015-03 - 2018-05\n{}\n"
+    kept = page.format(odd)
+    assert edits(kept) == kept
+    known = page.format("Mar 2019 - present")
+    assert edits(known) == known.replace("2015-03 - 2018-05", "03/2015 - 05/2018").replace(
+        "Mar 2019", "03/2019"
+    )
+
+
+def test_careful_starts_no_dates_that_it_has_no_edits_for() -> None:
+    page = "# Ann\n\n## Work\n\n- Sold rye\n\nMill, 06/2018 - 07/2019\n\n**Education**\n\n"
+    page += "A, 2015-03 - 2015-05\nB, Mar 2016 - May 2016\n"
+    both = page.replace("2015-03 - 2015-05", "03/2015 - 05/2015")
+    both = both.replace("Mar 2016 - May 2016", "03/2016 - 05/2016")
+    for turns, wanted in ((1, page), (2, page), (3, both)):
+        assert edits(page, turns=turns).replace("## Education", "**Education**") == wanted
+
+
+@pytest.mark.parametrize(
     "heading", ["**Sports Editor**", "**Workshops Lead**, Dee Ltd", "## Dee Ltd"]
 )
 def test_careful_never_takes_a_job_for_a_section_to_delete(heading: str) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from resume_gym.agents.wording import LISTS, VERB, reworded
 from resume_gym.episode.document import wrapped_lines
-from resume_gym.text.languages import is_english
+from resume_gym.text.languages import SPAN, is_english
 from resume_gym.text.lines import LEXICON, MONTH_NAMES, ways
 from resume_gym.text.verbs import is_base
 
@@ -47,7 +47,7 @@ def next_edit(
     changes = chain(
         _cuts(resume, fit, excess, -(-excess // edits_left), width) if excess > 0 else (),
         _wording(resume, fit) if english else (),
-        _formatting(resume, english),
+        _looks(resume, english, edits_left),
     )
     return next((_unique(resume, change) for change in changes), None)
 
@@ -59,7 +59,7 @@ def line_edits(resume: str, job: str) -> list[tuple[str, str]]:
     """
     english = is_english(resume)
     wording = _wording(resume, _fitness(job)) if english else ()
-    return [_unique(resume, one) for one in chain(wording, _formatting(resume, english))]
+    return [_unique(resume, one) for one in chain(wording, _looks(resume, english))]
 
 
 def _unique(resume: str, change: Replacement) -> tuple[str, str]:
@@ -238,9 +238,15 @@ _DATE = re.compile(
     r"|(?P<m2>0?[1-9]|1[0-2])/(?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>0[1-9]|1[0-2]))\b"
 )
 _BARE_MONTH = re.compile(rf"\b(?:{'|'.join(_MONTHS)})[a-z]*\.? ?(?:-|–|—|to\b)")
+_ENDS = "present|current|now|today|ongoing"
 _RANGE = re.compile(
     r"(?:(?<=\d{4})|(?<=\d{4}-\d\d))(?!-(?:0[1-9]|1[0-2])\b)"  # not within 2021-03
-    r"(?P<dash> ?(?:-{1,2}|–|—) ?| to )(?=[A-Z]|\d|now\b|today\b)"
+    rf"(?P<dash> ?(?:-{{1,2}}|–|—) ?| to )(?=[A-Z]|\d|(?:{_ENDS})\b)"
+)
+_SPAN = re.compile(rf"(?<!\w){SPAN}", re.IGNORECASE)
+_KNOWN = re.compile(
+    rf"(?:(?:since|from) )?\d{{4}}(?:(?: ?(?:-{{1,2}}|–|—) ?| to )(?:\d{{4}}|{_ENDS}))?",
+    re.IGNORECASE,
 )
 
 
@@ -252,10 +258,18 @@ def _date(hit: re.Match[str]) -> tuple[str, int, str]:
     return ("slash", int(hit["m2"]), hit["y2"]) if hit["m2"] else ("iso", int(hit["m3"]), hit["y3"])
 
 
-def _usual_dates(resume: str) -> Callable[[str], str]:
-    """Return a function that writes the dates of a line in the style that most dates have.
+def _looks(resume: str, english: bool, edits_left: int | None = None) -> list[Replacement]:
+    """Return rewrites of formatting and dates; no dates if there are too few edits for all."""
+    formatting, dates = list(_formatting(resume)), list(_dates(resume)) if english else []
+    both = sorted(formatting + dates)
+    return both if {*dates} <= {*both[:edits_left]} else formatting
 
-    In a tie, the first style of the page wins.
+
+def _dates(resume: str) -> Iterator[Replacement]:
+    """Yield lines whose dates get the style that most dates have.
+
+    In a tie, the first style of the page wins. No line is yielded if the page has a date that
+    cannot be written in this style.
     """
     lines = [line for _, line in _lines(resume) if _RANGE.search(line)]
     found = [
@@ -274,13 +288,19 @@ def _usual_dates(resume: str) -> Callable[[str], str]:
         styles = {"short": f"{name[:3]} {year}", "long": f"{name} {year}"}
         return {**styles, "slash": f"{month:02d}/{year}", "iso": f"{year}-{month:02d}"}[style]
 
-    def usual(line: str) -> str:
-        # "Feb - Nov 2022" would be half written
-        if not _RANGE.search(line) or _BARE_MONTH.search(line):
-            return line
-        return _RANGE.sub(dash, _DATE.sub(written, line))
-
-    return usual
+    changes = []
+    for start, line in _lines(resume):
+        if _BULLET.match(line):
+            continue
+        new = _RANGE.sub(dash, _DATE.sub(written, line))
+        # "Feb - Nov 2022" would be half written; "Mar 2019 - heute" and "Spring 2020" are unknown
+        if (_BARE_MONTH.search(line) and new != line) or not all(
+            _KNOWN.fullmatch(_DATE.sub("2000", hit[0])) for hit in _SPAN.finditer(line)
+        ):
+            return
+        if _RANGE.search(line) and new != line:
+            changes.append(Replacement(start, start + len(line), new))
+    yield from changes
 
 
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - {"and", "of"} | {"academic"}
@@ -298,8 +318,8 @@ _PHRASE = 6  # maximum number of words of a bullet that may be no statement, suc
 _LOOSE_HEADING = re.compile(r"\*\*([^*.,]{3,40})\*\*|([A-Z][A-Z &]{3,40}):?")
 
 
-def _formatting(resume: str, english: bool) -> Iterator[Replacement]:
-    """Yield rewritten lines with uniform bullet markers, periods, headings and dates."""
+def _formatting(resume: str) -> Iterator[Replacement]:
+    """Yield rewritten lines with uniform bullet markers, periods and headings."""
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return
@@ -310,7 +330,6 @@ def _formatting(resume: str, english: bool) -> Iterator[Replacement]:
     for section, line in _sectioned(resume):
         if _BULLET.match(line) and len(line.split()) > _PHRASE:
             ends.setdefault(section, []).append(line.endswith("."))
-    usual = _usual_dates(resume) if english else str
     for (start, line), (section, _) in zip(_lines(resume), _sectioned(resume), strict=True):
         if bullet := _BULLET.match(line):
             body = line[bullet.end() :].rstrip()
@@ -331,6 +350,6 @@ def _formatting(resume: str, english: bool) -> Iterator[Replacement]:
             title = re.sub(r"\b(?:And|Of)\b", lambda m: m[0].lower(), name.title())
             new = f"## {name.upper() if upper else title if name.isupper() else name}"
         else:
-            new = usual(line)
+            continue
         if new != line:
             yield Replacement(start, start + len(line), new)

@@ -108,7 +108,8 @@ def test_the_page_of_an_anonymous_resume_ends_where_that_of_the_resume_does(
     (folder / "ada.md").write_text(full, encoding="utf-8")
     fits = []
     for options in ([], ["--anonymous", "--force"]):
-        assert served([STRONGER, SUBMIT], *options, "--json") in (0, 3)
+        page = ["--page-lines", "55", "--json"]
+        assert served([STRONGER, SUBMIT], *options, *page) in (0, 3)
         fits.append(json.loads(capsys.readouterr().out)["fits"])
     assert fits == [False, False]
 
@@ -150,7 +151,7 @@ def test_a_revision_and_its_changes_are_written_beside_the_resume(
     assert "action verbs: better" in first
     assert "in the agent's words:\n\n> Shorter.\n" in second
     assert "| handed in | yes |" in report
-    assert "| page | 11 of 55 lines: fits |" in report
+    assert "| page | 11 lines |" in report
     assert "No claim without support was found." in report
     assert "| action verbs | better |" in report
     assert "before you use" not in report
@@ -592,13 +593,73 @@ def test_a_line_that_moved_is_shown_once(folder: Path, capsys: Capsys) -> None:
     assert "by rule: only the order of lines has changed" in out
 
 
+BULLETS = [
+    "- Planned 4 wharves in Porto",
+    "- Audited ferries for the city council",
+    "- Trained nine clerks on ticket machines",
+    "- Drew charts of the estuary",
+    "- Attended staff meetings",
+]
+LONG = RESUME.replace("\n## Skills", "\n".join([*BULLETS, "", "## Skills"]))
+
+
+def cut(*lines: str) -> list[str]:
+    return [edit(f"{line}\n", "") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("resume", "turns", "options", "gone"),
+    [
+        (LONG, cut(BULLETS[0]), [], ""),
+        (LONG, cut(*BULLETS[:2]), [], "2 of 12 lines are gone"),
+        (LONG, [edit(BULLETS[0], "- Planned"), edit(BULLETS[1], "- Audited")], [], "2 of 12 lines"),
+        (RESUME, cut("- Worked on reports; Helped with audits"), [], "1 of 7 lines is gone"),
+        # neither a rewritten line nor one that is split has gone
+        (LONG, [edit("Drew charts of", "Charted"), STRONGER], [], ""),
+        (LONG, [edit("Trained nine clerks on", "Trained nine clerks\n- Ran")], [], ""),
+        # what does not fit on the page may go, and no more
+        (LONG, cut(*BULLETS[:4]), ["--page-lines", "12"], ""),
+        (LONG, cut(*BULLETS[:4]), ["--page-lines", "15"], "4 of 12 lines are gone"),
+    ],
+)
+def test_a_page_that_lost_lines_is_flagged_in_the_first_line_of_the_report(
+    resume: str, turns: list[str], options: list[str], gone: str, folder: Path, capsys: Capsys
+) -> None:
+    (folder / "ada.md").write_text(resume, encoding="utf-8")
+    assert served([*turns, SUBMIT], *options, "--json") in ((3,) if gone else (0, 3))
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any("put back what you need" in one for one in warnings) == bool(gone)
+    first = (folder / "ada.revised.diff.md").read_text(encoding="utf-8").split("\n")[0]
+    assert first.startswith("# Changes to ada.md" + f": {gone}" * bool(gone))
+
+
+def test_nothing_is_cut_for_length_without_a_page(folder: Path, capsys: Capsys) -> None:
+    padding = "- Attended staff meetings\n" * 60
+    (folder / "ada.md").write_text(LONG + "\n## Duties\n\n" + padding, encoding="utf-8")
+    assert revise("careful") == 0
+    told = capsys.readouterr().out
+    assert "page: 79 lines\n" in told
+    assert "over the limit" not in told
+    revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
+    assert revised.count("Attended staff meetings") == 61
+    assert revise("careful", "--page-lines", "78", "--force") in (0, 3)
+    assert "page: 78 of 78 lines: fits\n" in capsys.readouterr().out
+
+
+def test_the_agent_has_as_many_turns_as_the_user_allows(folder: Path, capsys: Capsys) -> None:
+    assert served([STRONGER, *[REVIEW] * 12, SUBMIT], "--max-turns", "14") == 0
+    assert "edits: 1 in 14 of 14 turns" in capsys.readouterr().out
+    assert served([], "--max-turns", "2", "--force") == 2
+    assert "--max-turns: expected a whole number >= 3, got 2" in capsys.readouterr().err
+
+
 def test_careful_says_that_a_long_page_has_no_padding(folder: Path, capsys: Capsys) -> None:
     bullets = "".join(f"- Wired {number} panels in the mill\n" for number in range(2, 60))
     (folder / "long.md").write_text(f"# Ada\n\n## Work\n\n{bullets}", encoding="utf-8")
-    assert revise("careful", resume="long.md") == 1
+    assert revise("careful", "--page-lines", "55", resume="long.md") == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "note: The page has 62 lines, 7 over the limit; nothing on it is padding." in told
     (folder / "long.md").write_text(f"# Ada\n\n## Work\n\n- Hiring of 3 store clerks\n{bullets}")
-    revise("careful", resume="long.md")
+    revise("careful", "--page-lines", "55", resume="long.md")
     told = " ".join(capsys.readouterr().out.split())
     assert "note: The page has 63 lines, 8 over the limit; nothing on it is padding." in told

@@ -25,6 +25,7 @@ from resume_gym.cli.arguments import (
     Commands,
     add_options,
     find_model,
+    positive,
     print_json,
     progress_bars,
 )
@@ -33,6 +34,7 @@ from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.header import CANDIDATE, Anonymous, anonymise, put_back
 from resume_gym.corpus.outline import CHECK
 from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.editing import Rules
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
@@ -56,9 +58,9 @@ An agent revises your resume for a job. Two files are written next to the resume
 Plain text stays plain text; Word and PDF become Markdown. The resume itself is never changed. The \
 agent is one of
 
-  careful                      a scripted agent: fast, but gives no reasons; it
-                               says if nothing on a page that is too long is
-                               padding
+  careful                      a scripted agent: fast, but gives no reasons;
+                               with --page-lines, it says if nothing on a page
+                               that is too long is padding
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
   MODEL@http://HOST:PORT/v1    a server, such as Ollama or vLLM; it receives
                                both documents
@@ -68,8 +70,9 @@ agent is one of
   {"local": ..., "frontier": ..., "after_failures": 2}
                                two servers that share the turns, as in eval
 
-A revision is flagged if it has a claim without support, if the agent ran out of turns, or if the \
-judge objects or gives no verdict.
+A revision is flagged if it has a claim without support, if the agent ran out of turns, if the \
+judge objects or gives no verdict, or if more lines are gone than two or a tenth. Lines that \
+--page-lines leaves no room for may go.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
@@ -100,6 +103,17 @@ def add_command(commands: Commands) -> None:
         help="show the agent and the judge '# Candidate' instead of everything above the first "
         "section heading; the rest stays as it is, and the revision has the original header",
     )
+    add_options(
+        add,
+        "--page-lines",
+        help="have the agent cut the resume to N lines (default: nothing is cut for length)",
+    )
+    add(
+        "--max-turns",
+        type=positive,
+        metavar="N",
+        help="turns of the agent, 3 or more (default: those of the environment)",
+    )
     add_options(add, "--env", "--judge", "--seed", "--json")
     add(
         "--out",
@@ -126,6 +140,7 @@ def _run(options: argparse.Namespace) -> int:
     check_format(out)
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
+    contest = replace(contest, rules=_rules(contest.rules, options))
     agent = _agent(options.agent, contest)
     notes = _notes(resume, job)
     anonymous = _anonymous(resume) if options.anonymous else None
@@ -164,6 +179,18 @@ def _run(options: argparse.Namespace) -> int:
     return _status(revision, agent.name, notes)
 
 
+def _rules(rules: Rules, options: argparse.Namespace) -> Rules:
+    """Return the environment's rules with the user's limits; a page without limit has no end."""
+    # no text has more lines than `max_chars`
+    limits = {"page_lines": options.page_lines or rules.max_chars}
+    if options.max_turns:
+        limits["max_turns"] = options.max_turns
+    try:
+        return replace(rules, **limits)
+    except ValueError as problem:
+        raise TaskError(f"--max-turns: {str(problem).removeprefix('max_turns: ')}") from None
+
+
 def _anonymous(resume: Source) -> Anonymous:
     try:
         return anonymise(resume.text)
@@ -191,9 +218,10 @@ def _session(contest: Contest, original: str, shown: str, job: str) -> Session:
     session_type, rules = contest.session_type, contest.rules
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
-    # the page of the agent ends where the page with the original header ends
-    hidden = wrapped_lines(original, rules.page_width) - wrapped_lines(shown, rules.page_width)
-    rules = replace(rules, page_lines=max(1, rules.page_lines - hidden))
+    if rules.page_lines < rules.max_chars:
+        # the page of the agent ends where the page with the original header ends
+        hidden = wrapped_lines(original, rules.page_width) - wrapped_lines(shown, rules.page_width)
+        rules = replace(rules, page_lines=max(1, rules.page_lines - hidden))
     weakness = diagnose(shown, job).weakness
     return session_type(Task("revise", job, shown, weakness, "eval"), rules)
 

@@ -41,8 +41,9 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
         names: display names, with the keys "resume", "job", "out" and "agent".
         notes: notes on the input files.
     """
+    gutted = f": {revision.gutted}" if revision.gutted else ""
     parts = [
-        f"# Changes to {_text(names['resume'])}",
+        f"# Changes to {_text(names['resume'])}{gutted}",
         *_warnings(revision),
         _facts(revision, names),
         *(f"Note: {_text(note)}" for note in notes),
@@ -61,8 +62,11 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
 def outcome(revision: Revision) -> dict[str, str]:
     """Return the results of a revision as short texts, by label."""
     session = revision.session
-    lines, limit = revision.lines, session.rules.page_lines
-    fits = "fits" if revision.fits else f"{number_of(lines - limit, 'line')} too long"
+    lines, limit = revision.lines, revision.limit
+    page = number_of(lines, "line")
+    if limit:
+        over = f"{number_of(lines - limit, 'line')} too long"
+        page = f"{lines} of {limit} lines: {'fits' if revision.fits else over}"
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), session.verdict
     claims = f"{count}: check them" if count else "none found"
@@ -74,7 +78,7 @@ def outcome(revision: Revision) -> dict[str, str]:
     return {
         "lines with new claims that lack support": claims,
         f"judge ({revision.judge})": opinion,
-        "page": f"{lines} of {limit} lines: {fits}",
+        "page": page,
         "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
         "handed in": "yes" if session.state.submitted else "no: the agent ran out of turns",
     }

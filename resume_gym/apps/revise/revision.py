@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from resume_gym.apps.revise.edits import AppliedEdit, FlaggedClaim, analyse, unified
+from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.session import Session
 from resume_gym.evaluation.players import Player
 from resume_gym.judges import Judge
+from resume_gym.judges.rubric.progress import lost
 from resume_gym.judges.vetoes import find_veto
+from resume_gym.support.user_errors import number_of
+from resume_gym.text.lines import Line, parse, read
+from resume_gym.text.style import core
+from resume_gym.text.thresholds import HALF
 
 _PROGRESS_S = 0.2  # seconds between two progress reports
+_MAX_GONE = 2
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,29 @@ class Revision:
         """Unified diff of all edits together, with three lines of context."""
         return unified(self.session.task.resume, self.session.text, 3)
 
+    @cached_property
+    def gutted(self) -> str:
+        """Says that lines are gone, if more are gone than an agent may delete unasked; else empty.
+
+        An agent may delete a tenth of the content lines, but at most two. Lines that had to go to
+        fit a page limit do not count.
+        """
+        rules, original = self.session.rules, self.session.original
+        lines, gone = missing_lines(original, self.session.text)
+        height = sum(wrapped_lines(line.raw, rules.page_width) for line in gone)
+        asked = max(0, wrapped_lines(original, rules.page_width) - rules.page_lines)
+        count = min(len(gone), height - asked)
+        if count <= min(_MAX_GONE, len(lines) / 10):
+            return ""
+        verb = "is" if len(gone) == 1 else "are"
+        return f"{len(gone)} of {number_of(len(lines), 'line')} {verb} gone"
+
+    @property
+    def limit(self) -> int | None:
+        """Number of lines of the page; None if the page has no end."""
+        rules = self.session.rules
+        return rules.page_lines if rules.page_lines < rules.max_chars else None
+
     @property
     def lines(self) -> int:
         """Number of lines of the revision, after wrapping."""
@@ -70,6 +100,8 @@ class Revision:
     def warnings(self) -> list[str]:
         """Warnings that the user must read before using the revision."""
         warnings = []
+        if self.gutted:
+            warnings.append(f"{self.gutted}: put back what you need")
         if self.claims:
             count = len(self.flagged)
             lines = "1 line claims" if count == 1 else f"{count} lines claim"
@@ -87,6 +119,24 @@ class Revision:
         if not self.session.state.submitted:
             warnings.append("The agent ran out of turns: its revision may be unfinished")
         return warnings
+
+
+def missing_lines(original: str, revised: str) -> tuple[list[Line], list[Line]]:
+    """Find the content lines of a text that a revision lacks.
+
+    A line is content if it is no heading and has more than vague words. It is missing if the new
+    and changed lines of the revision have less than half of its words, or synonyms of them.
+
+    Returns:
+        All content lines of the original, and the missing ones.
+    """
+    old, new = parse(original), parse(revised)
+    content = [line for line in old if line.kind != "heading" and core(line.content)]
+    kept, known = ({line.body for line in lines} for lines in (new, old))
+    words = read("\n".join(line.body for line in new if line.body not in known))
+    return content, [
+        line for line in content if line.body not in kept and lost(line.content, words) > HALF
+    ]
 
 
 async def play(player: Player, session: Session, seed: int, turn: Callable[[int], object]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 from learners.errors import ConfigError
 from resume_gym.support.user_errors import did_you_mean
 
-SPENT = ("tokens", "hours", "judge_tokens", "judge_dollars")
+JUDGE_COSTS = ("judge_tokens", "judge_dollars")
+SPENT = ("tokens", "hours", *JUDGE_COSTS)
 """Quantities that a budget can limit."""
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -79,7 +80,7 @@ def budget(text: str) -> tuple[Condition, ...]:
 
 
 def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return how much a run has used of each quantity in `SPENT`.
+    """Return how much a run has used of each quantity in `SPENT`; unknown judge costs are left out.
 
     Args:
         rows: metrics of the steps; token counts are per step, hours and judge costs are cumulative.
@@ -89,7 +90,7 @@ def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {
         "tokens": sum(sampled),
         "hours": last.get("seconds_total", 0.0) / 3600,
-        **{name: last.get(name, 0.0) for name in ("judge_tokens", "judge_dollars")},
+        **{name: last[name] for name in JUDGE_COSTS if name in last},
     }
 
 
@@ -142,6 +143,9 @@ def ended(
     if rows and rows[-1]["step"] < steps:
         used = spent(rows)
         for limit in limits:
+            if limit.name not in used:
+                unknown = f"{limit.name} is unknown: the judge's server reports no tokens"
+                return End("budget", f"the budget cannot be kept: {unknown}")
             if not limit.holds(used):
                 used_up = f"the budget is used up: {used[limit.name]:,.6g} {limit.name}"
                 return End("budget", f"{used_up}, expected {limit.sign} {limit.limit:,g}")

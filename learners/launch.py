@@ -28,7 +28,7 @@ from learners.engines.server import Server, serving
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
 from learners.errors import STOPPED, ConfigError, RunStopped
-from learners.goals import budget, check_names, conditions
+from learners.goals import JUDGE_COSTS, budget, check_names, conditions
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
 from learners.planning.table import show
@@ -175,20 +175,23 @@ def _servers(judge: Judge | None) -> list[str]:
 
 
 def _check_goal(config: Config, work: Workload) -> None:
-    """Check that the goal's metrics exist, and that the judge has a price if dollars are limited.
+    """Check that the goal's metrics exist, and that the judge has costs that the budget can limit.
 
     Raises:
-        ConfigError: a metric is unknown, or dollars are limited and the judge has no list price.
+        ConfigError: a metric is unknown, or the budget limits a cost that the judge does not have.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
     if work.judge:  # without a judge, a session opens a separate environment, which is slow
         session: Any = work.session(work.held_out[0])
         names += [f"verdict_{name}" for name in session.weights]
     check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
-    priced = getattr(getattr(work.judge, "usage", None), "dollars", None) is not None
-    if not priced and any(one.name == "judge_dollars" for one in budget(config.budget)):
-        name = work.judge.name if work.judge else "none"
-        raise ConfigError(f"budget: judge_dollars needs a judge with a list price, got {name}")
+    usage, limited = getattr(work.judge, "usage", None), {one.name for one in budget(config.budget)}
+    needs = dict(zip(JUDGE_COSTS, ("that asks a model", "with a list price"), strict=True))
+    for name in JUDGE_COSTS:
+        known = getattr(usage, name.removeprefix("judge_"), None) is not None
+        if name in limited and not known:
+            judge = work.judge.name if work.judge else "none"
+            raise ConfigError(f"budget: {name} needs a judge {needs[name]}, got {judge}")
 
 
 def _make_rollouts(

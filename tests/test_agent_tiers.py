@@ -23,7 +23,7 @@ from resume_gym.episode.tools import with_calls
 from resume_gym.evaluation.guided import demonstration
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.evaluation.tiers import Route, difficulty_of, failed_streak, make_tiers
-from resume_gym.llm import Unavailable, Usage
+from resume_gym.llm import Misconfigured, Unavailable, Usage
 
 Capsys = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[1]
@@ -196,6 +196,22 @@ def test_difficulty_is_read_off_the_page_alone() -> None:
     assert difficulty_of(Session(longer, RULES)) == told + 2, "a bullet, and a line over the page"
 
 
+def uncounted(say: Say, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The wire of a server that reports no usage."""
+    told = counted(say, path, body)
+    del told["usage"]
+    return told
+
+
+def test_a_budget_refuses_a_server_that_reports_no_tokens() -> None:
+    with careful() as local, careful() as frontier:
+        frontier._wire = uncounted
+        spent = play(spec(local, frontier, difficulty=1), Session(TASKS[0], RULES))
+        assert (spent["frontier"].tokens, spent["frontier"].dollars) == (None, None)
+        with pytest.raises(Misconfigured, match=f"token counts of openai/{DEAR}, got none"):
+            play(spec(local, frontier, difficulty=1, budget_dollars=1), Session(TASKS[0], RULES))
+
+
 def test_once_the_budget_is_used_up_the_local_model_plays_all() -> None:
     sessions = [Session(task, RULES) for task in TASKS[:4]]
     with careful(misquotes=True) as local, careful() as frontier:
@@ -286,7 +302,9 @@ def test_revise_says_what_each_tier_did(
         main(["revise", "ada.md", "--job", "job.txt", "--agent", agent, "--json"])
     out, err = capsys.readouterr()
     told = json.loads(out)
-    note = "local model: 2 answers, 24 tokens for $0.0000; frontier model: 2 answers, 24 tokens for"
+    note = (
+        "local model: 2 answers, 24 tokens for $0.000017; frontier model: 2 answers, 24 tokens for"
+    )
     assert any(line.startswith(note) for line in told["notes"])
     assert note in (tmp_path / "ada.revised.diff.md").read_text(encoding="utf-8").replace("\\", "")
     assert told["spent"]["frontier"]["calls"] == 2

@@ -169,6 +169,7 @@ def test_tokens_and_cost_of_models_are_shown(capsys, monkeypatch):
         assert rows["agent, tokens"] == ["72", "-"]
         assert rows["judge, tokens"] == ["0", "6,000"]
         assert rows["judge, dollars"] == ["0.00", "6.00"]
+        assert rows["agent, dollars"] == ["0.00025", "-"]
         main([*command, "--json"])
     spent = {
         name: one["spent"] for name, one in json.loads(capsys.readouterr().out)["agents"].items()

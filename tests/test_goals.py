@@ -92,11 +92,17 @@ def test_a_goal_can_be_a_grade_of_the_judge_and_fails_without_a_figure() -> None
     ],
 )
 def test_a_budget_ends_a_run_after_the_step_that_exceeds_it(limit: str, told: str | None) -> None:
-    rows = steps(3, seconds_total=5400.0, judge_dollars=2.25)
+    rows = steps(3, seconds_total=5400.0, judge_tokens=1e3, judge_dollars=2.25)
     end = ended((), budget(limit), 4, rows, [])
     assert end == (End("budget", f"the budget is used up: {told}") if told else None)
     assert ended((), budget(limit), 3, rows, []) is None, "all steps are done"
     assert ended((), budget(limit), 4, [], []) is None
+
+
+def test_a_budget_ends_a_run_whose_judge_has_unknown_costs() -> None:
+    end = ended((), budget("judge_dollars <= 2"), 4, steps(3, judge_tokens=1e3), [])
+    assert end
+    assert end.text.startswith("the budget cannot be kept: judge_dollars is unknown")
 
 
 def test_tokens_of_replaced_groups_are_spent_too() -> None:

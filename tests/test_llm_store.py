@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from loopback import Loopback, Say, gemini_server
 
-from resume_gym.llm import Answer, Malformed, Misconfigured, Prompt, Unavailable
+from resume_gym.llm import Answer, Malformed, Misconfigured, Prompt, Unavailable, Usage
 from resume_gym.llm.client import Client, make_client
 from resume_gym.llm.openai import OpenAI
 from resume_gym.llm.store import Call, Store, key_of, summarise
@@ -150,6 +150,20 @@ def test_a_stored_answer_that_is_not_accepted_any_more_is_replaced(
     assert one.ask_now(PROMPT, strict) == one.ask_now(PROMPT, strict) == 3
     close(one)
     assert len(keys(path)) == 1
+
+
+def test_what_a_server_does_not_count_is_unknown(path: Path, server: Loopback) -> None:
+    wire = server._wire
+    one = client(path, server.url)
+    one.ask_now(PROMPT, json.loads)
+    server._wire = lambda *asked: {**wire(*asked), "usageMetadata": None}
+    one.ask_now(replace(PROMPT, draw=1), json.loads)
+    server._wire = wire
+    one.ask_now(replace(PROMPT, draw=2), json.loads)
+    close(one)
+    assert one.usage == Usage(3, 0, None, None, None)
+    found = summarise(path)
+    assert [found[name] for name in ("tokens_in", "tokens_out", "dollars")] == [None] * 3
 
 
 def test_every_call_is_written_down(path: Path, server: Loopback) -> None:

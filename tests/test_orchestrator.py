@@ -328,6 +328,8 @@ def test_what_a_model_judge_has_cost_is_a_metric() -> None:
     judge.usage = Usage(9, 0, 800, 200, None)  # type: ignore[attr-defined]
     assert "judge_dollars" not in batch(make(says(EDIT, SUBMIT), judge)).metrics
     assert "judge_tokens" not in batch(make(says(EDIT, SUBMIT))).metrics
+    judge.usage = Usage(9, 0, None, None, None)  # type: ignore[attr-defined]
+    assert "judge_tokens" not in batch(make(says(EDIT, SUBMIT), judge)).metrics
 
 
 def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from learners.planning.plan import (
 )
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.training.head import CHUNK
+from resume_gym.support.printing import amount
 from resume_gym.support.user_errors import number_of
 
 Cells = tuple[str, str, str]
@@ -142,7 +143,7 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
     yield "the judge reads", f"{step * verdicts.read:,}", how
     if verdicts.dollars is not None:
         cost = verdicts.dollars * verdicts.total
-        yield "cost", f"${cost:,.0f}", "by list prices, without thinking and retries"
+        yield "cost", f"${amount(cost, 0)}", "by list prices, without thinking and retries"
     elif not verdicts.url:
         yield "cost", "unknown", "the model has no list price"
 

@@ -123,9 +123,8 @@ class Batch:
         if self.level is not None:
             figures["level"] = self.level
         if usage is not None:
-            figures["judge_tokens"] = usage.tokens
-            if usage.dollars is not None:
-                figures["judge_dollars"] = usage.dollars
+            costs = {"judge_tokens": usage.tokens, "judge_dollars": usage.dollars}
+            figures |= {name: value for name, value in costs.items() if value is not None}
         return figures
 
     def samples(self, advantages: Sequence[Sequence[float]]) -> list[Sample]:

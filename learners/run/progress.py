@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from learners.run.folder import Metrics
+from resume_gym.support.printing import amount
 
 REWARD_LEVEL = 0.5
 """A new best mean reward is a milestone if it passes a multiple of this number."""
@@ -43,7 +44,6 @@ _COLUMNS = (
     ("entropy", "entropy", "{:.3f}"),
     ("tokens_per_s", "tokens/s", "{:,.0f}"),
     ("judge_tokens", "judge tokens", "{:,.0f}"),
-    ("judge_dollars", "dollars", "{:.2f}"),
 )
 
 
@@ -74,6 +74,8 @@ def line(metrics: Metrics, total: int, left_s: float | None) -> str:
     cells = [
         f"{label} {form.format(metrics[name])}" for name, label, form in _COLUMNS if name in metrics
     ]
+    if "judge_dollars" in metrics:
+        cells.append(f"dollars {amount(metrics['judge_dollars'])}")
     if left_s is not None:
         cells.append(f"left {timedelta(seconds=round(left_s))}")
     return f"step {metrics['step']:.0f}/{total}  {'  '.join(cells)}"

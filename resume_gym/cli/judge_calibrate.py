@@ -27,7 +27,7 @@ from resume_gym.judges.audit import (
 )
 from resume_gym.llm.loop import submit
 from resume_gym.support.atomic_write import check_new_file
-from resume_gym.support.printing import say
+from resume_gym.support.printing import amount, say
 from resume_gym.support.user_errors import TaskError, number_of
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _table(found: Agreement) -> "Table":
                 *_cells(proportion),
                 *(_number(statistic.get(name)) for statistic in more),
             )
-    dollars = "unknown" if found.dollars is None else f"${found.dollars:.2f}"
+    dollars = "unknown" if found.dollars is None else f"${amount(found.dollars)}"
     failed = ", ".join(f"{name} {n}" for name, n in found.failures.items()) or "none"
     grid.add_row("no verdict", failed)
     grid.add_row(

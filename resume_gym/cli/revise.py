@@ -42,7 +42,7 @@ from resume_gym.evaluation.specs import make_entry, read_spec
 from resume_gym.evaluation.tiers import TIERS
 from resume_gym.judges import Judge
 from resume_gym.llm import ModelError, Usage
-from resume_gym.support.printing import say
+from resume_gym.support.printing import amount, say
 from resume_gym.support.trust import is_local
 from resume_gym.support.user_errors import TaskError, number_of
 from resume_gym.text.lines import parse
@@ -239,9 +239,9 @@ def _shares(spent: Mapping[str, Usage]) -> list[str]:
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):
-            cost = "" if usage.dollars is None else f" for ${usage.dollars:.4f}"
-            told = f"{number_of(usage.answers, 'answer')}, {number_of(usage.tokens, 'token')}"
-            parts.append(f"{tier} model: {told}{cost}")
+            cost = "" if usage.dollars is None else f" for ${amount(usage.dollars, 4)}"
+            read = "" if usage.tokens is None else f", {number_of(usage.tokens, 'token')}"
+            parts.append(f"{tier} model: {number_of(usage.answers, 'answer')}{read}{cost}")
     return ["; ".join(parts)] if parts else []
 
 

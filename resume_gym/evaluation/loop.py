@@ -58,7 +58,8 @@ class PendingEpisode:
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
         error: error that ended the episode; None if it has not failed.
-        costs: tokens and seconds of each turn, if a model behind a server plays the episode.
+        costs: tokens (None if unknown) and seconds of each turn, if a model behind a server plays
+            the episode.
         asked: prompts and answers of a model judge, with tokens and seconds.
     """
 
@@ -66,7 +67,7 @@ class PendingEpisode:
     session: AnySession
     seed: int
     error: ModelError | JudgeError | None = None
-    costs: list[dict[str, float]] = field(default_factory=list)
+    costs: list[dict[str, float | None]] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -260,6 +261,6 @@ async def play_all(
     await Loop(play, graded, take).run(jobs, max_concurrency)
 
 
-def _cost(answer: Answer) -> dict[str, float]:
+def _cost(answer: Answer) -> dict[str, float | None]:
     seconds = round(answer.seconds, 3)
     return {"tokens_in": answer.tokens_in, "tokens_out": answer.tokens_out, "seconds": seconds}

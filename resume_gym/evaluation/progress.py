@@ -7,6 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from resume_gym.evaluation.contest import Entry
 from resume_gym.evaluation.estimator import by_task, mean
+from resume_gym.support.printing import amount
 from resume_gym.support.user_errors import number_of
 
 _LINE_S = 30.0  # seconds between log lines
@@ -63,9 +64,10 @@ class Bar:
         spent = self._entry.spent()
         if usages := [spent[who] for who in ("agent", "judge") if who in spent]:
             usage = sum(usages[1:], usages[0])
-            parts.append(number_of(usage.tokens, "token"))
+            if usage.tokens is not None:
+                parts.append(number_of(usage.tokens, "token"))
             if usage.dollars is not None and (ended := self._entry.ended):
                 left = self._total - len(graded) - failed
                 whole = usage.dollars * (ended + left) / ended
-                parts.append(f"${usage.dollars:.2f} of about ${whole:.2f}")
+                parts.append(f"${amount(usage.dollars)} of about ${amount(whole)}")
         return ", ".join(parts)

@@ -11,6 +11,7 @@ from rich.text import Text
 from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
 from resume_gym.evaluation.summary import BEHAVIOUR, FIGURES, REWARDS, Figure, Returns, Summary
 from resume_gym.llm import Usage
+from resume_gym.support.printing import amount
 
 _NONE = "-"
 _ITEMS = 20  # maximum number of rubric items shown; evaluation.json has all items
@@ -230,14 +231,23 @@ def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
     for who in ("agent", "episode", "local", "frontier", "judge"):
         usages = [column.get(who) for column in columns]
         label, digits = ("agent, {} an episode", 4) if who == "episode" else (f"{who}, {{}}", 2)
-        for name, form in (("tokens", "{.tokens:,}"), ("dollars", f"{{.dollars:.{digits}f}}")):
-            rows[label.format(name)] = [_cell(form, one) if one else _NONE for one in usages]
+        rows[label.format("tokens")] = [_tokens(one) for one in usages]
+        rows[label.format("dollars")] = [
+            _NONE if one is None or one.dollars is None else amount(one.dollars, digits)
+            for one in usages
+        ]
     shares = (
         one["frontier"].answers / max(1, one["agent"].answers) if "frontier" in one else None
         for one in columns
     )
     rows["frontier, share of answers"] = [_cell("{:.0%}", share) for share in shares]
     return _known(rows)
+
+
+def _tokens(usage: Usage | None) -> str:
+    if usage is None:
+        return _NONE
+    return "unknown" if usage.tokens is None else f"{usage.tokens:,}"
 
 
 def _known(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from resume_gym.agents import bullets
 from resume_gym.episode.editing import AnySession, measure
 from resume_gym.evaluation.players import Endpoint, converse, endpoint
-from resume_gym.llm import Usage
+from resume_gym.llm import Misconfigured, Usage
 from resume_gym.llm.settings import check
 
 TIERS = ("local", "frontier")
@@ -25,7 +25,8 @@ class Route(NamedTuple):
         after_failures: number of consecutive failed calls after which frontier plays all turns.
         difficulty: minimum value of `difficulty_of` for which frontier plays every turn.
         budget_dollars: cost of frontier's answers in all episodes, in dollars, after which local
-            plays every turn. Requests that are then in flight may exceed the budget.
+            plays every turn. Requests that are then in flight may exceed the budget. A server that
+            reports no tokens ends the evaluation.
     """
 
     after_failures: int | None = None
@@ -82,12 +83,19 @@ class TieredPlayer:
         return {"agent": local + frontier, "local": local, "frontier": frontier}
 
     async def play(self, session: AnySession, seed: int) -> None:
-        """See `Player.play`."""
+        """See `Player.play`.
+
+        Raises:
+            Misconfigured: the rule has a budget, but the frontier's server reports no tokens.
+        """
         local, frontier = self._tiers
 
         def choose() -> Endpoint:
-            spent = frontier.client.usage.dollars or 0.0
-            return frontier if self._route.is_frontier(session, spent) else local
+            spent = frontier.client.usage.dollars
+            if spent is None and self._route.budget_dollars is not None:
+                name = frontier.client.name
+                raise Misconfigured(f"budget_dollars: expected token counts of {name}, got none")
+            return frontier if self._route.is_frontier(session, spent or 0.0) else local
 
         await converse(session, seed, self._tiers, choose)
 

@@ -89,13 +89,14 @@ class Answer:
         text: unparsed text of the answer, expected to be a JSON object.
         model: model version that served the request.
         tokens_in, tokens_out: billed prompt and completion tokens; the latter include thinking.
+            None if the server reports no counts.
         seconds: time from sending the request to the complete answer.
     """
 
     text: str
     model: str
-    tokens_in: int
-    tokens_out: int
+    tokens_in: int | None
+    tokens_out: int | None
     seconds: float
 
 
@@ -106,14 +107,16 @@ class Usage:
     Attributes:
         calls: number of requests that got an answer, usable or not.
         stored: number of answers read from the store.
-        tokens_in, tokens_out: billed prompt and completion tokens of all calls.
-        dollars: cost by the list prices in `prices.toml`; None for an unlisted model.
+        tokens_in, tokens_out: billed prompt and completion tokens of all calls; None if the server
+            reported no counts for a call.
+        dollars: cost by the list prices in `prices.toml`; None if the model is unlisted or a count
+            of tokens is None.
     """
 
     calls: int
     stored: int
-    tokens_in: int
-    tokens_out: int
+    tokens_in: int | None
+    tokens_out: int | None
     dollars: float | None
 
     @property
@@ -122,14 +125,17 @@ class Usage:
         return self.calls + self.stored
 
     @property
-    def tokens(self) -> int:
-        """Number of billed tokens of prompts and completions."""
+    def tokens(self) -> int | None:
+        """Number of billed tokens of prompts and completions; None if unknown."""
+        if self.tokens_in is None or self.tokens_out is None:
+            return None
         return self.tokens_in + self.tokens_out
 
     def mean(self, number: int) -> "Usage":
         """Return the mean usage per episode, given the number of episodes; counts are rounded."""
         *counts, dollars = astuple(self)
-        calls, stored, read, written = (round(count / number) for count in counts)
+        rounded: list[Any] = [count if count is None else round(count / number) for count in counts]
+        calls, stored, read, written = rounded
         return Usage(calls, stored, read, written, dollars and dollars / number)
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -145,9 +151,12 @@ class Usage:
 
 
 def dollars(model: str, answer: Answer) -> float | None:
-    """Return an answer's cost in US dollars, from `prices.toml`; None for an unlisted model."""
+    """Return an answer's cost in US dollars, from `prices.toml`.
+
+    The cost is None if the model is unlisted or a count of tokens is None.
+    """
     price = _price(model)
-    if price is None:
+    if price is None or answer.tokens_in is None or answer.tokens_out is None:
         return None
     return (answer.tokens_in * price[0] + answer.tokens_out * price[1]) / 1e6
 

@@ -100,15 +100,18 @@ class Gemini(SDKProvider):
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
         usage = response.usage_metadata  # any field of this object may be missing
         thought = usage and usage.thoughts_token_count
-        counts = (usage.prompt_token_count, usage.candidates_token_count) if usage else ()
-        tokens_in, *written = [count or 0 for count in (*counts, thought)]
-        if not are_counts((tokens_in, sum(written))):
-            raise Malformed(f"{self.name}: expected token counts, got {shown((*counts, thought))}")
+        tokens_in = tokens_out = None
+        if usage and usage.prompt_token_count is not None:
+            tokens_in = usage.prompt_token_count
+            tokens_out = (usage.candidates_token_count or 0) + (thought or 0)  # 0 is left out
+            if not are_counts((tokens_in, tokens_out)):
+                counts = shown((tokens_in, usage.candidates_token_count, thought))
+                raise Malformed(f"{self.name}: expected token counts, got {counts}")
         candidate = response.candidates[0] if response.candidates else None
         parts = (candidate.content and candidate.content.parts) if candidate else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)
         served = response.model_version or self.model
-        answer = Answer(text, served, tokens_in, sum(written), seconds)
+        answer = Answer(text, served, tokens_in, tokens_out, seconds)
         if (feedback := response.prompt_feedback) and feedback.block_reason:
             raise Refused(f"{self.name}: blocked: {feedback.block_reason.value}").after(answer)
         if candidate is None:

@@ -99,8 +99,9 @@ class OpenAI(SDKProvider):
             message = choice["message"] if choice else {}
             text, model = self._text(message), completion.get("model") or self.model
             usage = completion.get("usage", {})
-            spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-            fit = isinstance(text, str) and isinstance(model, str) and are_counts(spent)
+            spent = usage.get("prompt_tokens"), usage.get("completion_tokens")
+            reported = [count for count in spent if count is not None]
+            fit = isinstance(text, str) and isinstance(model, str) and are_counts(reported)
         except (AttributeError, LookupError, TypeError, ValueError):
             fit = False
         if not fit:

@@ -41,8 +41,8 @@ class Call(NamedTuple):
             "cutoff" or "misconfigured".
         status: HTTP status if the server answered with an error; None otherwise.
         seconds: time from the request to the outcome.
-        tokens_in, tokens_out: billed prompt and completion tokens of the request.
-        dollars: cost of the request; None if the model's price is unknown.
+        tokens_in, tokens_out: billed prompt and completion tokens of the request; None if unknown.
+        dollars: cost of the request; None if the tokens or the model's price are unknown.
     """
 
     time: float
@@ -51,8 +51,8 @@ class Call(NamedTuple):
     outcome: str
     status: int | None
     seconds: float
-    tokens_in: int
-    tokens_out: int
+    tokens_in: int | None
+    tokens_out: int | None
     dollars: float | None
 
 
@@ -165,14 +165,18 @@ def summarise(path: str | Path) -> dict[str, Any]:
 
     Returns:
         A dict with `served` (model versions of the answers), `outcomes` (number of calls by
-        outcome), `tokens_in` and `tokens_out` (billed), and `dollars` (None if the price of a call
-        with tokens is unknown).
+        outcome), `tokens_in` and `tokens_out` (billed; None if those of a call are unknown), and
+        `dollars` (None if the cost of a call is unknown).
 
     Raises:
         Misconfigured: the file does not exist or is no store.
     """
-    priced = "dollars IS NOT NULL OR tokens_in + tokens_out = 0"
-    totals = f"total(tokens_in), total(tokens_out), total(dollars), min({priced})"
+    priced = "dollars IS NOT NULL OR (tokens_in IS 0 AND tokens_out IS 0)"
+    known = [f"{name} IS NOT NULL" for name in ("tokens_in", "tokens_out")]
+    sums = zip(("tokens_in", "tokens_out", "dollars"), (*known, priced), strict=True)
+    # min() is NULL for a store without calls, whose totals are known to be 0
+    cases = (f"CASE WHEN min({test}) IS 0 THEN NULL ELSE total({name}) END" for name, test in sums)
+    totals = ", ".join(cases)
     outcomes = "SELECT outcome, count(*) FROM calls GROUP BY outcome ORDER BY outcome"
     try:
         with closing(_reader(Path(path))) as file:
@@ -181,11 +185,12 @@ def summarise(path: str | Path) -> dict[str, Any]:
             row = file.execute(f"SELECT {totals} FROM calls").fetchone()
     except sqlite3.Error as problem:
         raise Misconfigured(f"store {str(path)!r}: {problem}") from None
-    tokens_in, tokens_out, spent, known = row
+    *tokens, spent = row
+    tokens_in, tokens_out = (None if count is None else int(count) for count in tokens)
     return {
         "served": [name for (name,) in served],
         "outcomes": counts,
-        "tokens_in": int(tokens_in),
-        "tokens_out": int(tokens_out),
-        "dollars": None if known == 0 else spent,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "dollars": spent,
     }

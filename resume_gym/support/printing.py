@@ -1,5 +1,6 @@
 """Printing of text that may come from agents, models or files of others."""
 
+import math
 import sys
 
 # Agents may write control characters, which a terminal would execute: show symbols instead.
@@ -14,6 +15,16 @@ _SHOWN = CONTROLS | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 def visible(text: str) -> str:
     """Replace lone surrogates and all control characters but line feeds by visible symbols."""
     return text.translate(_SHOWN)
+
+
+def amount(dollars: float, decimals: int = 2) -> str:
+    """Format an amount of dollars, with more than `decimals` decimals if two digits need them.
+
+    >>> amount(1234.5), amount(0.00123), amount(0)
+    ('1,234.50', '0.0012', '0.00')
+    """
+    needed = 1 - math.floor(math.log10(dollars)) if dollars > 0 else 0
+    return f"{dollars:,.{max(decimals, needed)}f}"
 
 
 def say(text: object, error: bool = False) -> None:

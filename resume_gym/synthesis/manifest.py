@@ -18,6 +18,7 @@ import resume_gym
 from resume_gym.episode.tasks import Task
 from resume_gym.llm.store import summarise
 from resume_gym.support.atomic_write import replacing
+from resume_gym.support.printing import amount
 from resume_gym.support.user_errors import TaskError, number_of
 from resume_gym.synthesis.procedural import SIZES
 
@@ -200,11 +201,12 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
         lines += [f"  {task['task_id']}: {task['reason']}" for task in skipped[:10]]
     if usage := manifest["usage"]:
         requests = number_of(sum(usage["outcomes"].values()), "request")
-        tokens = f"{usage['tokens_in']:,} tokens in, {usage['tokens_out']:,} out"
+        counts = usage["tokens_in"], usage["tokens_out"]
+        tokens = "tokens unknown" if None in counts else "{:,} tokens in, {:,} out".format(*counts)
         lines.append(f"{requests}, {tokens}, {price(usage['dollars'])}")
     return "\n".join(lines)
 
 
 def price(dollars: float | None) -> str:
     """Format a cost in dollars."""
-    return "price unknown" if dollars is None else f"${dollars:.2f}"
+    return "price unknown" if dollars is None else f"${amount(dollars)}"

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from shutil import copy
 from typing import Any, NamedTuple
@@ -88,6 +89,9 @@ def test_the_revision_prints_what_is_shown(
     assert main(shlex.split(shown.text)[1:]) == 0
     printed = capsys.readouterr().out
     assert "\n".join(map(str.rstrip, printed.split("\n"))) == shown.output
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    for path in printed.split()[-2:]:
+        assert any(fnmatch(Path(path).name, pattern) for pattern in ignored)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import re
 import stat
 from collections.abc import Sequence
 from datetime import datetime
@@ -147,7 +148,8 @@ def test_a_revision_and_its_changes_are_written_beside_the_resume(
         for verb in ("Responsible for building", "Built")
     )
     assert f"-- {old}\n+- {new}\n" in first
-    assert "the agent gave no reason" in first
+    assert "Why" not in first
+    assert "| edits with a reason | 1 of 2 |" in report
     assert "action verbs: better" in first
     assert "in the agent's words:\n\n> Shorter.\n" in second
     assert "| handed in | yes |" in report
@@ -589,7 +591,7 @@ def test_a_line_that_moved_is_shown_once(folder: Path, capsys: Capsys) -> None:
     moved = edit(f"{first}\n{second}", f"{second}\n{first}")
     assert served([moved, SUBMIT]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"edit 1\nmoved up: {second}\nwhy: ")
+    assert out.startswith(f"edit 1\nmoved up: {second}\nby rule: ")
     assert "by rule: only the order of lines has changed" in out
 
 
@@ -631,6 +633,24 @@ def test_a_page_that_lost_lines_is_flagged_in_the_first_line_of_the_report(
     assert any("put back what you need" in one for one in warnings) == bool(gone)
     first = (folder / "ada.revised.diff.md").read_text(encoding="utf-8").split("\n")[0]
     assert first.startswith("# Changes to ada.md" + f": {gone}" * bool(gone))
+
+
+def test_a_deletion_is_never_said_to_change_nothing(folder: Path) -> None:
+    (folder / "ada.md").write_text(LONG, encoding="utf-8")
+    served([*cut(BULLETS[4], FIRST.strip()), STRONGER, SUBMIT])
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    for part in report.split("### Edit ")[1:]:
+        assert "By rule: 1 line fewer" in part
+        assert "changes no grade" not in part
+
+
+def test_what_is_worse_is_named(folder: Path, capsys: Capsys) -> None:
+    assert served([edit("Was responsible for", "Handled"), *cut(FIRST.strip()), SUBMIT]) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert (
+        "WARNING: The judge (rubric) would rather have your original; worse by rule: edit 2" in told
+    )
+    assert re.search(r"worse by rule: edit 2 \(.*the whole\)", told)
 
 
 def test_nothing_is_cut_for_length_without_a_page(folder: Path, capsys: Capsys) -> None:

@@ -29,7 +29,8 @@ def print_summary(revision: Revision, notes: Sequence[str], files: Iterable[str]
     for change in revision.changes:
         console.print(Text(f"edit {change.number}", "bold"))
         _print_rows(console, change.rows)
-        console.print(Text(f"why: {_reason(change)}", "italic"))
+        if reason := _reason(change):
+            console.print(Text(f"why: {reason}", "italic"))
         console.print(Text(f"by rule: {visible(by_rule(change))}\n", "dim"))
     for name, value in outcome(revision).items():
         console.print(Text.assemble((f"{name}: ", "dim"), visible(value)))
@@ -58,8 +59,8 @@ def _print_rows(console: Terminal, rows: Sequence[str]) -> None:
 
 
 def _reason(change: AppliedEdit) -> str:
-    """Return the agent's reason for an edit on one line."""
+    """Return the agent's reason for an edit on one line; empty if it gave none."""
     reason = " ".join((change.said or change.thought).split())
     if len(reason) > _MAX_REASON:
         reason = f"{reason[:_MAX_REASON]}..."
-    return visible(reason) or "the agent gave no reason"
+    return visible(reason)

@@ -73,13 +73,17 @@ def outcome(revision: Revision) -> dict[str, str]:
     # a judge may prefer a revision with unsupported claims: qualify its opinion
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
+    worse = (f"edit {n} ({', '.join(map(label, names))})" for n, names in revision.worse.items())
+    reasons = sum(bool(change.said or change.thought) for change in revision.changes)
     if doubted or (verdict and count):
         opinion = _SUPPORT[-1] if doubted else f"apart from these claims, {opinion}"
     return {
         "lines with new claims that lack support": claims,
         f"judge ({revision.judge})": opinion,
+        **({"worse by rule": "; ".join(worse)} if revision.worse else {}),
         "page": page,
         "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
+        "edits with a reason": f"{reasons} of {len(revision.changes)}",
         "handed in": "yes" if session.state.submitted else "no: the agent ran out of turns",
     }
 
@@ -109,8 +113,6 @@ def _change(change: AppliedEdit) -> Iterator[str]:
         yield "Why, in the agent's words:\n\n" + _quoted(change.said)
     elif change.thought:
         yield "Why, from the agent's thought:\n\n" + _quoted(_cut(change.thought))
-    else:
-        yield "Why: the agent gave no reason."
     yield "By rule: " + _text(by_rule(change))
     for claim in change.claims:
         yield f"**Without support:** {_text(claim.short)}"
@@ -119,6 +121,9 @@ def _change(change: AppliedEdit) -> Iterator[str]:
 def by_rule(change: AppliedEdit) -> str:
     """Describe an edit by the rubric judge's nonzero grades for this edit alone, with reasons."""
     effects = ["the same words in another order"] if change.moved else []
+    removed, added = (sum(row[0] == sign for row in change.rows) for sign in "-+")
+    if removed > added:
+        effects.append(f"{number_of(removed - added, 'line')} fewer")
     if change.moved and all(row.startswith("moved") for row in change.rows):
         effects = ["only the order of lines has changed"]
     for field, grade in change.grades.items():

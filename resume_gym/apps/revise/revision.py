@@ -54,6 +54,15 @@ class Revision:
         return lines
 
     @property
+    def worse(self) -> dict[int, list[str]]:
+        """The fields that rules grade as worse, by the number of the edit that alone does this."""
+        fields = {
+            change.number: [field for field, grade in change.grades.items() if grade < 0]
+            for change in self.changes
+        }
+        return {number: names for number, names in fields.items() if names}
+
+    @property
     def diff(self) -> str:
         """Unified diff of all edits together, with three lines of context."""
         return unified(self.session.task.resume, self.session.text, 3)
@@ -113,7 +122,9 @@ class Revision:
             if not any(reason.startswith(claim.reason) for claim in self.claims):
                 warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
-            warnings.append(f"The judge ({self.judge}) would rather have your original")
+            worse = ", ".join(f"edit {number}" for number in self.worse)
+            blame = f"; worse by rule: {worse}" if worse else ""
+            warnings.append(f"The judge ({self.judge}) would rather have your original{blame}")
         if self.no_verdict:
             warnings.append(f"The judge ({self.judge}) gave no verdict: {self.no_verdict}")
         if not self.session.state.submitted:

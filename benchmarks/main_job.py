@@ -31,6 +31,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
+import readers
 from edit_kinds import Counts, count
 from record import Figure, finish, parser
 
@@ -39,6 +40,7 @@ from resume_gym import Task
 from resume_gym.agents.edit_kinds import HARMFUL, KINDS
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import components
+from resume_gym.episode.tasks import write_jsonl
 from resume_gym.evaluation.comparison import signed_rank
 from resume_gym.evaluation.estimator import best_of
 from resume_gym.synthesis.procedural import generate_task
@@ -48,9 +50,14 @@ ENV = "ResumeEditNetMini-v0"
 PAGES: Mapping[str, tuple[str, str]] = {
     "mini": (ENV, "ResumeEditMini-v0"),
     "full": ("ResumeEditNet-v0", "ResumeEdit-v0"),
+    "strangers": ("ResumeEditNet-v0", "ResumeEdit-v0"),
 }
 """Kinds of held-out pages: the environment that pays by the line, and the one of the default
-table."""
+table. Models are trained on mini pages of other phrases; strangers' pages were not generated."""
+STRANGERS = 5
+"""Number of strangers' pages."""
+LINES = 100
+"""Number of changed lines of each arm that readers label."""
 SCRIPTED = ("noop", "floor", "careful", "oracle")
 BEST_OF = (1, 4, 16, 64)
 RESAMPLES = 9_999
@@ -113,6 +120,10 @@ def main() -> int:
             "steps": {arm: matrix.steps(arm, 1) for arm in ("aipo", "raft") if arm in models},
             "minutes": matrix.minutes(models),
         }
+        controls = [arm for arm in ("imitation", "raft") if arm in models]
+        if controls and not args.quick:
+            best = max(controls, key=lambda arm: tables["mini"][arm]["net"])
+            matrix.lines(["start", "aipo", best])
     return finish(
         "main_job", args, list(figures(repetitions)), repetitions, ("torch", "transformers")
     )
@@ -129,10 +140,17 @@ class Matrix:
     def __init__(self, args: Any, folder: Path) -> None:
         self._args, self._folder = args, folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._strangers = folder / "strangers.jsonl"
+        write_jsonl(self._strangers, readers.strangers()[:STRANGERS])
+        self._envs: dict[str, list[Any]] = {
+            kind: [make_edit_env(env, split="eval", tasks=self._source(kind)) for env in pair]
+            for kind, pair in PAGES.items()
+        }
+        self._verdicts: dict[tuple[str, str], Any] = {}
 
     def model(self, arm: str, seed: int) -> str:
         """Train the run of an arm with a seed, unless it has ended, and return its model."""
-        name = f"{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
+        name = f"{_slug(arm)}-{seed}"
         run = self._folder / name
         flags, editor, start = ARMS[arm]
         begins = self.model(start, seed) if start else self._args.start
@@ -173,7 +191,7 @@ class Matrix:
         arms = {arm: [f"{arm} {n}" for n in range(len(found))] for arm, found in models.items()}
         arms |= {name: [name] for name in SCRIPTED}
         scored = {
-            arm: [[scores(kind, row) for row in episodes[one]] for one in names]
+            arm: [[self._scores(kind, row) for row in episodes[one]] for one in names]
             for arm, names in arms.items()
         }
         table = {}
@@ -184,9 +202,50 @@ class Matrix:
                 **means,
                 "interval": interval(by_page(scored[arm], "net")),
                 **compared(scored[arm], scored["aipo"]),
-                **edits_of(count(rows, make_edit_env(PAGES[kind][0], split="eval")), len(rows)),
+                **edits_of(count(rows, self._envs[kind][0]), len(rows)),
             }
         return table
+
+    def _scores(self, kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what an episode earned on both tables, and how it was played."""
+        env = self._envs[kind][1]
+        task = next(task for task in env.tasks if task.task_id == row["task_id"])
+        session = env.session_type(task, env.rules)
+        for action in row["actions"]:
+            session.step(action)
+        if session.needs_verdict:
+            key = task.task_id, session.resume
+            if key not in self._verdicts:
+                self._verdicts[key] = env.judge.judge(task, session.resume)
+            session.grade(self._verdicts[key])
+        net, default = components(row["ledger"]), components(session.ledger)
+        return {
+            "task_id": row["task_id"],
+            "net": row["reward"],
+            **{f"net {name}": value for name, value in net.items()},
+            "default": session.reward,
+            **{f"default {name}": value for name, value in default.items()},
+            "submitted": float(row["submitted"]),
+            "edits": float(row["edits"] + row["failed_edits"]),
+        }
+
+    def _source(self, kind: str) -> str | None:
+        return str(self._strangers) if kind == "strangers" else None
+
+    def lines(self, arms: Sequence[str]) -> None:
+        """Draw lines that these arms changed on mini pages, and mix them for readers."""
+        env = self._envs["mini"][0]
+        tasks = {task.task_id: task for task in env.tasks}
+        folder = self._folder / f"played-mini-{self._args.rollouts}"
+        changed = [
+            line
+            for arm in arms
+            for path in sorted(folder.glob(f"{_slug(arm)}-*/episodes.jsonl"))
+            for row in map(json.loads, path.read_text().splitlines())
+            for line in readers.edited(arm, env.session_type.replay(tasks[row["task_id"]], row))
+        ]
+        rules = {name: (task, env.rules) for name, task in tasks.items()}
+        readers.mix("main", changed, dict.fromkeys(arms, LINES), rules, 0)
 
     def best_of(self, models: Mapping[str, Sequence[str]]) -> dict[str, dict[int, float]]:
         """Return the mean best of k of the start, of rejection sampling and of AIPO, one run."""
@@ -213,9 +272,10 @@ class Matrix:
         specs |= {name: name for name in scripted}
         for name, spec in specs.items():
             # a folder for each agent: `eval` would compare every pair of agents, which takes long
-            out = self._folder / f"played-{kind}-{rollouts}" / name.replace(" ", "-")
+            out = self._folder / f"played-{kind}-{rollouts}" / _slug(name)
             command = [sys.executable, "-m", "resume_gym", "eval", "--env", PAGES[kind][0]]
             command += [f"--agent={name}={spec}", "--rollouts", str(rollouts), "--out", str(out)]
+            command += ["--tasks", source] if (source := self._source(kind)) else []
             command += ["--limit", "2"] if self._args.quick else []
             subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
             with (out / "episodes.jsonl").open() as lines:
@@ -232,6 +292,10 @@ class Matrix:
         return found
 
 
+def _slug(name: str) -> str:
+    return name.replace(",", "").replace(" ", "-")
+
+
 class _Known:
     """What `count` needs of an environment, for the generated tasks of a step of training."""
 
@@ -245,39 +309,6 @@ class _Known:
 def _generated(task_id: str) -> Task:
     size, split, seed, index = task_id.split("-")
     return generate_task(int(seed), int(index), split, size)
-
-
-def scores(kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an episode earned on both tables, and how it was played."""
-    task, env = _task(kind, row["task_id"])
-    session = env.session_type(task, env.rules)
-    for action in row["actions"]:
-        session.step(action)
-    if session.needs_verdict:
-        session.grade(_verdict(kind, row["task_id"], session.resume))
-    net, default = components(row["ledger"]), components(session.ledger)
-    edits = row["edits"] + row["failed_edits"]
-    return {
-        "task_id": row["task_id"],
-        "net": row["reward"],
-        **{f"net {name}": value for name, value in net.items()},
-        "default": session.reward,
-        **{f"default {name}": value for name, value in default.items()},
-        "submitted": float(row["submitted"]),
-        "edits": float(edits),
-    }
-
-
-@lru_cache(maxsize=1000)
-def _task(kind: str, task_id: str) -> tuple[Task, Any]:
-    env: Any = make_edit_env(PAGES[kind][1], split="eval")
-    return next(task for task in env.tasks if task.task_id == task_id), env
-
-
-@lru_cache(maxsize=100_000)
-def _verdict(kind: str, task_id: str, text: str) -> Any:
-    task, env = _task(kind, task_id)
-    return env.judge.judge(task, text)
 
 
 def by_page(runs: Sequence[Sequence[Mapping[str, Any]]], name: str) -> np.ndarray:

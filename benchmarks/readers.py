@@ -1,6 +1,6 @@
 """Count the labels that readers (language models) gave to lines changed by agents.
 
-    python benchmarks/main_job.py           # round nano: lines-nano.jsonl and page-nano.txt
+    python benchmarks/main_job.py           # round main: lines-main.jsonl and page-main.txt
     python benchmarks/smollm2_job.py        # round smollm2
     python benchmarks/readers.py --draw 4   # round 4, with scripted agents only
     python benchmarks/readers.py --strangers 4    # round strangers-4: careful on strangers' pages
@@ -13,9 +13,10 @@ that these agents changed are mixed with lines of the floor agent, which only ma
 Readers see each line before and after the change, the job, the resume and the page limit, but not
 which agent made the change (`readers/brief.txt` holds their instructions). All changes of format in
 a resume are shown as one change, and so is a deleted section. A line counts as better, or as bad
-(worse or false), if two readers say so. Round pilot has lines that a policy was paid for as
-improved. The first row of a labels file names the readers; each other row is
-{"line": number, "labels": [one per reader]}.
+(worse or false), if two readers say so. Round main has lines of the start, of the run with AIPO and
+of the best control, round nano lines of earlier policies. Round pilot has lines that a policy was
+paid for as improved. The first row of a labels file names the readers; each other row is {"line":
+number, "labels": [one per reader]}.
 """
 
 import json
@@ -51,6 +52,7 @@ WANTED = {
     "nano": (0.7, 0.1),
     "smollm2": (0.6, 0.15),
     "pilot": (0.85, 0.15),
+    "main": (0.75, 0.15),
 }
 """Minimum share of better lines and maximum share of bad lines, by kind of round."""
 Tasks = Mapping[str, tuple[Task, Rules]]
@@ -126,15 +128,7 @@ def draw(number: int) -> None:
 def draw_strangers(number: int) -> None:
     """Let the careful agent and the floor agent edit ten resumes of strangers; draw all lines."""
     rules = Rules(max_turns=60)
-    paths = sorted((FOLDER / "pages" / "test").glob("*.md"))
-    tasks = {}
-    for path in Random(number).sample(paths, 10):
-        job, _, resume = path.read_text(encoding="utf-8").partition("\n---\n")
-        job = job.removeprefix("POSTING: ").strip()
-        tasks[path.stem] = (
-            Task(path.stem, job, f"{resume.strip()}\n", "vague_bullets", "eval"),
-            rules,
-        )
+    tasks = {task.task_id: (task, rules) for task in Random(number).sample(strangers(), 10)}
     lines = [
         line
         for task, _ in tasks.values()
@@ -142,6 +136,16 @@ def draw_strangers(number: int) -> None:
         for line in edited(writer, play(agent, Session(task, rules)))
     ]
     mix(f"strangers-{number}", lines, {"careful": len(lines), "floor": 20}, tasks, number)
+
+
+def strangers() -> list[Task]:
+    """Return tasks with the resumes of strangers in `readers/pages/test`."""
+    tasks = []
+    for path in sorted((FOLDER / "pages" / "test").glob("*.md")):
+        job, _, resume = path.read_text(encoding="utf-8").partition("\n---\n")
+        job = job.removeprefix("POSTING: ").strip()
+        tasks.append(Task(path.stem, job, f"{resume.strip()}\n", "vague_bullets", "eval"))
+    return tasks
 
 
 def sample(episodes: Path, name: str, seed: int = 0) -> None:
@@ -234,7 +238,7 @@ def count(args: Any) -> int:
         kind = "scripted" if number.isdigit() else number.split("-", 1)[0]
         least, most = WANTED[kind]
         scripted = number == last or kind == "strangers"
-        wanted = ("careful", "oracle") if scripted else ("trained",)
+        wanted = ("careful", "oracle") if scripted else ("trained", "aipo")
         lines = {one["line"]: one for one in read(FOLDER / f"lines-{number}.jsonl")}
         who, *labels = read(path)
         said: dict[str, list[str]] = defaultdict(list)

@@ -6,14 +6,14 @@
 The menu holds `review`, `submit`, the edits that the scripted agent `careful` plans and, if the
 resume is too long, deletions. In 8,192 turns (half a minute), PPO learns when to choose which entry
 of the menu. Rewards are means over the 40 held-out tasks of ResumeEditMini-v0, on which `careful`
-gets +6.04. The first two policies choose at random: the first among all places of the menu, the
+gets +5.79. The first two policies choose at random: the first among all places of the menu, the
 second only among the places that hold an action.
 
-    any place of the menu      +0.26
-    any text of the menu       +4.41
-    untrained policy           +1.21
-    trained policy             +5.86
-    trained, likeliest choice  +6.08
+    any place of the menu      +0.68
+    any text of the menu       +3.89
+    untrained policy           +1.19
+    trained policy             +5.58
+    trained, likeliest choice  +5.87
 """
 
 from typing import Any

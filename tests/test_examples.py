@@ -107,3 +107,16 @@ def test_a_judge_is_checked() -> None:
     )
     header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert textwrap.indent(done.stdout, "    ").rstrip() in header
+
+
+def test_what_an_example_prints_replaces_the_last_block_of_its_docstring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    updated = import_module("update_outputs").updated
+    source = (
+        '"""Do it.\n\n    python do.py\n\nIt prints\n\n    a 1\n    b 2\n\nat most.\n"""\n\nx = 1\n'
+    )
+    assert updated(source, "noise\na 3\nb 4\n") == source.replace("a 1", "a 3").replace(
+        "b 2", "b 4"
+    )

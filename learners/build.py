@@ -12,6 +12,7 @@ from learners.engines import Engine, Sampling
 from learners.engines.command import ServerSettings
 from learners.engines.vllm import VLLMEngine
 from learners.errors import ConfigError
+from learners.goals import JUDGE_COSTS, budget, check_names, conditions
 from learners.rollouts.curriculum import Curriculum, FreshCurriculum, LadderCurriculum
 from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
@@ -28,7 +29,8 @@ def make_workload(config: Config) -> Workload:
     """Load the tasks, the rules and the judge of a run.
 
     Raises:
-        ConfigError: the environment, the judge or the model's chat template is not supported.
+        ConfigError: the environment, the judge or the model's chat template is not supported, or
+            the goal or the budget names a figure that the run does not have.
         TaskError: the tasks cannot be loaded.
     """
     check_env(config.env)
@@ -44,8 +46,29 @@ def make_workload(config: Config) -> Workload:
     if config.credit == "edit" and (work.judge is None or isinstance(work.judge, AsyncJudge)):
         told = f"got the judge {work.judge.name!r}" if work.judge else f"{config.env} has no judge"
         raise ConfigError(f"credit: edit needs a judge that asks no model, such as rubric; {told}")
+    _check_goal(config, work)
     make_curriculum(config, work)  # reports a source whose tasks `fresh_tasks` cannot generate
     return work
+
+
+def _check_goal(config: Config, work: Workload) -> None:
+    """Check that the goal's metrics exist, and that the judge has costs that the budget can limit.
+
+    Raises:
+        ConfigError: a metric is unknown, or the budget limits a cost that the judge does not have.
+    """
+    names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
+    if work.judge:  # without a judge, a session opens a separate environment, which is slow
+        session: Any = work.session(work.held_out[0])
+        names += [f"verdict_{name}" for name in session.weights]
+    check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
+    usage, limited = getattr(work.judge, "usage", None), {one.name for one in budget(config.budget)}
+    needs = dict(zip(JUDGE_COSTS, ("that asks a model", "with a list price"), strict=True))
+    for name in JUDGE_COSTS:
+        known = getattr(usage, name.removeprefix("judge_"), None) is not None
+        if name in limited and not known:
+            judge = work.judge.name if work.judge else "none"
+            raise ConfigError(f"budget: {name} needs a judge {needs[name]}, got {judge}")
 
 
 def make_orchestrator(

@@ -6,9 +6,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -28,7 +26,6 @@ from learners.engines.server import Server, serving
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
 from learners.errors import STOPPED, ConfigError, RunStopped
-from learners.goals import JUDGE_COSTS, budget, check_names, conditions
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
 from learners.planning.table import show
@@ -133,7 +130,6 @@ def _run(config: Config, train: Train) -> None:
         ):
             if absent := unreachable(urls):
                 raise ConfigError(f"{name}: no server runs at {' and '.join(absent)}")
-        _check_goal(config, work)
     folder = RunFolder(config.runs / config.name)
     heart = Heartbeat(folder, config.steps, config.heartbeat_s)
     with ExitStack() as opened:
@@ -172,26 +168,6 @@ def _servers(judge: Judge | None) -> list[str]:
     """Return the addresses of the servers that a judge sends requests to."""
     parts = [judge, *getattr(judge, "parts", ())]
     return [str(url) for part in parts if (url := getattr(part, "base_url", None))]
-
-
-def _check_goal(config: Config, work: Workload) -> None:
-    """Check that the goal's metrics exist, and that the judge has costs that the budget can limit.
-
-    Raises:
-        ConfigError: a metric is unknown, or the budget limits a cost that the judge does not have.
-    """
-    names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
-    if work.judge:  # without a judge, a session opens a separate environment, which is slow
-        session: Any = work.session(work.held_out[0])
-        names += [f"verdict_{name}" for name in session.weights]
-    check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
-    usage, limited = getattr(work.judge, "usage", None), {one.name for one in budget(config.budget)}
-    needs = dict(zip(JUDGE_COSTS, ("that asks a model", "with a list price"), strict=True))
-    for name in JUDGE_COSTS:
-        known = getattr(usage, name.removeprefix("judge_"), None) is not None
-        if name in limited and not known:
-            judge = work.judge.name if work.judge else "none"
-            raise ConfigError(f"budget: {name} needs a judge {needs[name]}, got {judge}")
 
 
 def _make_rollouts(

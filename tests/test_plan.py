@@ -197,6 +197,16 @@ def two(memory: int) -> Machine:
             Machine.named("8 x H200"),
             r"replicas: expected a divisor of 7 \(the number of processes\), got 2; --dry-run",
         ),
+        (
+            replace(preset("four_gpus_24gb"), goal="eval.rewards > 6"),
+            machine_of("four_gpus_24gb"),
+            "got 'eval.rewards'; did you mean 'eval.reward'",
+        ),
+        (
+            replace(preset("four_gpus_24gb"), budget="judge_dollars <= 2"),
+            machine_of("four_gpus_24gb"),
+            "judge_dollars needs a judge with a list price, got rubric",
+        ),
         (Config(), TWO, r"backend: expected .* for 2 machines, got 'local'"),
     ],
 )

@@ -1,11 +1,12 @@
 """The client: options, retries, one request for the same question, what is spent."""
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -196,6 +197,28 @@ def test_a_cancelled_caller_does_not_cancel_a_shared_request(
     assert isinstance(cancelled, asyncio.CancelledError)
     assert answer == {"sum": 2}
     assert len(server.requests) == 1
+
+
+def test_a_failure_that_no_caller_waits_for_is_not_logged(
+    server: Loopback, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script.append(Say(blocked=True))
+
+    async def leave() -> None:
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(client.ask(PROMPT, json.loads))
+            await until(lambda: client._flights)
+            asked.cancel()
+        await until(lambda: not client._flights)
+
+    async def until(holds: Callable[[], object]) -> None:
+        while not holds():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(leave())
+    assert client.usage.calls == 1
+    gc.collect()  # asyncio logs when it deletes the task
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 def test_a_parser_bug_is_not_a_model_failure(server: Loopback, client: Client) -> None:

@@ -207,6 +207,15 @@ def test_each_call_that_is_shown_again_has_an_id_of_its_own(own):
     assert [one["tool_call_id"] for one in told[1:]] == ids
 
 
+def test_later_requests_repeat_only_a_few_of_a_thousand_calls():
+    calls = [called(id=str(number)) for number in range(1000)]
+    session, told = after(wire({"content": None, "tool_calls": calls}))
+    assert session.state.transcript[0][1].error == "several_calls"
+    assert session.done
+    assert [one["id"] for one in told[0]["tool_calls"]] == list("01234567")
+    assert [one["tool_call_id"] for one in told[1:]] == list("01234567")
+
+
 @pytest.mark.parametrize("name", ["", "functions.review", "review<|end|>", "r" * 65])
 def test_a_name_that_no_tool_may_have_is_shown_as_text(name):
     session, (asked, answered) = after(wire({"tool_calls": [called(name, id="x")]}))

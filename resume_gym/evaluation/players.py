@@ -26,6 +26,9 @@ from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 S = TypeVar("S", bound=AnySession)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DEADLINE_S = 600.0  # seconds per turn; longer than for a verdict, since agents may reason
+# number of a turn's calls that the chat repeats: a turn with several calls fails, and each later
+# request would carry thousands of calls and their answers
+_REPEATED_CALLS = 8
 Message = dict[str, Any]
 """A chat message in OpenAI's format."""
 
@@ -177,6 +180,7 @@ async def converse(
         chosen = choose()
         said = await chosen.ask(session, chats[endpoints.index(chosen)], seed)
         step = session.step(action(said))
+        said = said._replace(calls=said.calls[:_REPEATED_CALLS])
         for one, chat in zip(endpoints, chats, strict=True):
             own = said if one is chosen else one.translated(said, session.toolbox)
             chat += turn(one.shown(own), step.observation, session.turns)

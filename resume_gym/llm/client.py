@@ -34,7 +34,7 @@ from resume_gym.llm import (
 )
 from resume_gym.llm.gemini import Gemini
 from resume_gym.llm.http_errors import shown
-from resume_gym.llm.loop import submit
+from resume_gym.llm.loop import submit, unlogged
 from resume_gym.llm.openai import OpenAI
 from resume_gym.llm.sdk_provider import SDKProvider
 from resume_gym.llm.settings import Settings, check
@@ -192,10 +192,13 @@ class Client:
         sampling = {**self._provider.sampling, **address}
         key = key_of(self.name, self._settings.served, sampling, prompt)
         if key not in self._flights:
-            self._flights[key] = asyncio.create_task(self._fetch(key, prompt, parse))
+            self._flights[key] = unlogged(asyncio.create_task(self._fetch(key, prompt, parse)))
             self._flights[key].add_done_callback(lambda _: self._flights.pop(key))
-        # Cancelling one caller must not cancel the request that other callers share
-        answer = await asyncio.shield(self._flights[key])
+        # Cancelling one caller must not cancel the request that other callers share. asyncio.wait()
+        # never cancels it; asyncio.shield() would log its failure if every caller is cancelled.
+        flight = self._flights[key]
+        await asyncio.wait([flight])
+        answer = flight.result()
         parsed = _parsed(answer.text, parse, self.name)
         if (found := _HEARD.get()) is not None:
             found.append((prompt, answer))

@@ -31,11 +31,16 @@ def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine; do not let asyncio log its exception if nobody reads the result."""
     task = asyncio.current_task()
     assert task
-    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    unlogged(task)
     return await work
+
+
+def unlogged(task: asyncio.Task[T]) -> asyncio.Task[T]:
+    """Return a task whose exception asyncio does not log if nobody reads the result."""
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return task
 
 
 def _forget() -> None:

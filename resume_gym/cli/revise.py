@@ -181,12 +181,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _rules(rules: Rules, options: argparse.Namespace) -> Rules:
     """Return the environment's rules with the user's limits; a page without limit has no end."""
-    # no text has more lines than `max_chars`
-    limits = {"page_lines": options.page_lines or rules.max_chars}
-    if options.max_turns:
-        limits["max_turns"] = options.max_turns
+    height = options.page_lines or rules.max_chars  # no text has more lines than characters
     try:
-        return replace(rules, **limits)
+        return replace(rules, page_lines=height, max_turns=options.max_turns or rules.max_turns)
     except ValueError as problem:
         raise TaskError(f"--max-turns: {str(problem).removeprefix('max_turns: ')}") from None
 

@@ -301,6 +301,27 @@ def test_the_command_writes_tasks_and_never_shows_a_header(
         assert not any(secret in row["resume"] for row in rows)
 
 
+def test_an_import_that_was_killed_can_be_repeated(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = files / "tasks.jsonl"
+    command = [files / "ada.md", "--jobs", files / "engineer.md", "--out", out]
+    run(*command)
+    before = out.read_bytes(), (files / "tasks.card.md").read_bytes()
+
+    def killed(path: Path, text: str, **_: str) -> int:
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(*command, "--split", "eval")
+    assert (out.read_bytes(), (files / "tasks.card.md").read_bytes()) == before
+    run(*command, "--split", "eval")
+    assert load_tasks(str(out), "eval")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

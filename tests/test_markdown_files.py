@@ -164,3 +164,27 @@ def test_cells_keep_their_places_and_none_is_lost() -> None:
     assert {*notes[1:]} == {"comments left out: 1", "pictures left out: 1"}
     table = "<table>\n<tr>\n<th></th>\n<th>Jan</th></tr><tr><td>A<td>1</table>\n"
     assert convert("Markdown", table.encode(), True)["text"] == "| Jan\n\nA | 1\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "note"),
+    [
+        ("- Led ~~ten~~ two teams", "- Led two teams", "struck-through characters left out: 3"),
+        ("- Led <s>ten</s> two teams", "- Led two teams", "struck-through characters left out: 3"),
+        ("- ~~Ran the mill~~", "", "struck-through characters left out: 12"),
+        ("- <del>Ran</del>", "", "struck-through characters left out: 3"),
+        ("- Ran <i hidden>x</i><b style='display: none'>yz</b> it", "- Ran it",
+         "hidden characters left out: 3"),
+        ("<div hidden><div>ab</div>cd</div>\n\n- Ran it", "- Ran it",
+         "hidden characters left out: 4"),
+        ("- Ran <b style='overflow: hidden'>it</b>", "- Ran it", ""),
+        ("- Ran <b class='is hidden'>it</b>", "- Ran it", ""),
+        ("- Ran `a ~~b~~ c` for ~~~ and ~5~ cooks", "- Ran `a ~~b~~ c` for ~~~ and ~5~ cooks", ""),
+    ],
+)  # fmt: skip
+def test_struck_through_and_hidden_text_is_left_out_and_counted(
+    line: str, shown: str, note: str
+) -> None:
+    found = convert("Markdown", f"# Ann Lee\n\n{line}\n\n- Kept it\n".encode(), True)
+    assert " ".join(found["text"].split()) == " ".join(f"# Ann Lee {shown} - Kept it".split())
+    assert [one for one in found["notes"] if "left out" in one] == [note] * bool(note)

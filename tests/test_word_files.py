@@ -67,6 +67,31 @@ def test_what_word_does_not_show_is_left_out_and_counted() -> None:
     ]
 
 
+def test_styles_strike_text_through_and_pass_it_on() -> None:
+    file = docx.Document()
+    kinds = docx.enum.style.WD_STYLE_TYPE
+    struck = file.styles.add_style("Struck", kinds.CHARACTER)
+    struck.font.strike = True
+    for name in ("Heir", "Kept"):
+        file.styles.add_style(name, kinds.CHARACTER).base_style = struck
+    file.styles["Kept"].font.strike = False
+    paragraph = file.add_paragraph("Ran the mill")
+    for name in ("Struck", "Heir", "Kept"):
+        paragraph.add_run(f" of {name}", style=name)
+    text, notes = read("Word", saved(file))
+    assert text == "# Ran the mill of Kept\n"
+    assert "struck-through characters left out: 18" in notes
+
+
+def test_a_document_in_a_document_is_counted() -> None:
+    chunk = (
+        '<w:altChunk xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+        ' r:id="rId99"/>'
+    )
+    _, notes = read("Word", word_with(b"<w:body>", f"<w:body>{chunk}".encode()))
+    assert "embedded documents left out: 1" in notes
+
+
 def table(*cells: str) -> str:
     """The Markdown of a table row in a section; a line feed starts a paragraph in a cell."""
     file = docx.Document()

@@ -11,6 +11,7 @@ from typing import Any
 from resume_gym.corpus.check import PAGE_LINES, CheckReport, check
 from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.episode.tasks import SPLITS, WEAKNESSES, Task
+from resume_gym.support.atomic_write import replacing
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 # keys of `origin` that are left out of the card's table "How it was made"
@@ -51,7 +52,8 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, object]) 
         The path of the card.
     """
     target = card_path(path)
-    target.write_text(make_card(path.stem, tasks, origin), encoding="utf-8")
+    with replacing(target) as draft:
+        draft.write_text(make_card(path.stem, tasks, origin), encoding="utf-8")
     return target
 
 

@@ -31,6 +31,16 @@ _INLINE = (
 )
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
+_STRUCK = ("s", "strike", "del")
+_CLOSED = ("p", "li", *_HIDDEN)  # an element that no element of the same tag can be in
+_UNSEEN = re.compile(r"\shidden(?![\w-])", re.IGNORECASE)
+_UNSEEN_STYLE = re.compile(
+    r"\sstyle\s{0,9}=\s{0,9}[\"']?[^\"']*?"
+    r"(?:display\s{0,9}:\s{0,9}none|visibility\s{0,9}:\s{0,9}hidden)",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_TILDES = re.compile(r" ?(?<![~\\])~~(?![\s~])([^~]{1,2000})(?<!\s)~~(?!~)")
 # Attributes other than these six need a value, so that "<hr manager>" is text, not a tag.
 _ATTRIBUTE = (
     r"\s{1,99}(?:open|hidden|reversed|download|async|defer"
@@ -65,13 +75,13 @@ class _Reader:
         self.rows: list[tuple[str, str]] = []
         self._notes = notes
         self._text: list[str] = []
-        self._marker = self._hidden = ""
-        self._depth = self._cells = self._kept = 0
+        self._marker = self._hidden = self._unseen = ""
+        self._depth = self._cells = self._kept = self._nested = 0
         self._link: tuple[str, int] | None = None
 
     def start(self, tag: str, attributes: str) -> None:
         if tag in _HIDDEN:
-            self._hidden = tag
+            self._hide(tag, "")
             self._notes[f"<{tag}>"] += 1
         elif tag == "img":
             self._notes["pictures"] += 1
@@ -89,6 +99,18 @@ class _Reader:
                 self._marker = "  " * max(0, self._depth - 1) + "- "
             elif tag[1:].isdigit():
                 self._marker = "#" * int(tag[1]) + " "
+
+    def _hide(self, tag: str, what: str) -> None:
+        """Leave out an element; count its characters in the notes as `what`, if it has a name."""
+        self._hidden, self._unseen, self._nested = tag, what, 1
+
+    def _skip(self, text: str, tag: str, closing: str) -> None:
+        """Leave out a text in a hidden element, and the tag after it."""
+        if self._unseen:
+            self._notes[self._unseen] += len(text.strip())
+        if tag == self._hidden:
+            self._nested += -1 if closing else tag not in _CLOSED
+            self._hidden = self._hidden if self._nested else ""
 
     def end(self, tag: str) -> None:
         if tag == "a" and self._link:
@@ -126,23 +148,34 @@ class _Reader:
         ends = {match[2].lower(): match.start() for match in tags if match[1]}
         for match in tags:
             closing, tag = match[1], match[2].lower()
-            if self._hidden and (not closing or tag != self._hidden):
+            if self._hidden:
+                self._skip(text[at : match.start()], tag, closing)
+                at = match.end()
                 continue
             # A tag that is never closed counts as text: "vector<a>", "parser for <script> tags".
             lone = not closing and ends.get(tag, -1) < match.start()
             if lone and not (tag in _BREAKS or tag in _VOID or (match[3] and tag not in _HIDDEN)):
                 continue
-            if not self._hidden:
-                self.data(text[at : match.start()])
-                (self.end if closing else self.start)(tag, *(() if closing else (match[3],)))
-            else:
-                self._hidden = ""
+            self.data(text[at : match.start()])
             at = match.end()
+            if closing:
+                self.end(tag)
+            elif not lone and (tag in _STRUCK or _is_unseen(match[3])):
+                what = "struck-through" if tag in _STRUCK else "hidden"
+                self._hide(tag, f"{what} characters")
+            else:
+                self.start(tag, match[3])
             if tag == "sup" and not closing and RAISED.match(text, at):
                 self.data("^")
         if not self._hidden:
             self.data(text[at:])
         self.end_row()
+
+
+def _is_unseen(attributes: str) -> bool:
+    """Return whether the attributes of an element hide it."""
+    found = _UNSEEN.search(_QUOTED.sub("", attributes)) or _UNSEEN_STYLE.search(attributes)
+    return found is not None
 
 
 def _unescaped(text: str) -> str:
@@ -267,6 +300,9 @@ def _line(line: str, symbols: AbstractSet[str], notes: Counter[str]) -> Block:
     if line[:1] == "#":
         line, count = _ATTRIBUTES.subn("", line)
         notes["heading ids"] += count
+    whole, line = line, _unstruck(line, notes)
+    if line != whole and not line.strip("-*+># "):
+        return [], 1
     if has_html(line):
         prefix = _PREFIX.match(line)
         mark = prefix[0] if prefix else ""
@@ -277,13 +313,25 @@ def _line(line: str, symbols: AbstractSet[str], notes: Counter[str]) -> Block:
             pieces[1::2] = code
         rows = [text for _, text in read_html("`".join(pieces), notes)]
         if mark.strip():
-            rows = [" ".join(rows)]
+            rows = [" ".join(rows)] if rows else []
         return [mark + _unescaped_marks(text) for text in rows], 1
     body = line.lstrip()
     marker, text = split_bullet(body, symbols)
     if marker == "-" and body[0] not in "-*+•‣◦–—":  # the module `text.lines` knows these
         line = f"{line[: len(line) - len(body)]}- {text}"
     return [_unescaped_marks(line)], 1
+
+
+def _unstruck(line: str, notes: Counter[str]) -> str:
+    """Return a line without text between tildes, which is struck through, except in code spans."""
+
+    def cut(hit: re.Match[str]) -> str:
+        notes["struck-through characters"] += len(hit[1])
+        return ""
+
+    pieces = line.split("`")
+    pieces[::2] = [_TILDES.sub(cut, piece) for piece in pieces[::2]]
+    return "`".join(pieces)
 
 
 def _unescaped_marks(line: str) -> str:

@@ -65,9 +65,9 @@ def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
             xml = {part: archive.read(part) for part in _check_parts(archive)}
         trees = {part: ElementTree.fromstring(text) for part, text in xml.items()}
         styles = trees.get("word/styles.xml", Element("styles"))
-        hidden = {one.get(f"{_W}styleId", "") for one in styles if _is_on(one, "vanish")}
+        hidden, struck = _styles_with(styles, "vanish"), _styles_with(styles, "strike", "dstrike")
         for tree in trees.values():
-            _remove_unseen(tree, hidden, counts)
+            _remove_unseen(tree, hidden, struck, counts)
         html = mammoth.convert_to_html(
             _archive(trees),
             style_map=_STYLES,
@@ -120,12 +120,32 @@ def _check_parts(archive: zipfile.ZipFile) -> set[str]:
     return names
 
 
-def _remove_unseen(parent: Element, hidden: AbstractSet[str], counts: Counter[str]) -> None:
+def _styles_with(styles: Element, *names: str) -> AbstractSet[str]:
+    """Return the IDs of the styles that have one of the properties, or inherit it."""
+    found = {one.get(f"{_W}styleId", "") for one in styles if any(_is_on(one, x) for x in names)}
+    while (
+        more := {
+            one.get(f"{_W}styleId", "")
+            for one in styles
+            if (base := one.find(f"{_W}basedOn")) is not None
+            and base.get(f"{_W}val") in found
+            and all(one.find(f"{_W}rPr/{_W}{name}") is None for name in names)
+        }
+        - found
+    ):
+        found |= more
+    return found
+
+
+def _remove_unseen(
+    parent: Element, hidden: AbstractSet[str], struck: AbstractSet[str], counts: Counter[str]
+) -> None:
     """Remove what Word does not show, and struck-through text; count it in `counts`.
 
     Args:
         parent: the element whose content is examined.
         hidden: IDs of the styles of hidden text.
+        struck: IDs of the styles of struck-through text.
         counts: numbers of characters and fields.
     """
     tags = [child.tag.rpartition("}")[2] for child in parent]
@@ -137,10 +157,12 @@ def _remove_unseen(parent: Element, hidden: AbstractSet[str], counts: Counter[st
             counts["empty template fields"] += 1
         elif _is_on(child, "vanish") or _style(child) in hidden:
             counts["hidden characters"] += len(_text_of(child))
-        elif _is_on(child, "strike") or _is_on(child, "dstrike"):
+        elif _is_on(child, "strike") or _is_on(child, "dstrike") or _style(child) in struck:
             counts["struck-through characters"] += len(_text_of(child))
+        elif tag == "altChunk":
+            counts["embedded documents"] += 1
         elif not (tag == "Choice" and "Fallback" in tags):  # mammoth reads the second
-            _remove_unseen(child, hidden, counts)
+            _remove_unseen(child, hidden, struck, counts)
             continue
         parent.remove(child)
 

@@ -16,6 +16,7 @@ import pytest
 from viewer_runs import GROUP, STEPS, packed, read, write_evaluation, write_run
 
 from resume_gym.apps.viewer import html
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.listing import Listing
 from resume_gym.apps.viewer.server import serve
 from resume_gym.cli import main
@@ -63,6 +64,34 @@ def test_it_answers_episodes_and_records(server, run):
     assert json.loads(get(server, "/episode/5.json")[1]) == json.loads(json.dumps(run.episode(5)))
     assert json.loads(get(server, "/record/5.json")[1]) == run.record(5)
     assert json.loads(get(server, "/version.json")[1]) == index["version"] == run.version()
+
+
+def test_rows_are_sent_once(tmp_path):
+    folder = write_run(tmp_path / "run")
+
+    def ask(seen):
+        index = json.loads(get(server, f"/index.json?seen={seen}")[1])
+        numbers = [row[0] for row in index["rows"]]
+        return index["seen"], index["continues"], numbers, index
+
+    every = [*range(STEPS * GROUP)]
+    file = folder / "trajectories" / "step-000003.jsonl"
+    first, *others = file.read_text().splitlines(keepends=True)
+    with serving(FolderContents(folder)) as server:
+        seen, *told, index = ask("")
+        assert told == [False, every]
+        assert ask(seen)[1:3] == (True, [])
+        new = {**json.loads(first), "member": 9}
+        with file.open("a") as opened:  # a new episode, and a later line of an old one
+            opened.write(json.dumps(new) + "\n" + first)
+        later, *told, changed = ask(seen)
+        assert told == [True, [2 * GROUP, STEPS * GROUP]]
+        assert len(changed["rows"][0]) == len(index["columns"])
+        assert ask(later)[2] == []
+        for unknown in ("", "x-1", f"{later.partition('-')[0]}-{'9' * 5000}", "%00"):
+            assert ask(unknown)[1:3] == (False, [*every, STEPS * GROUP])
+        file.write_text("".join(others))  # written anew
+        assert ask(later)[1:3] == (False, every[:-1])
 
 
 def test_a_damaged_file_is_an_error_of_the_request(tmp_path):

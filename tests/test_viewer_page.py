@@ -250,6 +250,7 @@ def test_the_page_follows_a_run_and_stays_where_it_is(page, tmp_path):
         page.evaluate("getSelection().removeAllRanges()")
         page.clock.run_for(3100)
         expect(rows(page)).to_have_count(5 * GROUP)
+        assert page.evaluate("index.rows.length") == GROUP  # only what is new was sent
         assert page.evaluate("document.activeElement.getAttribute('href')") == f"#/episode/{GROUP}"
         page.route("**/version.json", lambda route: route.abort())
         page.clock.run_for(3100)

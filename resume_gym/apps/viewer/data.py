@@ -6,6 +6,7 @@ are viewed: `FolderContents.refresh` reads the new lines.
 
 import json
 import re
+import secrets
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -79,6 +80,8 @@ class FolderContents:
         self._places: list[tuple[Path, int, int]] = []  # file, start and length of each record
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._growing: dict[Path, GrowingFile] = {}
+        self._changed: list[int] = []  # row number of each line that was read
+        self._name = secrets.token_hex(8)
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -162,6 +165,7 @@ class FolderContents:
             self._places.append(place)
         else:  # an episode's later, graded line replaces its ungraded line
             self.rows[number], self._places[number] = row, place
+        self._changed.append(number)
 
     def record(self, number: int) -> dict[str, Any]:
         """Return the stored record of the episode in row `number`.
@@ -192,16 +196,32 @@ class FolderContents:
             task = self.tasks.by_id.get(str(record["task_id"]))
             return sendable(episode.episode(record, task))
 
-    def index(self) -> dict[str, Any]:
-        """Return the rows, settings, metrics and summaries of the folder, as JSON values."""
+    @property
+    def seen(self) -> str:
+        """Name of the present rows, for a later call of `index`."""
+        return f"{self._name}-{len(self._changed)}"
+
+    def index(self, seen: str = "") -> dict[str, Any]:
+        """Return the rows, settings, metrics and summaries of the folder, as JSON values.
+
+        Each row begins with its number.
+
+        Args:
+            seen: earlier value of the property `seen`. Rows that have not changed since are left
+                out, and `continues` is true. If the rows were read anew, all are returned.
+        """
         with self._lock:
-            rows = [list(row) for row in self.rows]
+            name, _, count = seen.partition("-")
+            since = int(count) if name == self._name and re.fullmatch(r"\d{1,9}", count) else 0
+            numbers = sorted({*self._changed[since:]})
+            rows = [[number, *self.rows[number]] for number in numbers]
         common = {
             "kind": self.kind,
             "name": self.path.resolve().name,
             "status": status(self.path),
-            "columns": list(EpisodeRow._fields),
+            "columns": ["number", *EpisodeRow._fields],
             "rows": rows,
+            "continues": since > 0,
             "system_prompt": self.tasks.system_prompt,
         }
         try:

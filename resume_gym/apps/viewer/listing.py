@@ -65,7 +65,6 @@ class Listing:
         return {
             "kind": "list",
             "name": self.path.resolve().name,
-            "columns": [],
             "rows": [],
             "runs": sorted(rows, key=itemgetter("changed"), reverse=True),
         }

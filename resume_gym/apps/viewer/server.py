@@ -32,19 +32,19 @@ class Handler(BaseHTTPRequestHandler):
         if host not in _LOOPBACK:
             # against DNS rebinding: a web site could resolve its name to this machine to read data
             return self._answer(403, "text/plain", b"expected localhost as host name")
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
             # refuse requests from other web sites, which could infer data sizes from response times
             return self._answer(403, "text/plain", b"expected a request from the viewer's page")
         try:
-            kind, body = self._body(path)
+            kind, body = self._body(path, query)
         except LookupError:
             return self._answer(404, "text/plain", b"no such page")
         except (OSError, ValueError, RecursionError) as problem:
             return self._answer(500, "text/plain", f"the data cannot be read: {problem}".encode())
         return self._answer(200, kind, body)
 
-    def _body(self, path: str) -> tuple[str, bytes]:
+    def _body(self, path: str, query: str) -> tuple[str, bytes]:
         shown, named = self.shown, {}
         if isinstance(shown, Listing):
             name, slash, inside = path[1:].partition("/")
@@ -58,9 +58,13 @@ class Handler(BaseHTTPRequestHandler):
             value = shown.version()
         elif path == "/index.json":
             version = shown.version()  # read before the data, so that no later write is missed
+            common = {"version": version, "listed": shown is not self.shown} | named
             if isinstance(shown, FolderContents):
                 shown.refresh()
-            value = {**shown.index(), "version": version, "listed": shown is not self.shown} | named
+                seen = shown.seen  # read before the rows, so that no later row is missed
+                value = {**shown.index(query.removeprefix("seen=")), "seen": seen, **common}
+            else:
+                value = {**shown.index(), **common}
         elif isinstance(shown, Listing):
             raise LookupError(path)
         elif path == "/figures.json" and isinstance(shown, FolderContents):

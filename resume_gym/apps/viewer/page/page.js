@@ -99,12 +99,15 @@ async function ask(path) {
 }
 
 async function loadIndex() {
-  index = isExported ? await unpack("index") : await ask("index.json");
-  index.episodes = index.rows.map((row, number) => ({
-    number,
-    kept: !index.chunks || index.chunks[number] !== null,
-    ...Object.fromEntries(row.map((value, at) => [index.columns[at], value])),
-  }));
+  const path = "index.json" + (index?.seen ? "?seen=" + index.seen : "");
+  const fresh = isExported ? await unpack("index") : await ask(path);
+  const episodes = fresh.continues ? index.episodes : []; // rows that changed since are sent
+  for (const row of fresh.rows) {
+    const one = Object.fromEntries(row.map((value, at) => [fresh.columns[at], value]));
+    one.kept = !fresh.chunks || fresh.chunks[one.number] !== null;
+    episodes[one.number] = one;
+  }
+  index = { ...fresh, episodes };
 }
 
 async function loadEpisode(number) {

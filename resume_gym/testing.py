@@ -132,7 +132,7 @@ def find_edit(session: AnySession) -> str:
 
 
 def check_env(
-    env: type[EditEnv] | gym.Env[str, str], edit: Callable[[AnySession], str] = find_edit
+    env: type[EditEnv] | gym.Env[str, str] | str, edit: Callable[[AnySession], str] = find_edit
 ) -> None:
     """Check the contracts of an editing environment.
 
@@ -147,12 +147,14 @@ def check_env(
     - Forks, snapshots and pickled copies are independent; records can be replayed from JSON.
 
     Args:
-        env: a subclass of `EditEnv`, or an environment of such a class, which may be wrapped. The
-            check resets and plays the environment, and asks its judge, if any, for two verdicts.
+        env: a subclass of `EditEnv`, an environment of such a class, which may be wrapped, or its
+            id, such as "module:Name-v0". The check resets and plays the environment, and asks its
+            judge, if any, for two verdicts.
         edit: function that takes a new session, and returns an action that edits its document.
 
     Raises:
         AssertionError: A contract is broken.
+        gymnasium.error.Error: No environment has this id.
     """
     made = _unwrapped(env)
     _check_gymnasium(made)
@@ -168,7 +170,9 @@ def check_env(
     _check_copies(made, actions)
 
 
-def _unwrapped(env: type[EditEnv] | gym.Env[str, str]) -> EditEnv:
+def _unwrapped(env: type[EditEnv] | gym.Env[str, str] | str) -> EditEnv:
+    if isinstance(env, str):
+        env = gym.make(env, disable_env_checker=True)
     if inspect.isclass(env) and issubclass(env, EditEnv):
         # Gymnasium's checker uses `env.spec` to create an environment for each render mode
         creator: Any = env

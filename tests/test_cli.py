@@ -195,6 +195,23 @@ def test_eval_plays_other_domains(tmp_path, capsys):
     assert "placement" in capsys.readouterr().out
 
 
+def test_random_plays_any_domain_by_its_tools(capsys):
+    env = "examples.release_notes:ReleaseNotes-v0"
+    written = as_json(capsys, "--agent", "random", "--env", env)
+    found = written["agents"]["random"]["summary"]
+    assert found["edits"] > 0
+    assert 0 < found["submit_rate"] < 1
+    assert 0 < found["malformed"] < found["turns"]
+
+
+def test_an_agent_that_is_given_twice_is_played_once(capsys):
+    agents = ["--agent", "noop", "--agent", "noop"]
+    assert main(["eval", *agents, "--tasks", TASKS, "--limit", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.split().count("noop") == 1
+    assert "--agent noop: given 2 times, played once; NAME=noop plays it under another name" in err
+
+
 def test_rollouts_are_one_of_scripted_agents_and_sixteen_else(capsys):
     with model(lambda turn: tool_call("submit"), delay_s=2.0) as server:
         agents = ["--agent", "noop", "--agent", f"m=scripted@{server.url}"]

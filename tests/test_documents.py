@@ -107,6 +107,9 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: Any, says
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="No such file"):
         read_document(tmp_path / "a.md")
+    for address in ("https://example.org/job", "HTTP://example.org/a.md", "file:///tmp/a.pdf"):
+        with pytest.raises(DocumentError, match="got an address; save the page as text"):
+            read_document(Path(address))
     (tmp_path / "b.md").mkdir()
     with pytest.raises(DocumentError, match="it is a folder; pass the files in it"):
         read_document(tmp_path / "b.md")

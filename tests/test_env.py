@@ -109,7 +109,7 @@ def test_the_environment_keeps_its_contracts(tasks_file: str, judge: str | None)
     ],
 )
 def test_the_other_environments_keep_the_contracts(env_id: str) -> None:
-    check_env(gym.make(env_id))
+    check_env(env_id)
 
 
 def test_the_last_info_has_the_verdict(options: dict[str, Any]) -> None:

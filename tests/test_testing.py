@@ -91,6 +91,8 @@ def test_an_environment_that_breaks_a_contract(kind: type[ResumeEditEnv], contra
 def test_other_objects_are_rejected() -> None:
     with pytest.raises(AssertionError, match="expected a subclass of EditEnv"):
         check_env(Session)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="expected a subclass of EditEnv"):
+        check_env("CartPole-v1")
 
 
 def test_an_edit_can_be_given() -> None:

@@ -7,13 +7,14 @@ Agents cannot ask for a verdict: this package does not import `resume_gym.judges
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from resume_gym.agents.careful import has_padding, next_edit
 from resume_gym.agents.edit_kinds import SWAPS
 from resume_gym.agents.searching import next_search
 from resume_gym.episode.document import wrapped_lines
+from resume_gym.episode.editing import AnySession
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Fix
 from resume_gym.episode.tools import tool_call
@@ -66,30 +67,57 @@ def _repair(fix: Fix) -> str:
     return tool_call("str_replace", old=fix.old, new=fix.new)
 
 
-def random_agent(seed: int) -> Agent:
-    """Make an agent that writes random tool calls; their texts are random, some calls malformed."""
+def random_agent(seed: int) -> Callable[[AnySession], str]:
+    """Make an agent that calls the tools of any domain at random; some calls are malformed.
+
+    Texts in the calls consist of words of the document, in their order or in a random order.
+    """
     rng = Random(seed)
 
-    def act(session: Session) -> str:
-        words = session.resume.split(" ")
-        start = rng.randrange(len(words))
-        old = " ".join(words[start : start + rng.randint(1, 6)])
-        new = " ".join(rng.sample(words, min(len(words), rng.randint(0, 6))))
-        edit = tool_call("str_replace", old=old, new=new)
-        choices = {
-            edit: 10,
-            tool_call("str_replace", old=old + new, new=old): 3,
-            tool_call("str_replace", old=old): 1,
-            tool_call("replace", old=old, new=new): 1,
-            edit[: len(edit) // 2]: 1,
-            edit + edit: 1,
-            old: 1,
-            _REVIEW: 2,
-            _SUBMIT: 2,
-        }
+    def act(session: AnySession) -> str:
+        words = session.text.split(" ")
+        choices: dict[str, int] = {}
+        for tool in (one["function"] for one in session.tools):
+            name, parameters = tool["name"], tool["parameters"]
+            kinds = {key: parameters["properties"][key]["type"] for key in parameters["required"]}
+            arguments = {
+                key: _random_value(kind, words, number, rng)
+                for number, (key, kind) in enumerate(kinds.items())
+            }
+            if name in session.editors and arguments:
+                choices |= _random_edits(name, arguments)
+            else:
+                choices[tool_call(name, **arguments)] = 2
         return rng.choices(list(choices), list(choices.values()))[0]
 
     return act
+
+
+def _random_value(kind: str, words: Sequence[str], number: int, rng: Random) -> str | int:
+    """Return an excerpt for the first argument of a call, else random words, or a number."""
+    if kind == "integer":
+        return rng.randint(1, 9)
+    if number:
+        return " ".join(rng.sample(words, min(len(words), rng.randint(0, 6))))
+    start = rng.randrange(len(words))
+    return " ".join(words[start : start + rng.randint(1, 6)])
+
+
+def _random_edits(name: str, arguments: Mapping[str, str | int]) -> dict[str, int]:
+    """Return the weights of an edit and of its malformed variants, by their text."""
+    edit = tool_call(name, **arguments)
+    first, *others = arguments
+    told = str(arguments[first])
+    longer = {first: "".join(map(str, arguments.values())), **dict.fromkeys(others, told)}
+    return {
+        edit: 10,
+        tool_call(name, **longer): 3,
+        tool_call(name, **{first: told}): 1,
+        tool_call(f"{name}_all", **arguments): 1,
+        edit[: len(edit) // 2]: 1,
+        edit + edit: 1,
+        told: 1,
+    }
 
 
 def editor(edit: Callable[[Session], tuple[str, str] | None]) -> Agent:
@@ -172,6 +200,8 @@ AGENTS: Mapping[str, Callable[[int], Agent]] = {
     "oracle": lambda seed: oracle,
 }
 """Agent factories by name; each takes a seed."""
+ANY_DOMAIN = ("noop", "random")
+"""Agents that play in environments of any domain; the others edit only resumes."""
 
 
 def _turns_left(session: Session) -> int:

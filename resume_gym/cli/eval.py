@@ -1,6 +1,7 @@
 """`resume-gym eval`: play agents on tasks and print their statistics side by side."""
 
 import argparse
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -212,6 +213,10 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
         specs = [read_spec(text) for text in dict.fromkeys(texts)]
     except ValueError as problem:
         raise TaskError(f"--agent: {problem}") from None
+    for text, times in Counter(texts).items():
+        if times > 1:
+            told = f"given {times} times, played once; NAME={text} plays it under another name"
+            say(f"--agent {text}: {told}", error=True)
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:

@@ -6,6 +6,7 @@ extension.
 """
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ FORMATS = {
 """File formats by file extension."""
 
 MOST_BYTES = 20_000_000
+_ADDRESS = re.compile(r"[a-z]{2,}:/", re.IGNORECASE)  # a `Path` has no "//"
 _EXPECTED = "expected Markdown (.md), plain text (.txt), PDF (.pdf) or Word (.docx)"
 
 _OLD_WORD = b"\xd0\xcf\x11\xe0"  # magic number of OLE files: .doc and encrypted .docx
@@ -60,9 +62,12 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
 
     Raises:
         DocumentError: the file is missing, empty, too large, password-protected, scanned, not a
-            regular file, or not in the format of its extension; or reading it exceeds a limit.
+            regular file, or not in the format of its extension; or reading it exceeds a limit; or
+            `path` is an address.
         ModuleNotFoundError: a package for the format is missing; the message names the pip extra.
     """
+    if _ADDRESS.match(str(path)):
+        raise DocumentError("expected a file, got an address; save the page as text (.txt)")
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         hint = "; save it as .docx" if path.suffix.lower() in (".doc", ".odt", ".rtf") else ""

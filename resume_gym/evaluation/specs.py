@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from resume_gym.agents import AGENTS, make_agent
+from resume_gym.agents import AGENTS, ANY_DOMAIN, make_agent
 from resume_gym.episode.session import Session
 from resume_gym.evaluation.contest import Contest, Entry
 from resume_gym.evaluation.players import Player, Scripted, endpoint
@@ -180,7 +180,7 @@ def make_entry(
     except ModuleNotFoundError as problem:
         raise missing(f"{where}: needs", str(problem.name), "train") from None
     model = spec.options["model"]
-    if model != "noop" and not resumes:
+    if model not in ANY_DOMAIN and not resumes:
         raise TaskError(f"{where}: {model} edits only resumes; {contest.env} has other documents")
     return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
 

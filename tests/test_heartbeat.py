@@ -33,6 +33,17 @@ with Heartbeat(run, 9, 0.05) as heart:
 """
 
 
+def test_the_time_of_a_run_is_that_of_its_heartbeat(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.append({"step": 1, "reward": 0.0, "seconds_rollout": 60.0, "seconds_total": 360.0})
+    assert str(run.duration()) == "0:06:00"
+    with Heartbeat(run, 1, 0) as heart:
+        heart._began -= 20
+        assert str(run.duration()) == "0:06:00"
+        heart.save()
+        assert str(run.duration()) == "0:06:20"
+
+
 def beat(run: RunFolder) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((run.path / "heartbeat.json").read_text())
     return found

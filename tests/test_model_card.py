@@ -55,7 +55,8 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     run.configure(config)
     write_facts(run, config, make_workload(config))
     for step in (1, 2):
-        run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
+        row = {"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2}
+        run.append({**row, "seconds_rollout": 30.0, "seconds_total": 200.0 * step})
     (path / "dashboard.png").write_bytes(b"a picture")
     errors = {"reward": 0.5, "submit_rate": 0.1, "by_weakness.too_long": 0.25}
     for when, reward, submitted in (("before", 1.25, 0.3), ("after", 2.123456, 0.9)):
@@ -126,7 +127,7 @@ def test_a_card_tells_where_a_run_came_from(
     actions = ["a\n```\nb", "submit"]
     run.trajectories.path(2).write_text(seal({**played, "actions": actions}) + "\n")
     _, text = loaded(run, tmp_path / "model")
-    assert f"hours on {Machine.here()}. One run" in text
+    assert f"tokens, 0:06:40 hours on {Machine.here()}. One run" in text
     assert f"\nCommand:\n\n    {shown.format('')}\n\n" in text
     assert f"resume-gym {resume_gym.__version__} (commit 0a1b2c3), Python" in text
     assert "on task `t-1`, with reward 1.50:\n\n    a\n    ```\n    b\n\n    submit\n" in text

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,10 @@ class RunFolder:
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
             totals |= {name: max(value, totals[name]) for name, value in newer.items()}
         return totals
+
+    def duration(self) -> timedelta:
+        """Return the time for which the job has run, evaluations included, in whole seconds."""
+        return timedelta(seconds=round(self.totals()["seconds_total"]))
 
     def unusual(self) -> str:
         """Return the settings that differ from the defaults, in one line."""

@@ -76,6 +76,7 @@ class Heartbeat:
         self._run, self._steps, self._every_s = run, steps, every_s
         self.console = Terminal()
         self.evaluation: Callable[[], str] = lambda: ""
+        self._writing = threading.Lock()
         self._began = self._spoke = self._wrote = time.monotonic()
         self._earlier, self._totals = dict[str, float](), dict[str, float]()
         self._status = {"state": "running", "why": "", "end": ""}
@@ -180,8 +181,7 @@ class Heartbeat:
         now = time.monotonic()
         if now - self._wrote >= self._every_s:
             self._wrote = now
-            with suppress(OSError):
-                self._write()
+            self.save()
         if self._live.is_started:
             self._live.refresh()
         elif now - self._spoke >= self._every_s:
@@ -200,6 +200,11 @@ class Heartbeat:
             return now
         return evaluation if now == _EVALUATION else f"{evaluation}; {now}"
 
+    def save(self) -> None:
+        """Write the file now; a full disk is no error."""
+        with suppress(OSError):
+            self._write()
+
     def _write(self) -> None:
         doing = {"now": self._doing()} if self._status["state"] == "running" else _IDLE
         beat = {
@@ -213,7 +218,8 @@ class Heartbeat:
             "process": os.getpid(),
             "host": socket.gethostname(),
         }
-        self._run.writer.replace(HEARTBEAT, json.dumps(beat, indent=1) + "\n")
+        with self._writing:  # two threads write
+            self._run.writer.replace(HEARTBEAT, json.dumps(beat, indent=1) + "\n")
 
     def _interrupt(self) -> None:
         """Handle Ctrl-C; kill the process if it does not end soon, or at the next Ctrl-C."""

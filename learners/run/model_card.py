@@ -35,8 +35,6 @@ from resume_gym.folders.writer import FolderWriter
 CARD = "README.md"
 PICTURE = "dashboard.png"
 
-PHASES = ("rollout", "train", "publish")
-"""Phases of a step, whose durations are the metrics `seconds_rollout` and so on."""
 _FACTS = "facts.json"
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 _PACKAGES = ("gymnasium", "torch", "transformers", "tokenizers", "safetensors", "numpy")
@@ -132,11 +130,6 @@ def _commit(folder: Path) -> list[str]:
     return [f"(commit {done.stdout.strip()})"]
 
 
-def hours(metrics: Sequence[Metrics]) -> float:
-    """Return the time of all steps in hours, including steps before the run was resumed."""
-    return sum(step.get(f"seconds_{phase}", 0.0) for step in metrics for phase in PHASES) / 3600
-
-
 def write(run: RunFolder, target: Path) -> None:
     """Write the model card and the dashboard of a run into the folder of the exported policy.
 
@@ -186,7 +179,7 @@ def make(run: RunFolder) -> ModelCard:
         ended=run.ended(),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
         tokens=total("sampled_tokens"),
-        hours=hours(metrics),
+        time=run.duration(),
         sample=_sample(run, facts["tasks"]["source"], metrics),
         settings=_settings(config),
         picture=PICTURE,

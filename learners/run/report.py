@@ -25,6 +25,7 @@ from resume_gym.evaluation import Returns, table
 from resume_gym.figures.dashboard import dashboard
 from resume_gym.support.user_errors import number_of
 
+_PHASES = ("rollout", "train", "publish")
 HIGHEST_PAID = 10
 """Number of episodes with the highest rewards that the journal lists for an evaluation."""
 
@@ -43,7 +44,7 @@ class Stopwatch:
 
     def metrics(self) -> dict[str, float]:
         """Return the latest duration of each phase of a step, in seconds."""
-        return {f"seconds_{phase}": self._seconds[phase] for phase in model_card.PHASES}
+        return {f"seconds_{phase}": self._seconds[phase] for phase in _PHASES}
 
 
 class RunReport:
@@ -210,7 +211,8 @@ class RunReport:
             return None
         config = self._config
         every = 0 if config.engine == "vllm" else config.eval_every  # vLLM plays during the steps
-        step_s = 3600 * model_card.hours(self._history) / len(self._history)
+        times = [row.get(f"seconds_{phase}", 0.0) for row in self._history for phase in _PHASES]
+        step_s = sum(times) / len(self._history)
         return seconds_left(step, config.steps, every, step_s, self._evaluation_s)
 
     def evaluated(self, step: int) -> bool:
@@ -262,12 +264,12 @@ class RunReport:
         status = STOPPED if end and end.kind == "budget" else 0
         if not self._work:
             return status
+        self._heart.save()  # the time that the journal and the model card state
         kind, why = end or ("steps", f"all {self._config.steps} steps are done")
         self._heart.end(kind, why)
         if not (self.model / model_card.CARD).exists():
-            hours = model_card.hours(self._run.metrics())
             steps = number_of(len(self._history), "step")
-            self._run.note(f"Ended: {steps} took {hours:.2f} hours; {why}.")
+            self._run.note(f"Ended: {steps} took {self._run.duration()} hours; {why}.")
             self._draw()
             model_card.write(self._run, self.model)
         floor = self._run.result("floor")

@@ -1,5 +1,6 @@
 """Run the code of the README and of docs/, and parse their `resume-gym` commands."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -65,6 +66,23 @@ def test_python_blocks_run(
 @pytest.mark.parametrize("words", list(commands()))
 def test_commands_are_accepted_by_the_parser(words: list[str]) -> None:
     make_parser(words).parse_args(words)
+
+
+def test_the_rewards_of_scripted_agents_are_those_of_the_result_file() -> None:
+    file = ROOT / "benchmarks" / "results" / "agents-2-core-epyc.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["figures"]
+    means = {one["name"].removesuffix(": mean reward"): f"{one['value']:.2f}" for one in found}
+    agents = ("noop", "floor", "safe harbour", "one repair", "careful", "oracle")
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8")
+    table = page.partition("| variant |")[2].partition("\n\n")[0]
+    for name in ("ResumeEdit-v0", "pay by the line", "evidence", "feedback", "ladder", "omission"):
+        row = next(row for row in table.split("\n") if name in row)
+        assert (
+            row.split(" | ", 1)[1] == " | ".join(means[f"{name}, {one}"] for one in agents) + " |"
+        )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    floors = [means[f"{name}, floor"] for name in ("ResumeEdit-v0", "ResumeEditMini-v0")]
+    assert "earns {} (Mini: {})".format(*floors) in readme
 
 
 def test_the_evaluation_prints_the_rows_that_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

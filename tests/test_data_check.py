@@ -75,8 +75,15 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert report.tasks == 2
     assert "c: fixes[0].old" in found(report, "fix")[0]
     assert not report.fit
+
+
+def test_an_empty_file_has_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tasks.jsonl"
     file.write_text("\n")
-    assert not check(*read_rows([file])).fit
+    assert command(str(file)) == 1
+    told = capsys.readouterr().out
+    assert "error   sources without a valid task: 1\n" in told
+    assert told.endswith("not fit to train on; tasks: 0, kinds of errors: 1, of warnings: 0\n")
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.6, 0.7, 1.0])

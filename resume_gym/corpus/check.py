@@ -51,6 +51,7 @@ _MANY = f"(more than {NEAR_LIMIT:.0%} is an error)"
 # Severity and text of each kind, in the order of the report. A limit is a warning or, above
 # `NEAR_LIMIT`, an error; `total` is the number of the texts or tasks that were compared or graded.
 _KINDS: Mapping[str, tuple[Severity | Literal["limit"], str]] = {
+    "no_tasks": ("error", "sources without a valid task"),
     "bad_row": ("error", "rows that are not valid tasks"),
     "duplicate_id": ("error", "rows that repeat IDs"),
     "blank": ("error", "blank values of task_id, job or resume"),
@@ -153,8 +154,8 @@ class CheckReport:
 
     @property
     def fit(self) -> bool:
-        """Whether the tasks are fit for training: at least one task and no errors."""
-        return self.tasks > 0 and not any(finding.severity == "error" for finding in self.findings)
+        """Whether the tasks are fit for training: no finding is an error."""
+        return not any(finding.severity == "error" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
@@ -178,6 +179,7 @@ def check(
     totals: dict[str, int] = {}
     found: dict[str, list[str]] = defaultdict(list)
     for kind, example in chain(
+        [] if tasks else [("no_tasks", "expected at least one task, found none")],
         bad,
         *(_faults(task, page_lines) for task in tasks),
         _similar_texts(tasks, threshold, totals),

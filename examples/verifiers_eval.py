@@ -1,6 +1,6 @@
 r"""Evaluate a model with verifiers; here, a server with the careful agent acts as the model.
 
-    pip install verifiers==0.4.0 -e . -e packages/verifiers
+    pip install verifiers==0.4.0 -e . -e examples/packages/verifiers
     python examples/verifiers_eval.py
 
 The command for a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choice

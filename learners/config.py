@@ -19,7 +19,7 @@ from learners import goals
 from learners.errors import ConfigError
 from resume_gym.llm.settings import check_url
 from resume_gym.support import trust
-from resume_gym.support.user_errors import did_you_mean
+from resume_gym.support.user_errors import did_you_mean, install
 
 PRESETS = Path(__file__).parent / "presets"
 # pydantic converts only fields with this mark: a TOML list to a tuple, or a string to a path
@@ -228,7 +228,7 @@ class Config:
         ):
             if needed and find_spec(package) is None:
                 on_cpu = " (without a GPU: `make vllm`)" if extra == "vllm" else ""
-                raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`{on_cpu}")
+                raise ConfigError(f"{extra}: needs `{install(extra)}`{on_cpu}")
 
 
 _VLLM, _FSDP2 = ("engine", ("vllm",)), ("backend", ("fsdp2",))

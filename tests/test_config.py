@@ -9,6 +9,7 @@ import pytest
 from learners.command_line import parse
 from learners.config import PRESETS, Config, ConfigError, differences, read_toml, to_toml
 from resume_gym.judges import make_judge
+from resume_gym.support.user_errors import install
 
 
 def load(argv: list[str]) -> Config:
@@ -214,6 +215,6 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setattr("learners.config.find_spec", lambda name: True)
     Config(**values).check_packages()
     monkeypatch.setattr("learners.config.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=rf"needs `pip install -e \.\[{extra}\]`"):
+    with pytest.raises(ConfigError, match=re.escape(f"needs `{install(extra)}`")):
         Config(**values).check_packages()
     Config().check_packages()

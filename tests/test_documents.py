@@ -1,6 +1,7 @@
 """Documents that are refused, and the limits of the process that reads them."""
 
 import os
+import re
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import read_document
 from resume_gym.corpus.readers import convert
 from resume_gym.corpus.sandbox import Limits, read_apart
+from resume_gym.support.user_errors import install
 
 PAGE = column(72, 720, ["# Ada Moreno", "Lisbon"])
 
@@ -136,5 +138,5 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     data = word_file() if kind == "Word" else pdf(PAGE)
     monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(install("data"))):
         convert(kind, data, True)

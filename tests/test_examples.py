@@ -15,8 +15,24 @@ import pytest
 import torch
 
 from resume_gym import Rules
+from resume_gym.support.user_errors import install
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_folders_to_install_are_there_and_hints_name_the_checkout() -> None:
+    root = EXAMPLES.parent
+    assert install("data") == f"pip install -e '{root}[data]'"
+    pages = [*EXAMPLES.rglob("*.py"), *EXAMPLES.rglob("*.md"), *(root / "docs").rglob("*.md")]
+    folders = {
+        folder
+        for page in pages
+        for line in re.findall(r"pip install .*", page.read_text(encoding="utf-8"))
+        for folder in re.findall(r"-e (?!\.)([\w/]+)", line)
+    }
+    assert folders
+    for folder in folders:
+        assert (root / folder / "pyproject.toml").is_file(), folder
 
 
 def test_a_trainer_of_your_own(

@@ -1,3 +1,4 @@
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from resume_gym.corpus import hub
 from resume_gym.corpus.card import make_card, write_card
 from resume_gym.episode.tasks import Evidence, Item, Task, write_jsonl
 from resume_gym.support.command_line import Parser
-from resume_gym.support.user_errors import TaskError
+from resume_gym.support.user_errors import TaskError, install
 
 datasets.disable_progress_bars()
 
@@ -112,7 +113,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(install("data"))):
         hub.load("anything")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from learners.command_line import parse
 from resume_gym.cli import main
+from resume_gym.support.user_errors import install
 
 ROOT = Path(__file__).parents[1]
 
@@ -92,5 +93,5 @@ def test_one_line_says_which_packages_to_install(
     assert leaving.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    told = f"training needs {' and '.join(packages)}: pip install resume-gym[train]\n"
+    told = f"training needs {' and '.join(packages)}: {install('train')}\n"
     assert err == f"resume-gym: {told}"

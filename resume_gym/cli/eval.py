@@ -42,7 +42,7 @@ from resume_gym.llm import ModelError
 from resume_gym.support.printing import say
 from resume_gym.support.terminal import Terminal
 from resume_gym.support.trust import remember
-from resume_gym.support.user_errors import TaskError, missing, number_of
+from resume_gym.support.user_errors import TaskError, install, missing, number_of
 
 ROLLOUTS = 16
 _ABOUT = """\
@@ -267,7 +267,7 @@ def _print(
             console.print(comparison_table(figures.comparisons), crop=False)
             console.print(figures.comparisons[0].method, style="dim", highlight=False)
     if len(figures.summaries) > 1 and not figures.comparisons:
-        hint = "no paired tests: they need scipy (pip install resume-gym[eval]) and tasks in common"
+        hint = f"no paired tests: they need scipy ({install('eval')}) and tasks in common"
         say(f"resume-gym: {hint}", error=True)
     if options.out:
         show(f"{options.out}: evaluation.json, episodes.jsonl")

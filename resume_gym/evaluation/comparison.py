@@ -3,7 +3,7 @@
 Rollouts of one task are not independent samples, so each task counts once, with the mean of its
 rollouts. Two agents are compared on the tasks that both played. P-values are from the two-sided
 Wilcoxon signed-rank test; 95 % confidence intervals are from a BCa bootstrap over tasks. The test
-and the bootstrap require scipy (`pip install resume-gym[eval]`). The main functions are
+and the bootstrap require scipy (`pip install -e .[eval]`). The main functions are
 `statistics_of` and `compare`.
 """
 

@@ -26,7 +26,7 @@ from resume_gym.episode.tasks import Task
 from resume_gym.llm import ModelError, Usage
 from resume_gym.llm.loop import submit
 from resume_gym.support.trust import import_named, is_local
-from resume_gym.support.user_errors import did_you_mean
+from resume_gym.support.user_errors import did_you_mean, install
 
 # Module and factory of each judge, by the judge's name. A judge's module is imported when the judge
 # is first made, since the module may need extra packages.
@@ -261,8 +261,8 @@ def make_judge(spec: str | Mapping[str, object]) -> Judge:
         _check_options(str(name), make, options)
         judge: Judge = make(**options)
     except ModuleNotFoundError as missing:
-        extra = "" if custom else f": pip install resume-gym[{name}]"
-        raise ValueError(f"judge {name!r}: needs {missing.name}{extra}") from None
+        how = "" if custom else f": {install(str(name))}"
+        raise ValueError(f"judge {name!r}: needs {missing.name}{how}") from None
     except (AttributeError, TypeError) as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):

@@ -1,4 +1,4 @@
-"""Provider for Google's Gemini, through its SDK (`pip install resume-gym[gemini]`)."""
+"""Provider for Google's Gemini, through its SDK (`pip install -e .[gemini]`)."""
 
 import warnings
 from dataclasses import dataclass

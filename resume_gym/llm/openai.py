@@ -1,4 +1,4 @@
-"""Provider for OpenAI's chat API, hosted or local (`pip install resume-gym[openai]`)."""
+"""Provider for OpenAI's chat API, hosted or local (`pip install -e .[openai]`)."""
 
 import re
 from collections.abc import Mapping

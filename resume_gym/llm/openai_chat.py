@@ -1,4 +1,4 @@
-"""Provider for chats with tools, through OpenAI's chat API (`resume-gym[openai]`).
+"""Provider for chats with tools, through OpenAI's chat API (`pip install -e .[openai]`).
 
 `OpenAIChat` works with `client.Client`, as `openai.OpenAI` does. A prompt (`turn_prompt`) holds the
 whole chat so far. An answer (`read_turn`) is JSON with the next assistant message and its native

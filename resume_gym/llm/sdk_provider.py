@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from resume_gym.llm import Answer, CutOff, Malformed, Misconfigured, ModelError, Prompt, Unavailable
 from resume_gym.llm.http_errors import masked, shown
+from resume_gym.support.user_errors import install
 
 if TYPE_CHECKING:
     import httpx2
@@ -167,7 +168,7 @@ class SDKProvider(ABC):
             return self._connect(self._http)
         except ImportError as problem:
             extra = self.name.partition("/")[0]
-            message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
+            message = f"{self.name}: {problem}; {install(extra)}"
         except ValueError as problem:
             message = f"{self.name}: {shown(problem, self._key)}"
         raise Misconfigured(message)

@@ -1,10 +1,12 @@
 """Errors and messages for users: similar names, missing packages, counts with nouns."""
 
 import re
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+from pathlib import Path
 
 
 class TaskError(ValueError):
@@ -22,6 +24,17 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def install(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    The command names the checkout that is running: no release is in a package registry yet.
+    """
+    root = Path(__file__).parents[2]
+    if (root / "pyproject.toml").is_file():
+        return f"pip install -e {shlex.quote(f'{root}[{extra}]')}"
+    return f"pip install 'resume-gym[{extra}]'"
+
+
 def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
     """Return the error for a package that is not installed.
 
@@ -30,7 +43,7 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
         package: name of the missing package.
         extra: extra of resume-gym that installs the package.
     """
-    return ModuleNotFoundError(f"{needs} {package}: pip install resume-gym[{extra}]", name=package)
+    return ModuleNotFoundError(f"{needs} {package}: {install(extra)}", name=package)
 
 
 def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:

@@ -15,7 +15,7 @@ from resume_gym.llm.loop import submit
 from resume_gym.llm.store import summarise
 from resume_gym.support.atomic_write import check_new_file, replacing
 from resume_gym.support.printing import say
-from resume_gym.support.user_errors import TaskError, number_of
+from resume_gym.support.user_errors import TaskError, install, number_of
 from resume_gym.synthesis import procedural
 from resume_gym.synthesis.manifest import (
     Outcome,
@@ -91,8 +91,8 @@ class Generation:
         try:
             from resume_gym.synthesis.drafts import PROMPTS
         except ImportError as problem:
-            extra = f"pip install resume-gym[{self.generator}]"
-            raise Misconfigured(f"{self.generator}: {problem}; {extra}") from None
+            how = install(self.generator)
+            raise Misconfigured(f"{self.generator}: {problem}; {how}") from None
         wording = {"prompt": PROMPTS["version"], "attempts": self.attempts}
         model = {name: self.model[name] for name in _DECIDES if name in self.model}
         return {**chosen, **wording, "model": model}

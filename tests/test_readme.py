@@ -68,6 +68,13 @@ def test_commands_are_accepted_by_the_parser(words: list[str]) -> None:
     make_parser(words).parse_args(words)
 
 
+def test_a_figure_that_was_measured_once_links_to_what_that_means() -> None:
+    for page in PAGES:
+        if page.parent.name != "decisions":
+            text = page.read_text(encoding="utf-8")
+            assert not re.search(r"\bonce\)", text), page
+
+
 def test_the_rewards_of_scripted_agents_are_those_of_the_result_file() -> None:
     file = ROOT / "benchmarks" / "results" / "agents-2-core-epyc.json"
     found = json.loads(file.read_text(encoding="utf-8"))["figures"]

@@ -236,14 +236,19 @@ class RunFolder:
         return f"{saved}; {numbered(again)} will be repeated" if again else saved
 
     def totals(self) -> dict[str, float]:
-        """Return the time and the judge's cost so far, including steps that will be repeated."""
-        last = (self.metrics() or [{}])[-1]
-        totals = {name: last.get(name, 0.0) for name in TOTALS}
+        """Return the time and the judge's cost so far, including steps that will be repeated.
+
+        Costs that are unknown are left out.
+        """
+        rows = self.metrics()
+        last = {"seconds_total": 0.0, **rows[-1]} if rows else dict.fromkeys(TOTALS, 0.0)
+        totals = {name: last[name] for name in TOTALS if name in last}
         # totals in the heartbeat file are newer, and include steps that `truncate` removed
         with suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
             beat = self.reader.object(HEARTBEAT)["totals"]
             newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
-            totals |= {name: max(value, totals[name]) for name, value in newer.items()}
+            if "seconds_total" in newer:  # the file is not damaged
+                totals = {name: max(value, totals.get(name, 0.0)) for name, value in newer.items()}
         return totals
 
     def duration(self) -> timedelta:

@@ -17,7 +17,7 @@ from typing import Self
 from rich.live import Live
 from rich.text import Text
 
-from learners.run.folder import HEARTBEAT, TOTALS, Metrics, RunFolder
+from learners.run.folder import HEARTBEAT, Metrics, RunFolder
 from learners.training import checkpoint
 from learners.training.ranks import INTERRUPTED
 from resume_gym.support.command_line import complain
@@ -145,11 +145,15 @@ class Heartbeat:
         )
 
     def totals(self, metrics: Metrics) -> dict[str, float]:
-        """Return the run's time and judge cost, summed over earlier processes and this process."""
-        own = {name: metrics[name] for name in TOTALS if name in metrics}
+        """Return the run's time and judge cost, summed over earlier processes and this process.
+
+        A cost is left out if it is unknown in this process or in an earlier one.
+        """
+        own = {name: metrics[name] for name in self._earlier if name in metrics}
         own["seconds_total"] = time.monotonic() - self._began
         totals = {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}
-        self._totals |= totals
+        if metrics:
+            self._totals = totals
         return totals
 
     def end(self, kind: str, why: str) -> None:

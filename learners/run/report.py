@@ -15,7 +15,7 @@ from learners.rollouts.measures import HACKS
 from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.workload import Workload
 from learners.run import model_card
-from learners.run.folder import Metrics, RunFolder, numbered
+from learners.run.folder import TOTALS, Metrics, RunFolder, numbered
 from learners.run.heartbeat import Heartbeat
 from learners.run.loggers import Loggers
 from learners.run.progress import line, milestones, seconds_left
@@ -191,7 +191,8 @@ class RunReport:
             return
         seconds = self._clock.metrics()
         totals = self._heart.totals(metrics)
-        row = {"step": step, **metrics, **seconds, **totals, **action.metrics}
+        own = {name: value for name, value in metrics.items() if name not in TOTALS}
+        row = {"step": step, **own, **seconds, **totals, **action.metrics}
         if step not in self._begun:  # a repeated step may read its episodes from disk
             row["tokens_per_s"] = tokens / sum(seconds.values())
         if self._evaluation_s is not None:  # from which a resumed run estimates the time left

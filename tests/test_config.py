@@ -95,7 +95,8 @@ def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
         ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
         (
             "--loss ppo",
-            "--loss: expected one of 'aipo', 'ipo', 'dppo_kl', 'grpo', 'dr_grpo', 'raft'; got 'ppo'",
+            "--loss: expected one of 'aipo', 'ipo', 'dppo_kl', 'grpo', 'dr_grpo', 'raft'; "
+            "got 'ppo'",
         ),
         ("--name ../up", "name: expected the name of a folder, got '../up'"),
         (

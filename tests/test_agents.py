@@ -8,6 +8,7 @@ from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.agents.careful import next_edit
 from resume_gym.agents.wording import LISTS
+from resume_gym.integrations.sb3 import careful_menu
 from resume_gym.text.lines import MONTH_NAMES
 from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS, gerund, past_of_base, past_tense
 
@@ -230,6 +231,9 @@ def test_careful_starts_no_dates_that_it_has_no_edits_for() -> None:
     both = both.replace("Mar 2016 - May 2016", "03/2016 - 05/2016")
     for turns, wanted in ((1, page), (2, page), (3, both)):
         assert edits(page, turns=turns).replace("## Education", "**Education**") == wanted
+    # a menu of single edits offers each line
+    menu = careful_menu(Session(Task("t", JOB, page, "weak_verbs")))
+    assert all(any(new in call for call in menu) for new in ("03/2015", "03/2016"))
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,8 @@ def careful_menu(session: Session) -> list[str]:
     edits: list[tuple[str, str]] = []
     for left in range(rules.max_turns - session.state.turns, 0, -1):
         excess = max(0, wrapped_lines(draft, rules.page_width) - rules.page_lines)
-        # `next_edit` uses this number only if there is excess; otherwise, a constant saves cache
-        # entries
-        most = max(1, left - 1) if excess else 1
+        # without excess, this number only limits changes of dates: a constant saves cache entries
+        most = max(1, left - 1) if excess else rules.max_turns
         edit = _next_edit(draft, session.task.job, excess, most, rules.page_width)
         if not edit:
             break

@@ -85,7 +85,7 @@ def server(
             made.ready(300)
             # here, since a test may give it other weights before the next one
             model = models.load(str(folders[head]))
-            engine = VLLMEngine([made.url], str(folders[head]), "float32", 60.0, as_read=True)
+            engine = VLLMEngine([made.url], str(folders[head]), "float32", 300.0, as_read=True)
             (said,) = ask(engine, [PROMPT])
             assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
             assert set(said.versions) == {0}
@@ -144,7 +144,7 @@ def test_a_server_samples_with_what_it_was_given(
     head: str, server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
     model = models.load(str(folders[head]))
-    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 60.0)
+    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 300.0)
     seen = set()
     for version in range(UPDATES + 1):
         if version:
@@ -174,7 +174,7 @@ def test_an_update_that_was_left_open_is_followed_by_another(
     changed(model, 9)
     named = list(model.named_parameters())
     tries = iter([named[:9], named])
-    engine = VLLMEngine([server("tied").url], str(folders["tied"]), "float32", 60.0)
+    engine = VLLMEngine([server("tied").url], str(folders["tied"]), "float32", 300.0)
     engine.load_weights(9, lambda: next(tries))
     (said,) = ask(engine, [PROMPT])
     assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
@@ -189,7 +189,7 @@ def test_an_update_during_a_completion_shows_in_its_versions(
     """Tokens before the update are from the old weights, tokens after it from the new ones."""
     old, new = models.load("nano"), models.load("nano")
     changed(new, 5)
-    engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
+    engine = VLLMEngine([server("tied").url], "nano", "float32", 300.0)
     engine.load_weights(20, old.named_parameters)
     before = sampled(server("tied").url)
 
@@ -197,7 +197,7 @@ def test_an_update_during_a_completion_shows_in_its_versions(
         # long enough that the update arrives in time on a busy machine
         sampling = Sampling(TEMPERATURE, 3000, {UNLIKELY}, (5,))
         asked = asyncio.create_task(engine.generate(0, PROMPT, sampling))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while await asyncio.to_thread(sampled, server("tied").url) == before:
                 pass
         await asyncio.to_thread(engine.load_weights, 21, new.named_parameters)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
-from resume_gym.agents import make_agent
+from resume_gym.agents import make_agent, wording
 from resume_gym.agents.careful import next_edit
 from resume_gym.agents.wording import LISTS
 from resume_gym.integrations.sb3 import careful_menu
@@ -319,3 +319,8 @@ def test_oracle_never_repairs_twice():
     for task, rules in longer:
         calls = actions(play("oracle", task, rules))
         assert len(set(calls)) == len(calls), task.task_id
+
+
+@pytest.mark.parametrize("line", ["a number of .", "various kinds of .", "", " ", "1 2 3"])
+def test_a_line_of_fillers_alone_is_left_as_it_is(line: str) -> None:
+    assert wording.reworded(line) == line

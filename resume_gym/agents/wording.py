@@ -437,9 +437,11 @@ def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str
 def _is_sound(new: str, old: str, least: int) -> bool:
     """Return whether a rewrite is still a statement in good English, as far as form tells."""
     words, before = (re.findall(r"[^\W\d_]+", text.lower()) for text in (new, old))
+    if len(new.split()) < least or not words:
+        return False
     last = new.split()[-1].lower()
     cut_off = words[-1:] != before[-1:] and last in GLUE - {"each", "it", "them", "all", "up"}
-    if len(new.split()) < least or cut_off:
+    if cut_off:
         return False
     if any(word not in before and not is_word(word) for word in words):
         return False

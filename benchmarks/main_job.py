@@ -90,7 +90,7 @@ ARMS: Mapping[str, Arm] = {
     "careful": Arm(editor="careful"),
     "fixes": Arm(editor="fixes"),
 }
-"""Arms by name. The imitation of `careful` and `fixes` is no control, as it is told more."""
+"""Arms by name. `careful` and `fixes` are not controls, since their editors know the repairs."""
 CONTROLS = ("start", "imitation", "raft", "noop")
 FLAGS = (f"--env={ENV}", "--credit=edit", "--fresh-tasks")
 QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
@@ -196,7 +196,11 @@ class Matrix:
         }
         table = {}
         for arm, names in arms.items():
-            means = {name: float(by_page(scored[arm], name).mean()) for name in scored[arm][0][0]}
+            means = {
+                name: float(by_page(scored[arm], name).mean())
+                for name in scored[arm][0][0]
+                if name != "task_id"
+            }
             rows = [row for one in names for row in episodes[one]]
             table[arm] = {
                 **means,
@@ -317,7 +321,7 @@ def by_page(runs: Sequence[Sequence[Mapping[str, Any]]], name: str) -> np.ndarra
     for run in runs:
         values = defaultdict(list)
         for one in run:
-            values[one["task_id"]].append(one[name] if name != "task_id" else 0.0)
+            values[one["task_id"]].append(one[name])
         found.append([fmean(values[page]) for page in sorted(values)])
     return np.asarray(found)
 

@@ -616,7 +616,7 @@ def cut(*lines: str) -> list[str]:
         (LONG, cut(*BULLETS[:2]), [], "2 of 12 lines are gone"),
         (LONG, [edit(BULLETS[0], "- Planned"), edit(BULLETS[1], "- Audited")], [], "2 of 12 lines"),
         (RESUME, cut("- Worked on reports; Helped with audits"), [], "1 of 7 lines is gone"),
-        # neither a rewritten line nor one that is split has gone
+        # a line that was rewritten or split is not missing
         (LONG, [edit("Drew charts of", "Charted"), STRONGER], [], ""),
         (LONG, [edit("Trained nine clerks on", "Trained nine clerks\n- Ran")], [], ""),
         # what does not fit on the page may go, and no more

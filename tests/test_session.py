@@ -26,6 +26,8 @@ def test_the_prompt_holds_job_resume_layout_and_budget(task: Task) -> None:
     assert task.job in prompt
     assert task.resume.rstrip() in prompt
     assert prompt.endswith("lines: 11/55 | longest line: 49\nturns left: 10/10 | edits: 0")
+    endless = Session(task, Rules(page_lines=Rules().max_chars)).prompt
+    assert "\nlines: 11 | longest line: 49\n" in endless
     assert "weak_verbs" not in prompt + Session(task).system_prompt
 
 

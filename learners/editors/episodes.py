@@ -1,6 +1,6 @@
 """Episodes of scripted editors as training samples, in sessions with and without further tools."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
@@ -19,7 +19,7 @@ from resume_gym.episode.evidence import EvidenceSession
 from resume_gym.episode.feedback import FeedbackSession
 from resume_gym.synthesis.procedural import generate_task
 
-EDITORS: Mapping[str, Act] = {
+EDITORS: dict[str, Act] = {
     "apprentice": apprentice,
     "repairs": repairs,
     "careful": careful,

@@ -215,7 +215,7 @@ def _session(contest: Contest, original: str, shown: str, job: str) -> Session:
     session_type, rules = contest.session_type, contest.rules
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
-    if rules.page_lines < rules.max_chars:
+    if not rules.endless:
         # the page of the agent ends where the page with the original header ends
         hidden = wrapped_lines(original, rules.page_width) - wrapped_lines(shown, rules.page_width)
         rules = replace(rules, page_lines=max(1, rules.page_lines - hidden))

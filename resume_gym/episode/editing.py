@@ -87,6 +87,11 @@ class Rules:
             told = f"expected a multiple of 1/64 from 1/64 to 64, got {amplitude!r}"
             raise ValueError(f"layout_amplitude: {told}")
 
+    @property
+    def endless(self) -> bool:
+        """Whether the page has no end: each text that a session accepts fits on it."""
+        return self.page_lines >= self.max_chars
+
     def layout_potential(self, doc: Document) -> float:
         """Return minus `layout_amplitude` for each line beyond the page, up to a second page."""
         beyond = min(max(0, doc.lines - self.page_lines), self.page_lines)
@@ -591,7 +596,8 @@ def measure(text: str, width: int) -> Document:
 
 def layout(doc: Document, rules: Rules) -> str:
     """Format the number of wrapped lines and the length of the longest line, for observations."""
-    return f"lines: {doc.lines}/{rules.page_lines} | longest line: {doc.longest_line}"
+    limit = "" if rules.endless else f"/{rules.page_lines}"
+    return f"lines: {doc.lines}{limit} | longest line: {doc.longest_line}"
 
 
 def meta_line(turns_left: int, max_turns: int, edits: int) -> str:

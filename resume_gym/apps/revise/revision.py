@@ -88,7 +88,7 @@ class Revision:
     def limit(self) -> int | None:
         """Number of lines of the page; None if the page has no end."""
         rules = self.session.rules
-        return rules.page_lines if rules.page_lines < rules.max_chars else None
+        return None if rules.endless else rules.page_lines
 
     @property
     def lines(self) -> int:

@@ -76,7 +76,7 @@ def turned(content: Content, verb: str) -> bool:
 
 
 def named(old: Content, new: Content) -> bool:
-    """Return whether a line without a verb got one that claims nothing, such as "Prepare"."""
+    """Return whether a verb without a claim, such as "Prepare", was added to a verbless line."""
     at = head(new).at
     verb, rest = new.keys[at], [key for key in new.telling if key != new.keys[at]]
     if at or not is_verbless(old) or {*rest} != {*old.telling} or is_weak(new):

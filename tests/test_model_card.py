@@ -127,7 +127,7 @@ def test_a_card_tells_where_a_run_came_from(
     actions = ["a\n```\nb", "submit"]
     run.trajectories.path(2).write_text(seal({**played, "actions": actions}) + "\n")
     _, text = loaded(run, tmp_path / "model")
-    assert f"tokens, 0:06:40 hours on {Machine.here()}. One run" in text
+    assert f"tokens, 0:06:40 (h:mm:ss) on {Machine.here()}. One run" in text
     assert f"\nCommand:\n\n    {shown.format('')}\n\n" in text
     assert f"resume-gym {resume_gym.__version__} (commit 0a1b2c3), Python" in text
     assert "on task `t-1`, with reward 1.50:\n\n    a\n    ```\n    b\n\n    submit\n" in text

@@ -270,7 +270,7 @@ class RunReport:
         self._heart.end(kind, why)
         if not (self.model / model_card.CARD).exists():
             steps = number_of(len(self._history), "step")
-            self._run.note(f"Ended: {steps} took {self._run.duration()} hours; {why}.")
+            self._run.note(f"Ended: {steps} took {self._run.duration()} (h:mm:ss); {why}.")
             self._draw()
             model_card.write(self._run, self.model)
         floor = self._run.result("floor")

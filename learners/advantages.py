@@ -7,8 +7,8 @@ from torch import Tensor
 
 from resume_gym.episode.rewards import TOOL_REWARDS, TOOL_TERMS
 
-BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
-"""Parts of the reward that `by_turn` scales separately; "craft" contains all other terms."""
+BLOCKS = ("tools", "layout", "hallucination", "preference", "craft", "comparison")
+"""Parts of the reward that `by_turn` treats separately; "craft" contains all other terms."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
 """Weights in `by_turn` of each block, and of the additional term of edit calls ("call")."""
 SCALE_DECAY = 0.9
@@ -76,7 +76,7 @@ def by_turn(
       of the group that have at least k turns. For every other block, the mean of the returns over
       all rollouts of the group.
     - Scale: the square root of a running mean of (return - baseline)^2 over all sampled tokens, but
-      at least `LEAST_SCALE`.
+      at least `LEAST_SCALE`; 1 for the block "comparison", whose weight the judge sets.
 
     The advantage of a turn is the sum over the blocks of weight * (return - baseline) / scale. If
     the turn calls an edit tool, the advantage has one more term: the reward of this call minus the
@@ -126,7 +126,8 @@ def by_turn(
     }
     total = torch.zeros(len(flat), dtype=torch.float64)
     for name, part in parts.items():
-        total += WEIGHTS[name] * part / max(LEAST_SCALE, squares[name] ** 0.5)
+        scale = 1.0 if name == "comparison" else max(LEAST_SCALE, squares[name] ** 0.5)
+        total += WEIGHTS[name] * part / scale
     calls = torch.tensor([not turn.keys().isdisjoint(("edit", "failed_edit")) for turn in flat])
     own = torch.tensor([turn.get("edit", turn.get("failed_edit", 0.0)) for turn in flat]).double()
     total[calls] += (

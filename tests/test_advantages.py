@@ -117,6 +117,13 @@ def test_an_edit_is_also_compared_with_the_groups_edits() -> None:
     ]
 
 
+def test_the_weight_of_comparisons_is_kept_beside_the_scaled_blocks() -> None:
+    parts = [(1.0, 3.0), (1.0, -3.0), (-1.0, 3.0), (-1.0, -3.0)]
+    found = credited(*([{"preference": 4 * a, "comparison": b}] for a, b in parts))
+    # preference is divided by its root mean square, 4; comparisons, of 3, are not divided
+    assert found[0][0] / found[1][0] == pytest.approx((1 + 3) / (1 - 3))
+
+
 def test_scales_are_running_and_not_too_small() -> None:
     parts = [(0.1, 1.0), (0.1, -1.0), (-0.1, 1.0), (-0.1, -1.0)]
     ledgers = [[{"layout": a, "preference": b}] for a, b in parts]

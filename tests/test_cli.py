@@ -212,6 +212,14 @@ def test_an_agent_that_is_given_twice_is_played_once(capsys):
     assert "--agent noop: given 2 times, played once; NAME=noop plays it under another name" in err
 
 
+def test_scores_of_groups_are_said_to_be_left_out(capsys):
+    judge = '{"name": "pairwise", "judge": "rubric", "weight": 1}'
+    arguments = ["eval", "--agent", "noop", "--tasks", TASKS, "--limit", "1", "--judge", judge]
+    assert main(arguments) == 0
+    told = "scores of groups by pairwise(rubric): not in these figures"
+    assert told in capsys.readouterr().err
+
+
 def test_rollouts_are_one_of_scripted_agents_and_sixteen_else(capsys):
     with model(lambda turn: tool_call("submit"), delay_s=2.0) as server:
         agents = ["--agent", "noop", "--agent", f"m=scripted@{server.url}"]

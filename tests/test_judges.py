@@ -77,7 +77,7 @@ def model() -> dict[str, Any]:
         model(),
         {"name": "votes", "judge": model()},
         {"name": "tiers", "local": "rubric", "frontier": model()},
-        {"name": "pairwise", "judge": model()},
+        {"name": "pairwise", "judge": model(), "weight": 1.0},
         {"name": "critique", "judge": "rubric"},
     ],
     ids=lambda spec: spec if isinstance(spec, str) else spec["name"],

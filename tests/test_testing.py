@@ -1,5 +1,6 @@
 """The checks for authors pass what is sound, and name the contract that something breaks."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -154,9 +155,29 @@ class Reversing(AsyncJudge):
         return [*said][: self.kept]
 
 
+class Scores(Says):
+    """Scores groups as a function says."""
+
+    def __init__(self, scores: Callable[[Sequence[str]], Any]) -> None:
+        super().__init__(lambda task, revised: graded())
+        self.scores = scores
+
+    async def judge_group(self, task: Task, group: Sequence[str]) -> Any:
+        return self.scores(group)
+
+
 @pytest.mark.parametrize(
     ("judge", "contract"),
     [
+        (Scores(lambda group: [0.0] * 3), "judge_group: number of scores: expected 4; got 3"),
+        (Scores(lambda group: [math.nan] * len(group)), "scores: expected finite .*; got .nan"),
+        (Scores(lambda group: [JudgeError("no")] * len(group)), "scores: expected finite"),
+        (Scores(lambda group: 1 / 0), "a score for each revision; got ZeroDivisionError"),
+        (Scores(lambda group: [*range(len(group))]), "text that is in the group twice: expected 0"),
+        (
+            Scores(lambda group: [float(group[0] == group[2])] * len(group)),
+            "determinism on .*: scores of a group in another order: expected .1.0, .*; got .0.0",
+        ),
         (Says(lambda task, revised: BEST), "unedited resume: expected no grade above 0; got .*cla"),
         (Says(lambda task, revised: graded(int("Grade" in revised))), "instruction to the judge"),
         (Says(lambda task, revised: graded(int(revised == ""))), "an empty resume"),

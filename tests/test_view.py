@@ -84,6 +84,14 @@ def test_turns_show_what_an_edit_was_worth():
     assert [turn.change for turn in episode.turns(record)] == [-0.75, None]
 
 
+def test_a_comparison_is_shown_beside_the_reward():
+    session = play(evil_task(0), 0)
+    record = {**session.record(), "comparison": -0.5}
+    shown = episode.episode(record, session.task)
+    assert (shown["comparison"], shown["reward"]) == (-0.5, session.reward)
+    assert episode.episode(session.record(), session.task)["comparison"] is None
+
+
 def test_a_page_that_begins_like_an_error_is_not_an_error():
     resume = "error (not_found): of mine\nsubmitted\n"
     session = Session(Task("t", "job", resume, "weak_verbs"))

@@ -32,7 +32,7 @@ class Batch:
         replaced: groups whose rewards are all equal, and which spare groups have replaced (see
             `Curriculum`).
         level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
-        measures: metrics from `measures.measures`, from the second judge and from the method
+        measures: metrics from `measures.measures`, of comparisons, the second judge and the method
             `without`.
     """
 
@@ -71,8 +71,8 @@ class Batch:
 
     @property
     def rewards(self) -> Tensor:
-        """Reward of each rollout [n], summed over its turns."""
-        return torch.tensor([rollout.session.reward for rollout in self.rollouts])
+        """Reward of each rollout [n], summed over its turns, with the term "comparison"."""
+        return torch.tensor([rollout.reward for rollout in self.rollouts])
 
     @property
     def groups(self) -> Tensor:
@@ -82,12 +82,19 @@ class Batch:
     @property
     def ledgers(self) -> list[Sequence[Mapping[str, float]]]:
         """For each of the n rollouts, the reward terms of each of its turns."""
-        return [rollout.session.ledgers for rollout in self.rollouts]
+        return [rollout.ledgers for rollout in self.rollouts]
 
     @property
     def earned(self) -> list[list[float]]:
-        """For each of the n rollouts, what each of its turns earned, with credit by edit."""
-        return [[sum(turn.values()) for turn in one.earned or ()] for one in self.rollouts]
+        """For each of the n rollouts, what each of its turns earned, with credit by edit.
+
+        The last turn also has the term "comparison", which thus counts for all turns.
+        """
+        turns = [[sum(turn.values()) for turn in one.earned or ()] for one in self.rollouts]
+        for own, rollout in zip(turns, self.rollouts, strict=True):
+            if rollout.comparison is not None:
+                own[-1] += rollout.comparison
+        return turns
 
     @property
     def turns(self) -> list[list[int]]:

@@ -7,7 +7,7 @@ episodes. The caller limits staleness by choosing when it requests the episodes 
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts import drafts, second_judge
+from learners.rollouts import comparisons, drafts, second_judge
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
@@ -25,7 +25,7 @@ from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, enviro
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym.evaluation import Loop, Returns, grade
-from resume_gym.judges import AsyncJudge
+from resume_gym.judges import AsyncJudge, JudgeMisconfigured, group_weight, together
 from resume_gym.support.user_errors import number_of
 
 GROUP_SHARE = 0.75
@@ -116,7 +116,7 @@ class Orchestrator:
         drawn = self._curriculum.draw(self._work.tasks, step, self._means)
         self.watchdog.lag_s = 0.0
         complete, failures = await self._play_groups(step, drawn, range(groups))
-        equal = [group for group in complete if len({one.session.reward for one in group}) == 1]
+        equal = [group for group in complete if len({one.reward for one in group}) == 1]
         replaced: list[list[Rollout]] = []
         if equal and self._curriculum.spare:
             more, failed = await self._play_groups(step, drawn, range(groups, groups + len(equal)))
@@ -142,6 +142,7 @@ class Orchestrator:
             measures={
                 **measures(kept, self._first_words(step, kept)),
                 **drafts.measures([one.earned or () for one in kept]),
+                **comparisons.measures(complete),
                 **await self._second_opinion(step, kept),
             },
         )
@@ -179,8 +180,33 @@ class Orchestrator:
         ]
         store = partial(self._store, step=step, stored=stored, grader=self._grader)
         graded, failures = await self._play_all(rollouts, seeded, store)
-        members = [list(group) for _, group in groupby(graded, lambda rollout: rollout.group)]
-        return [group for group in members if len(group) >= GROUP_SHARE * size], failures + unopened
+        complete = _complete(graded, size)
+        if group_weight(self._judge):
+            failures += await self._compare(complete, step, stored)
+            compared = (one for group in complete for one in group if one.error is None)
+            complete = _complete(compared, size)
+        return complete, failures + unopened
+
+    async def _compare(
+        self, groups: Sequence[Sequence[Rollout]], step: int, stored: Trajectories | None
+    ) -> list[Exception]:
+        """Compare the members of each group, and store them; drop and return those that failed."""
+
+        async def work(group: Sequence[Rollout]) -> list[Exception]:
+            with self.watchdog.waiting(id(group[0]), f"judge {self._judge.name!r}"):
+                errors = await comparisons.compare(group, self._judge, self._timeout_s)
+            for rollout, error in zip(group, errors, strict=True):
+                if isinstance(error, JudgeMisconfigured):
+                    raise error
+                if error is not None:
+                    self._drop(rollout, error)
+                elif stored:
+                    stored.append(step, rollout)
+            return [error for error in errors if error is not None]
+
+        # a resumed run compares a group anew unless all of its members were stored after it
+        new = [group for group in groups if any(one.comparison is None for one in group)]
+        return [error for errors in await together(map(work, new)) for error in errors]
 
     def _read_means(self, step: int) -> dict[int, float]:
         """Return the mean reward of each group of an earlier step, from the stored rollouts."""
@@ -330,6 +356,12 @@ class Orchestrator:
     def close(self) -> None:
         """Shut down the threads in which synchronous judges run."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _complete(rollouts: Iterable[Rollout], size: int) -> list[list[Rollout]]:
+    """Return the groups that have at least `GROUP_SHARE` of their `size` members."""
+    groups = [list(group) for _, group in groupby(rollouts, lambda rollout: rollout.group)]
+    return [group for group in groups if len(group) >= GROUP_SHARE * size]
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:

@@ -16,6 +16,8 @@ from resume_gym.support.json_lines import is_finite
 
 Record = Mapping[str, Any]
 """A rollout as JSON values, as in a line of a trajectory file."""
+COMPARISON = "comparison"
+"""Name of the reward term that compares a rollout with the rest of its group."""
 NOT_SAMPLED = -1
 """Entry of `Rollout.versions` for tokens that the policy did not sample."""
 
@@ -87,6 +89,7 @@ class Rollout:
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         versions: optimizer step [r] of the weights that sampled each token, or `NOT_SAMPLED`.
         earned: with credit by edit, the terms that each turn earned, see `drafts.earned`.
+        comparison: reward term `COMPARISON`, see `comparisons.compare`; None without a comparison.
         before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
     """
@@ -100,8 +103,21 @@ class Rollout:
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     earned: Sequence[Mapping[str, float]] | None = None
+    comparison: float | None = None
     before: PlayableSession | None = None
     error: Exception | None = None
+
+    @property
+    def reward(self) -> float:
+        """Reward of the session, plus the term `COMPARISON` if there is one."""
+        return self.session.reward + (self.comparison or 0.0)
+
+    @property
+    def ledgers(self) -> list[Mapping[str, float]]:
+        """The reward terms of each turn, which sum to `reward`."""
+        *turns, last = self.session.ledgers
+        end = {} if self.comparison is None else {COMPARISON: self.comparison}
+        return [*turns, {**last, **end}]
 
     def append_observation(self, ids: Sequence[int]) -> None:
         """Append tokens that the policy did not sample."""
@@ -126,7 +142,9 @@ class Rollout:
         tokens = {name: getattr(self, name) for name in _TOKENS}
         key = {"group": self.group, "member": self.member}
         earned = {} if self.earned is None else {"earned": self.earned}
-        return {**key, **self.session.record(), **earned, "tokens": tokens}
+        # not in "reward" and "ledger", which can be compared across groups
+        compared = {} if self.comparison is None else {COMPARISON: self.comparison}
+        return {**key, **self.session.record(), **earned, **compared, "tokens": tokens}
 
     def restored(self, record: Record) -> Self:
         """Return a copy of this unplayed rollout that has the tokens and the actions of a record.
@@ -146,7 +164,11 @@ class Rollout:
                 raise ValueError(f"{name}: expected valid values, got {values!r:.40}")
             if name != "prompt" and len(values) != length:
                 raise ValueError(f"{name}: expected {length} values, got {len(values)}")
-        return replace(self, session=session, earned=record.get("earned"), **tokens)
+        compared = record.get(COMPARISON)
+        if compared is not None and not is_finite(compared):
+            raise ValueError(f"{COMPARISON}: expected a finite number, got {compared!r}")
+        earned = record.get("earned")
+        return replace(self, session=session, earned=earned, comparison=compared, **tokens)
 
 
 @contextmanager

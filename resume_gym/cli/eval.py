@@ -37,7 +37,7 @@ from resume_gym.evaluation.specs import (
     read_spec,
 )
 from resume_gym.evaluation.table import COLUMN, LABELS, comparison_table, markdown, table
-from resume_gym.judges import JudgeError
+from resume_gym.judges import JudgeError, group_weight
 from resume_gym.llm import ModelError
 from resume_gym.support.printing import say
 from resume_gym.support.terminal import Terminal
@@ -269,6 +269,9 @@ def _print(
     if len(figures.summaries) > 1 and not figures.comparisons:
         hint = f"no paired tests: they need scipy ({install('eval')}) and tasks in common"
         say(f"resume-gym: {hint}", error=True)
+    if group_weight(contest.judge):
+        unused = "not in these figures, since they compare only the members of one group"
+        say(f"resume-gym: scores of groups by {contest.judge.name}: {unused}", error=True)
     if options.out:
         show(f"{options.out}: evaluation.json, episodes.jsonl")
 

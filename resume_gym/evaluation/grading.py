@@ -1,13 +1,26 @@
-"""Verdicts of a judge on finished episodes, in evaluation and in training."""
+"""Verdicts of a judge on finished episodes, in evaluation and in training.
+
+Scores of groups are for training alone: they compare the revisions of one group, so means of scores
+over tasks or agents have no meaning.
+"""
 
 import asyncio
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Any
 
 from resume_gym.episode.editing import AnySession
-from resume_gym.judges import AsyncJudge, Judge, JudgeError, JudgeMalformed, JudgeUnavailable
+from resume_gym.judges import (
+    AsyncJudge,
+    Judge,
+    JudgeError,
+    JudgeMalformed,
+    JudgeUnavailable,
+    Score,
+)
 from resume_gym.llm.loop import submit
 
 _RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before asking a judge again
@@ -33,15 +46,39 @@ async def grade(
         For each session, its error if it got no verdict; None if it was graded.
     """
     task, texts = sessions[0].task, [session.text for session in sessions]
-    deadline, pause = time.monotonic() + timeout_s, _RETRY_S
-    while True:
-        verdicts = await _ask(judge, task, texts, deadline, threads)
-        unavailable = any(isinstance(verdict, JudgeUnavailable) for verdict in verdicts)
-        if not unavailable or time.monotonic() + pause > deadline:
-            break
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _MAX_RETRY_S)
+    deadline = time.monotonic() + timeout_s
+
+    def ask() -> Awaitable[Sequence[Any]]:
+        return _verdicts(judge, task, texts, deadline, threads)
+
+    verdicts = await _answers(judge, ask, len(texts), deadline)
     return [_grade(*pair) for pair in zip(sessions, verdicts, strict=True)]
+
+
+async def score_group(
+    task: Any, texts: Sequence[str], judge: Any, timeout_s: float = 0.0
+) -> list[Score]:
+    """Return a judge's score of each revision of a group, or the judge's error in its place.
+
+    Args:
+        task: task of the group.
+        texts: the revisions.
+        judge: judge with the coroutine `judge_group`; see `GroupScorer`.
+        timeout_s: time limit for retries of an unavailable judge, in seconds; 0 asks once.
+    """
+
+    def ask() -> Awaitable[Sequence[Any]]:
+        return asyncio.wrap_future(submit(judge.judge_group(task, texts)))
+
+    scores = await _answers(judge, ask, len(texts), time.monotonic() + timeout_s)
+    return [score if isinstance(score, JudgeError) else _finite(score) for score in scores]
+
+
+def _finite(score: Any) -> Score:
+    with suppress(TypeError, ValueError):
+        if math.isfinite(score):
+            return float(score)
+    return JudgeMalformed(f"expected a finite score, got {score!r}")
 
 
 def _grade(session: AnySession, verdict: object) -> JudgeError | None:
@@ -54,26 +91,46 @@ def _grade(session: AnySession, verdict: object) -> JudgeError | None:
     return None
 
 
-async def _ask(
+async def _verdicts(
     judge: Judge, task: Any, texts: Sequence[str], deadline: float, threads: Executor | None
-) -> list[Any]:
-    """Return the verdict on each text, or a `JudgeError` in its place.
+) -> Sequence[Any]:
+    if isinstance(judge, AsyncJudge):
+        return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
+    (text,) = texts
+    if threads is None:
+        return [judge.judge(task, text)]
+    async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+        loop = asyncio.get_running_loop()
+        return [await loop.run_in_executor(threads, judge.judge, task, text)]
+
+
+async def _answers(
+    judge: Judge, ask: Callable[[], Awaitable[Sequence[Any]]], count: int, deadline: float
+) -> Sequence[Any]:
+    """Ask a judge, again while it is unavailable, until the deadline; return `count` answers."""
+    pause = _RETRY_S
+    while True:
+        answers = await _attempt(judge, ask, count)
+        unavailable = any(isinstance(answer, JudgeUnavailable) for answer in answers)
+        if not unavailable or time.monotonic() + pause > deadline:
+            return answers
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _MAX_RETRY_S)
+
+
+async def _attempt(
+    judge: Judge, ask: Callable[[], Awaitable[Sequence[Any]]], count: int
+) -> Sequence[Any]:
+    """Return the answer on each of `count` texts, or a `JudgeError` in its place.
 
     An unexpected exception of a judge becomes the cause of a `JudgeError`.
     """
     error: JudgeError
     try:
-        if isinstance(judge, AsyncJudge):
-            verdicts = await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
-            if len(verdicts) != len(texts):
-                raise JudgeMalformed(f"expected {len(texts)} verdicts, got {len(verdicts)}")
-            return verdicts
-        (text,) = texts
-        if threads is None:
-            return [judge.judge(task, text)]
-        async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
-            loop = asyncio.get_running_loop()
-            return [await loop.run_in_executor(threads, judge.judge, task, text)]
+        answers = await ask()
+        if len(answers) != count:
+            raise JudgeMalformed(f"expected {count} answers, got {len(answers)}")
+        return answers
     except TimeoutError:
         error = JudgeUnavailable(f"the judge {judge.name!r} has not answered in time")
     except JudgeError as failure:
@@ -81,4 +138,4 @@ async def _ask(
     except Exception as bug:  # a user's judge may raise anything
         error = JudgeError(f"the judge {judge.name!r} raised {type(bug).__name__}: {bug}")
         error.__cause__ = bug
-    return [error] * len(texts)
+    return [error] * count

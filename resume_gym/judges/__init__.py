@@ -3,7 +3,9 @@
 A judge needs only an attribute `name` and a method `judge`. A judge that cannot reach a verdict
 raises a `JudgeError`, whose type tells whether a retry can help. Judges that wait for models or for
 other judges subclass `AsyncJudge`, which allows thousands of concurrent verdicts. A judge whose
-attribute `grades_items` is true also grades rubric items of kind "judged", which need a model.
+attribute `grades_items` is true also grades rubric items of kind "judged", which need a model. A
+judge with the coroutine `judge_group` also scores the revisions of a group against each other; see
+`GroupScorer`.
 
 A judge sees a task and a text, so this package does not import `resume_gym.episode.session` or
 `resume_gym.env`.
@@ -11,6 +13,7 @@ A judge sees a task and a text, so this package does not import `resume_gym.epis
 
 import asyncio
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -18,7 +21,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from resume_gym import llm
 from resume_gym.episode.rewards import LineVerdict, Verdict
@@ -51,6 +54,8 @@ _NEVER_JUDGES = ("model", "base_url", "extra_body")
 T = TypeVar("T")
 Outcome: TypeAlias = "Verdict | JudgeError"
 """The verdict on a revision, or the error of the judge."""
+Score: TypeAlias = "float | JudgeError"
+"""The score of a revision within its group, or the error of the judge."""
 
 
 class Judge(Protocol):
@@ -65,6 +70,42 @@ class Judge(Protocol):
             JudgeError: the judge failed; the error says nothing about the resume.
         """
         ...
+
+
+@runtime_checkable
+class GroupScorer(Protocol):
+    """Judge that also scores the revisions of a group, which all revise the same resume.
+
+    Training adds `group_weight` times a revision's score, minus the mean of this product over the
+    group, to the revision's reward. Evaluations and single environments never use the scores.
+
+    Attributes:
+        group_weight: weight of the scores in training; 0 if the scores are not used.
+    """
+
+    group_weight: float
+
+    async def judge_group(self, task: Task, group: Sequence[str]) -> Sequence[Score]:
+        """Return the score of each revision of a group: a finite number, greater if better.
+
+        Scores can be compared only within the group. Equal texts get equal scores, and the order of
+        the revisions does not matter. A revision that cannot be scored gets a `JudgeError`.
+
+        Raises:
+            JudgeError: no revision can be scored.
+        """
+        ...
+
+
+def group_weight(judge: object) -> float:
+    """Return the weight of a judge's scores of groups; 0 if the judge does not score groups."""
+    return float(getattr(judge, "group_weight", 1.0)) if hasattr(judge, "judge_group") else 0.0
+
+
+def check_weight(name: str, weight: float) -> None:
+    """Raise ValueError unless an option `weight` is a finite number >= 0."""
+    if type(weight) not in (int, float) or not 0 <= weight < math.inf:
+        raise ValueError(f"{name}: weight: expected a number >= 0, got {weight!r}")
 
 
 class JudgeError(Exception):
@@ -219,8 +260,10 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 class _Threaded(AsyncJudge):
     def __init__(self, judge: Judge) -> None:
         self.name, self.parts = judge.name, (judge,)
-        if compare := getattr(judge, "compare", None):
-            self.compare = compare  # an optional method, by which audits ask a judge twice
+        # optional: audits ask a judge twice by `compare`
+        for name in ("compare", "judge_group", "group_weight"):
+            if hasattr(judge, name):
+                setattr(self, name, getattr(judge, name))
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
         return await asyncio.to_thread(self.parts[0].judge, task, revised)
@@ -267,6 +310,11 @@ def make_judge(spec: str | Mapping[str, object]) -> Judge:
         raise ValueError(f"judge {name!r}: {problem}") from None
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
         raise ValueError(f"judge {name!r}: expected an attribute `name` and a method `judge`")
+    for part in getattr(judge, "parts", ()):
+        passed_on = getattr(judge, "judge_group", None) == getattr(part, "judge_group", None)
+        if group_weight(part) and not passed_on:
+            told = f"weight 0 in {part.name!r}, whose scores of groups it does not pass on"
+            raise ValueError(f"judge {name!r}: expected {told}")
     return judge
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
-from resume_gym.judges import AsyncJudge, JudgeRefused, Outcome, as_async, make_judge
+from resume_gym.judges import AsyncJudge, GroupScorer, JudgeRefused, Outcome, as_async, make_judge
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
 from resume_gym.judges.votes import drawn
@@ -43,6 +43,8 @@ class Critique(AsyncJudge):
         self._judge = as_async(make_judge(judge))
         self.parts = (self._judge,)
         self.grouped = self._judge.grouped
+        if isinstance(self._judge, GroupScorer):
+            self.judge_group, self.group_weight = self._judge.judge_group, self._judge.group_weight
         self.name = f"critique({self._judge.name})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:

@@ -1,7 +1,8 @@
 """Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
 If all revisions of a group get the same verdict, their advantages are zero. Comparisons rank even
-revisions with equal verdicts. A revision that ranks clearly above the original counts as better.
+revisions with equal verdicts. A revision that ranks clearly above the original counts as better;
+in training, the strengths themselves can tell the members of a group apart (`weight`).
 """
 
 import asyncio
@@ -14,22 +15,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
     JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
     Outcome,
+    Score,
     as_async,
     attempt,
+    check_weight,
     make_judge,
 )
-from resume_gym.judges.votes import GroupJudge, drawn, gravest
+from resume_gym.judges.votes import GroupJudge, drawn, gravest, score_unvetoed
 
 _PRIOR = 2.0  # standard deviation of the prior on strengths; the prior keeps strengths finite
 # a virtual opponent; the contestant that is paired with it does not play in this Swiss round
 _BYE = ""
+_GROUPS = 1000  # maximum number of groups whose scores are kept
 
 
 class Match(NamedTuple):
@@ -90,6 +93,10 @@ class Pairwise(GroupJudge):
     Failed comparisons are ignored. A revision that no chain of comparisons links to the original
     gets an error. A revision that a veto rejects keeps the verdict of the veto and is not ranked.
 
+    With a `weight`, the judge also scores groups (see `GroupScorer`), without more comparisons: the
+    score of a revision is its strength, but at most that of the original (0) if the inner judge
+    finds an unsupported claim.
+
     Args:
         judge: the inner judge, which also makes the comparisons unless `compares` is given.
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. With
@@ -98,9 +105,10 @@ class Pairwise(GroupJudge):
         compares: another judge for the comparisons, such as `rubric`. Its coroutine
             `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
             first is, else 0; it must have no position bias. `judge` grades the other fields.
+        weight: weight of the scores in training; 0 for no scores.
 
     Raises:
-        ValueError: the comparing judge has no `compare`, or `rounds` or `margin` is out of range.
+        ValueError: the comparing judge has no `compare`, or a number is out of range.
     """
 
     def __init__(
@@ -109,7 +117,9 @@ class Pairwise(GroupJudge):
         rounds: int | None = None,
         margin: float = 1.5,
         compares: str | Mapping[str, object] | None = None,
+        weight: float = 0.0,
     ) -> None:
+        check_weight("pairwise", weight)
         if rounds is not None and (type(rounds) is not int or rounds < 1):
             raise ValueError(f"pairwise: rounds: expected a whole number >= 1, got {rounds!r}")
         if not isinstance(margin, int | float) or not margin >= 1:
@@ -120,28 +130,56 @@ class Pairwise(GroupJudge):
             raise ValueError(f"pairwise: {comparing.name!r} cannot compare; set option 'compares'")
         self._compares: Any = comparing
         self._judge, self._rounds, self._margin = as_async(inner), rounds, margin
+        self.group_weight = weight
+        # by task and ids of the revisions: the scores by id, until they are asked for
+        self._scores: dict[tuple[str, frozenset[str]], Mapping[str, Score]] = {}
         self.parts = (self._judge,) if comparing is inner else (self._judge, comparing)
         self.name = f"pairwise({', '.join(part.name for part in self.parts)})"
 
+    async def judge_group(self, task: Task, group: Sequence[str]) -> list[Score]:
+        """Return the strengths of a group's revisions; see `GroupScorer`."""
+
+        async def score(texts: Sequence[str]) -> list[Score]:
+            revised = {_identity(text): text for text in texts if text != task.resume}
+            scores = self._scores.pop((task.task_id, frozenset(revised)), None)
+            if scores is None:
+                judged = await self._ranked(task, [*revised.values()], 0) if revised else []
+                scores = {one: score for one, (_, score) in zip(revised, judged, strict=True)}
+            return [0.0 if text == task.resume else scores[_identity(text)] for text in texts]
+
+        return await score_unvetoed(task, group, score)
+
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
+        judged = await self._ranked(task, texts, draw)
+        if self.group_weight:  # keep the scores, since new comparisons would cost as much again
+            if len(self._scores) >= _GROUPS:
+                del self._scores[next(iter(self._scores))]
+            pairs = zip(texts, judged, strict=True)
+            scores = {_identity(text): score for text, (_, score) in pairs}
+            self._scores[task.task_id, frozenset(scores)] = scores
+        return [outcome for outcome, _ in judged]
+
+    async def _ranked(
+        self, task: Task, texts: Sequence[str], draw: int
+    ) -> list[tuple[Outcome, Score]]:
+        """Return the outcome and the score of each of several revisions."""
         try:
             # Verdicts and matches run concurrently; the client merges identical requests of both.
             outcomes, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
         except JudgeMisconfigured as error:
-            return [error] * len(texts)
-        return [
-            outcome
-            if isinstance(outcome, JudgeError)
-            else self._placed(outcome, ranking, contestant)
-            for outcome, contestant in zip(outcomes, ranking.ids, strict=True)
-        ]
+            return [(error, error)] * len(texts)
+        pairs = zip(outcomes, ranking.ids, strict=True)
+        return [self._placed(outcome, ranking, contestant) for outcome, contestant in pairs]
 
-    def _placed(self, verdict: Verdict, ranking: Ranking, contestant: str) -> Outcome:
+    def _placed(self, verdict: Outcome, ranking: Ranking, contestant: str) -> tuple[Outcome, Score]:
+        if isinstance(verdict, JudgeError):
+            return verdict, verdict
         strength = ranking.strengths.get(contestant)
         if strength is None:
-            return ranking.failure(contestant)
+            failure = ranking.failure(contestant)
+            return failure, failure
         odds = math.exp(abs(strength))
         better = (strength > 0) - (strength < 0) if odds >= self._margin else 0
         # The confidence is the probability that the stronger text wins. In a tie, it is twice the
@@ -153,12 +191,13 @@ class Pairwise(GroupJudge):
         if verdict.hallucination < 0 < better:
             better, sure = 0, verdict.confidence.get("hallucination", sure)
             reason = f"Not graded better because of an unsupported claim. {reason}"
-        return replace(
+        placed = replace(
             verdict,
             preference=better,
             reasons={**verdict.reasons, "preference": reason},
             confidence={**verdict.confidence, "preference": sure},
         )
+        return placed, min(strength, 0.0) if verdict.hallucination < 0 else strength
 
     async def rank(self, task: Task, texts: Sequence[str], draw: int = 0) -> Ranking:
         """Rank the revisions of a resume together with the original.

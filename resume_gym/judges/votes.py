@@ -8,7 +8,7 @@ grade (-1, 0 or 1), while their mean would change with every wrong vote.
 import asyncio
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -21,11 +21,12 @@ from resume_gym.judges import (
     JudgeRefused,
     JudgeUnavailable,
     Outcome,
+    Score,
     as_async,
     make_judge,
     outcomes_of,
 )
-from resume_gym.judges.vetoes import veto
+from resume_gym.judges.vetoes import find_veto, veto
 
 
 class GroupJudge(AsyncJudge):
@@ -55,6 +56,27 @@ class GroupJudge(AsyncJudge):
     @abstractmethod
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         """Return the outcomes of one or more revisions, none of which is vetoed."""
+
+
+async def score_unvetoed(
+    task: Task, group: Sequence[str], score: Callable[[Sequence[str]], Awaitable[Sequence[Score]]]
+) -> list[Score]:
+    """Score the revisions of a group, of which vetoed ones get 1 less than the least score.
+
+    Args:
+        task: the original with its facts and evidence.
+        group: the revisions.
+        score: scores the revisions that are not vetoed. A revision that looks the same as the
+            original is among them, as the original.
+    """
+    vetoes = await asyncio.to_thread(lambda: [find_veto(task, revised) for revised in group])
+    same = [one is not None and one.kind == "unchanged" for one in vetoes]
+    texts = [task.resume if is_same else text for text, is_same in zip(group, same, strict=True)]
+    places = [place for place, one in enumerate(vetoes) if one is None or same[place]]
+    scores = await score([texts[place] for place in places]) if places else []
+    known = dict(zip(places, scores, strict=True))
+    least = min([one for one in scores if not isinstance(one, JudgeError)], default=0.0)
+    return [known.get(place, least - 1) for place in range(len(group))]
 
 
 def can_draw(judge: AsyncJudge) -> bool:

@@ -123,6 +123,7 @@ def episode(record: Mapping[str, Any], task: object) -> dict[str, Any]:
         "documents": _documents(after, rules.get("page_width")),
         "ledger": _ledger(record),
         "reward": record.get("reward"),
+        "comparison": record.get("comparison"),
         "graded": bool(record.get("graded")),
         "verdict": _verdict(record.get("verdict")),
         "task": _fields(task, original),

@@ -16,7 +16,14 @@ function ledger(detail) {
   const last = figureRow("reward", [h("td.number", h("b", total))]);
   last.className = "title";
   const rows = parts.map((part) => ledgerPart(part, detail.ledger));
-  return [h("h2", "Reward ledger"), h("table.figures.card.ledger", h("tbody", rows, last))];
+  const body = h("tbody", rows, last, comparison(detail.comparison));
+  return [h("h2", "Reward ledger"), h("table.figures.card.ledger", body)];
+}
+
+// Row of what the comparison with the group adds in training; the reward does not include it.
+function comparison(value) {
+  if (!known(value)) return null;
+  return figureRow("comparison with the group, in training", [amountCell(value)]);
 }
 
 // Rows of a component of the reward: its sum and its terms.

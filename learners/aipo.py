@@ -18,7 +18,10 @@ messages are in `launch.py`, sampling in `rollouts/`, and backends in `training/
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import Any
 
 from resume_gym.support.import_path import leave_current_folder
 from resume_gym.support.user_errors import missing_of
@@ -44,9 +47,12 @@ from learners.losses import (
     STANDARDISED,
     LossInput,
     LossOutput,
+    divergence,
+    feedback_gap,
     log_ratios,
     per_rollout,
     policy_term,
+    pulled,
     watched,
 )
 from learners.rollouts.batch import Batch
@@ -57,6 +63,8 @@ from learners.training.trainer import Trainer
 
 TOKEN_RATIO, ROLLOUT_RATIO, ANY_RATIO = (0.125, 8.0), (0.1, 10.0), 100.0
 """Limits of p/q: of a token, of a rollout's geometric mean, and of all tokens of a rollout."""
+FEEDBACK_SPAN = 10
+"""Number of steps in each of the two mean gaps that `feedback_weight` compares."""
 
 
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
@@ -81,8 +89,15 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # for this lag: every token carries the log-probability with which it was sampled.
         batch = run.batch(step)
         advantages, trainer.state = credit(config, batch, trainer.state)
+        weight = feedback_weight(config.feedback_weight, trainer.state)
+        if config.feedback_weight:
+            loss = partial(feedback_loss, weight=weight, form=config.feedback_form)
+        samples = batch.samples(advantages, hinted=weight > 0)
         with rollouts.asleep():  # during the step, an engine on the trainer's GPU frees its memory
-            trained = trainer.step(step, batch.samples(advantages), loss)
+            trained = trainer.step(step, samples, loss)
+        if config.feedback_weight:
+            trained = {**trained, "feedback_weight": weight}
+            trainer.state = with_gap(trainer.state, trained)
         run.react(step, batch, trained)  # an alarm may restore the weights of an earlier step
         # Episodes of later steps that have already begun continue with the new weights.
         probe = rollouts.publish(step)
@@ -123,6 +138,59 @@ def aipo_loss(row: LossInput) -> LossOutput:
     "masked_low" counts the tokens with ratios below 1/8, and "masked_high" those with ratios above
     8. Source: PRIME-RL 0.4, which masks tokens whose ratio LlamaRL would clip.
     """
+    keep, reasons = _masks(row)
+    log_ratio = log_ratios(row).detach()
+    loss = policy_term(row.logprobs, log_ratio.exp() * row.advantages, keep) / row.total.tokens
+    return loss, watched(log_ratio, keep, reasons)
+
+
+def feedback_loss(row: LossInput, weight: float, form: str) -> LossOutput:
+    """Return AIPO's loss with targeted textual feedback on the marked tokens, those of bad turns.
+
+    The teacher is the policy itself, without gradient, whose context has a hint before the turn.
+    The form "full" adds weight/N times the sum of KL(teacher || policy) over the vocabulary, for
+    all marked tokens that AIPO does not mask. The form "sampled" adds weight times the clipped gap
+    log p(teacher) - log p of the sampled token to the token's advantage.
+
+    The metric "feedback_gap" is the mean of |gap|. Sources: self-distillation with feedback in the
+    context (SDPO, arXiv 2601.20802), and for "sampled", on-policy distillation.
+    """
+    feedback = row.feedback
+    if feedback is None:
+        return aipo_loss(row)
+    gap = feedback_gap(row, feedback).abs()
+    if form == "sampled":
+        loss, metrics = aipo_loss(pulled(row, feedback, weight))
+    else:
+        loss, metrics = aipo_loss(row)
+        loss = loss + weight * divergence(row, feedback, _masks(row)[0])
+    total = float(torch.where(gap.isfinite(), gap, 0.0).sum())
+    return loss, {**metrics, "feedback_gap": total, "feedback_tokens": float(len(gap))}
+
+
+def feedback_weight(highest: float, state: Mapping[str, Any]) -> float:
+    """Return the weight of the feedback, given the state from `with_gap`.
+
+    The weight is `highest` until the mean gap no longer falls, from one span of ten steps with
+    marked turns to the next, and then 0 for the rest of the run.
+    """
+    gaps: Sequence[float] = state.get("feedback_gaps", ())
+    if len(gaps) < 2 * FEEDBACK_SPAN:
+        return highest
+    falls = fmean(gaps[FEEDBACK_SPAN:]) < fmean(gaps[:FEEDBACK_SPAN])
+    return highest if falls else 0.0
+
+
+def with_gap(state: Mapping[str, Any], trained: Mapping[str, float]) -> Mapping[str, Any]:
+    """Return the state of the algorithm with the gap of a step, if the step had marked turns."""
+    if "feedback_gap" not in trained:
+        return state
+    gaps = [*state.get("feedback_gaps", ()), trained["feedback_gap"]]
+    return {**state, "feedback_gaps": gaps[-2 * FEEDBACK_SPAN :]}
+
+
+def _masks(row: LossInput) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+    """Return AIPO's mask, bool [n], and the tokens [n] that it masks by metric; see `aipo_loss`."""
     log_ratio = log_ratios(row).detach()
     ratio = log_ratio.exp()
     low, high = ratio < TOKEN_RATIO[0], ratio > TOKEN_RATIO[1]
@@ -133,9 +201,8 @@ def aipo_loss(row: LossInput) -> LossOutput:
     kept = (means >= ROLLOUT_RATIO[0]) & (means <= ROLLOUT_RATIO[1]) & ~wild
     whole = kept[row.sequences]
     keep = whole & ~low & ~high
-    loss = policy_term(row.logprobs, ratio * row.advantages, keep) / row.total.tokens
     reasons = {"masked_low": whole & low, "masked_high": whole & high, "masked_rollout": ~whole}
-    return loss, watched(log_ratio, keep, reasons)
+    return keep, reasons
 
 
 def main(arguments: Arguments) -> None:

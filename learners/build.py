@@ -21,6 +21,7 @@ from learners.rollouts.workload import Workload
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
 from learners.training.trainer import Trainer, learning_rate
+from resume_gym import Session
 from resume_gym.episode.sources import LADDER
 from resume_gym.judges import AsyncJudge
 
@@ -46,6 +47,8 @@ def make_workload(config: Config) -> Workload:
     if config.credit == "edit" and (work.judge is None or isinstance(work.judge, AsyncJudge)):
         told = f"got the judge {work.judge.name!r}" if work.judge else f"{config.env} has no judge"
         raise ConfigError(f"credit: edit needs a judge that asks no model, such as rubric; {told}")
+    if config.feedback_weight and not issubclass(work.session_type, Session):
+        raise ConfigError(f"feedback_weight: hints are about resumes; got {config.env}")
     _check_goal(config, work)
     make_curriculum(config, work)  # reports a source whose tasks `fresh_tasks` cannot generate
     return work
@@ -90,6 +93,7 @@ def make_orchestrator(
         trajectories=trajectories,
         note=note,
         by_edit=config.credit == "edit",
+        feedback_turns=config.feedback_turns if config.feedback_weight else 0,
     )
 
 

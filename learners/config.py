@@ -78,6 +78,12 @@ class Config:
             tool rewards of earlier turns; episode gives all turns of a rollout the same advantage;
             edit pays each edit for what it changes, which takes verdicts on all drafts, so it needs
             a judge that asks no model.
+        feedback_weight: weight of targeted textual feedback: after a hint, the policy gives other
+            probabilities to a bad turn, and the loss draws it towards them; 0 for no feedback. It
+            needs the loss aipo and credit edit, and ends when the difference no longer falls.
+        feedback_form: full compares the probabilities of all tokens of the vocabulary, sampled only
+            those of the sampled tokens, as an addition to their advantages.
+        feedback_turns: maximum number of turns of an episode that get a hint.
         precision: data type of the forward pass; the trained weights are always float32.
         row_tokens: maximum number of tokens in a packed row of training sequences; smaller rows
             need less memory.
@@ -151,6 +157,9 @@ class Config:
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
     credit: Literal["turn", "episode", "edit"] = "turn"
+    feedback_weight: NonNegativeFloat = 0.0
+    feedback_form: Literal["full", "sampled"] = "full"
+    feedback_turns: PositiveInt = 1
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384
     activation_checkpointing: bool = False
@@ -210,6 +219,9 @@ class Config:
         if self.credit != "episode" and self.loss == "grpo":
             told = f"expected episode, got {self.credit}"
             raise ConfigError(f"credit: grpo needs per-episode credit; {told}")
+        if self.feedback_weight and (self.loss, self.credit) != ("aipo", "edit"):
+            told = f"expected loss aipo and credit edit, got {self.loss} and {self.credit}"
+            raise ConfigError(f"feedback_weight: {told}")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")

@@ -18,6 +18,7 @@ from resume_gym import Task
 from resume_gym.agents.edit_kinds import SYNONYMS
 from resume_gym.agents.wording import LISTS
 from resume_gym.episode.editing import AnySession
+from resume_gym.episode.hints import beneath
 from resume_gym.synthesis.procedural import generate_task
 from resume_gym.synthesis.weaknesses import HEDGES
 from resume_gym.text.lines import GLUE, LEXICON
@@ -218,7 +219,7 @@ def demonstrations(
         while not session.done:
             for _ in range(each):
                 if rng.random() < HINTS and (pair := hinted(session, rng, intended)):
-                    told, turn = f"{observation}\n{pair[0]}", chat.write(pair[1])
+                    told, turn = beneath(observation, pair[0]), chat.write(pair[1])
                     first = prompt if before else chat.prompt(session.system_prompt, told)
                     context = [*before[: len(before) - len(reply)], *chat.reply(told)] * bool(
                         before

@@ -15,6 +15,8 @@ from torch import Tensor
 PROBABILITY_SHIFT = 0.2
 PENALTY = 1e-3
 PPO_CLIP = (0.8, 1.2)
+FEEDBACK_CLIP = 2.0
+"""Limit of the log-probability gap that `pulled` adds to an advantage."""
 
 
 class Totals(NamedTuple):
@@ -29,6 +31,21 @@ class Totals(NamedTuple):
     rollouts: int
 
 
+class Feedback(NamedTuple):
+    """The m marked tokens of a row: those of bad turns, also predicted after a hint.
+
+    Attributes:
+        marked: index [m] of each marked token in the n loss tokens.
+        logprobs: log-probabilities [m] after the hint, without gradient.
+        divergences: KL(after the hint || without) [m] over the vocabulary, with gradient through
+            the distribution without the hint only.
+    """
+
+    marked: Tensor
+    logprobs: Tensor
+    divergences: Tensor
+
+
 class LossInput(NamedTuple):
     """The n loss tokens (sampled tokens) of a packed row that contains r rollouts.
 
@@ -40,6 +57,7 @@ class LossInput(NamedTuple):
             rollout are in one row.
         rollouts: number of rollouts r.
         total: sizes of the global batch.
+        feedback: the marked tokens; None for a row without any.
     """
 
     logprobs: Tensor
@@ -48,6 +66,7 @@ class LossInput(NamedTuple):
     sequences: Tensor
     rollouts: int
     total: Totals
+    feedback: Feedback | None = None
 
 
 LossOutput = tuple[Tensor, Mapping[str, float]]
@@ -57,7 +76,8 @@ Metrics whose names end in _max are maxima; all others are sums over tokens. "ma
 of tokens without a policy gradient. Over all other tokens, "ratio" is the sum of the importance
 ratios exp(logp - sampler's logp), "ratio_max" their maximum, and "ratio_deviation" the sum of
 (ratio - 1)^2. "gap" is the sum of |logp - sampler's logp| over all tokens for which this difference
-is finite.
+is finite. For marked tokens, "feedback_tokens" is their number, and "feedback_gap" is the sum of
+|logp after the hint - logp|.
 """
 Loss = Callable[[LossInput], LossOutput]
 """Type of the policy losses."""
@@ -142,6 +162,28 @@ LOSSES: Mapping[str, Loss] = {
 
 STANDARDISED = frozenset({"grpo"})
 """Names of the losses that need standardised advantages; all other losses need centred ones."""
+
+
+def pulled(row: LossInput, feedback: Feedback, weight: float) -> LossInput:
+    """Return the row with advantages that draw marked tokens towards the policy with the hint.
+
+    A marked token's advantage grows by weight * clip(log p(after the hint) - log p, -2, 2).
+    """
+    gap = feedback_gap(row, feedback).clamp(-FEEDBACK_CLIP, FEEDBACK_CLIP)
+    return row._replace(
+        advantages=row.advantages.index_add(0, feedback.marked, (weight * gap).to(row.advantages))
+    )
+
+
+def divergence(row: LossInput, feedback: Feedback, keep: Tensor) -> Tensor:
+    """Return the sum of the divergences of the marked tokens to keep [n], / total.tokens."""
+    kept = torch.where(keep[feedback.marked], feedback.divergences, 0.0)
+    return kept.sum() / row.total.tokens
+
+
+def feedback_gap(row: LossInput, feedback: Feedback) -> Tensor:
+    """Return log p(after the hint) - log p [m] of the marked tokens, without gradient."""
+    return _wide(feedback.logprobs) - _wide(row.logprobs.detach()[feedback.marked])
 
 
 def log_ratios(row: LossInput) -> Tensor:

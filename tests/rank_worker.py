@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from tiny import make_sample, tiny_group, tiny_policy
 from torch import Tensor
 
-from learners.aipo import aipo_loss
+from learners.aipo import aipo_loss, feedback_loss
 from learners.build import make_backend, make_trainer
 from learners.config import Config
 from learners.losses import LossInput, LossOutput
@@ -23,13 +23,14 @@ from learners.training import ranks
 from learners.training.backends.local import LocalBackend
 from learners.training.checkpoint import CheckpointError, latest
 from learners.training.policy import Policy
-from learners.training.rows import pack, unshare
+from learners.training.rows import Hinted, pack, unshare
 
 STEPS = 2
 LOCAL: dict[str, dict[str, Any]] = {
     "qwen3 shared": {},
     "llama shared": {},
     "qwen3 adapters": {"lora_rank": 4},
+    "qwen3 hints": {},
 }
 SHARDED: dict[str, dict[str, Any]] = {
     **LOCAL,
@@ -46,9 +47,15 @@ def config(folder: Path, backend: str, architecture: str = "qwen3", **changes: A
 
 
 @cache
-def rows(architecture: str = "qwen3", apart: bool = False) -> list[Any]:
-    """Rows of a fixed batch: a group is split, so there are three, not the same for two ranks."""
+def rows(architecture: str = "qwen3", apart: bool = False, hints: bool = False) -> list[Any]:
+    """Rows of a fixed batch: a group is split, so there are three, not the same for two ranks.
+
+    With hints, one of the rows has marked tokens.
+    """
     samples = tiny_group(tiny_policy(architecture)[0])
+    if hints:
+        first, *rest = samples
+        samples = [replace(first, hinted=(Hinted(0, [*first.prompt, 17, 3]),)), *rest]
     return pack(unshare(samples) if apart else samples, 9)
 
 
@@ -86,10 +93,12 @@ def parity(backend: str, folder: Path) -> dict[str, Any]:
     for name, changes in variants.items():
         architecture = name.split()[0]
         made, _ = prepared(config(folder, backend, architecture, **changes))
-        batches = rows(architecture, apart=name.endswith("apart"))
-        metrics = [dict(made.train_step(batches, aipo_loss))]
+        hints = name.endswith("hints")
+        batches = rows(architecture, name.endswith("apart"), hints)
+        loss = partial(feedback_loss, weight=0.5, form="full") if hints else aipo_loss
+        metrics = [dict(made.train_step(batches, loss))]
         moments = {} if changes else first_moments(made)
-        metrics += [dict(made.train_step(batches, aipo_loss)) for _ in range(STEPS - 1)]
+        metrics += [dict(made.train_step(batches, loss)) for _ in range(STEPS - 1)]
         weights = whole(made)
         results[name] = metrics, moments, weights
         if not changes:

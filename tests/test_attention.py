@@ -22,7 +22,7 @@ from learners.training import lora
 from learners.training import packed_attention as packed
 from learners.training.packed_attention import Node, packed_attention
 from learners.training.policy import Policy
-from learners.training.rows import PackedRow, Sample, pack
+from learners.training.rows import Sample, pack
 
 TEMPERATURE = 0.8
 # for CPUs and for CUDA
@@ -51,18 +51,6 @@ def policies(architecture: str, dtype: torch.dtype, variant: str) -> tuple[Polic
                 eps=epsilon,
             )
     return policy.train(), plain
-
-
-def logprobs_of(policy: Policy, batch: PackedRow) -> Tensor:
-    """Log-probabilities of the loss tokens, in the model's precision."""
-    layers = {"nodes": batch.nodes, "use_cache": False}
-    hidden = policy.hidden(batch.tokens[None], batch.positions[None], **layers)[0]
-    if hidden.dtype == torch.float32:
-        return policy(batch)[0]
-    # the head of a policy computes in single precision
-    weight = policy.model.get_output_embeddings().weight
-    every = (hidden[batch.predicts] @ weight.T / TEMPERATURE).log_softmax(1)
-    return every[torch.arange(len(every)), batch.targets]
 
 
 def apart(plain: PreTrainedModel, one: Sample) -> Tensor:
@@ -115,7 +103,7 @@ def test_a_packed_row_equals_separate_rollouts(
         return
     total = Totals(tokens, len(samples))
     (row,) = pack(samples, 1000)
-    packed = logprobs_of(policy, row)
+    packed = policy(row)[0]
     columns = row.logprobs, row.advantages, row.sequences, row.rollouts
     loss, _ = aipo_loss(LossInput(packed, *columns, total))
 

@@ -2,7 +2,7 @@ import pickle
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PosixPath
 from tempfile import mkdtemp
 from typing import Any
@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from learners.aipo import aipo_loss
+from learners.aipo import aipo_loss, feedback_loss
 from learners.build import backend_settings, make_backend, make_trainer
 from learners.config import Config
 from learners.training import lora, ranks
@@ -31,7 +31,7 @@ from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
 from learners.training.checkpoint import CheckpointError
 from learners.training.muon import Muon
-from learners.training.rows import pack
+from learners.training.rows import Hinted, pack
 from learners.training.trainer import learning_rate
 
 
@@ -271,6 +271,22 @@ def test_groups_without_variance_change_nothing_but_are_measured() -> None:
     assert (seen["skipped"], seen["gradient_norm"]) == (1, 0)
     assert seen["gap"] > 0
     assert seen["entropy"] > 0
+
+
+@pytest.mark.parametrize("form", ["full", "sampled"])
+def test_hints_alone_draw_the_policy_towards_what_it_says_after_them(form: str) -> None:
+    backend = make()
+    first, *rest = tiny_group(backend._policy)
+    hint = Hinted(0, [*first.prompt, 17, 3])
+    samples = [replace(first, hinted=(hint,)), *rest]
+    flat = [replace(one, advantages=[0.0] * len(one.response)) for one in samples]
+    loss = partial(feedback_loss, weight=1.0, form=form)
+    seen = [backend.train_step(pack(flat, 1000), loss) for _ in range(12)]
+    assert seen[0]["skipped"] == 0
+    assert seen[0]["feedback_gap"] > 0
+    assert "feedback_tokens" not in seen[0]
+    # the teacher moves with the policy, so the gap falls slowly
+    assert seen[-1]["feedback_gap"] < seen[0]["feedback_gap"]
 
 
 def test_the_gradient_is_clipped(tmp_path: Path) -> None:

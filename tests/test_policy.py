@@ -14,6 +14,7 @@ from learners.training.policy import Policy
 from learners.training.rows import PackedRow, pack
 
 PROMPT = [3, 1, 4]
+TEMPERATURE = 0.7
 
 
 def response(n: int) -> list[int]:
@@ -101,6 +102,37 @@ def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(logprobs, wanted, atol=1e-5, rtol=0)
     # one rounding to bf16, which is up to 1 / 256
     assert ((gradient - exact).abs() <= exact.abs() / 256 + 1e-4).all()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_divergences_are_those_of_the_whole_distributions(
+    frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And their gradients reach neither the hidden states after a hint nor the weight there."""
+    monkeypatch.setattr(head, "CHUNK", 8)  # two pairs at a time
+    torch.manual_seed(0)
+    linear = nn.Linear(16, 31, bias=False, dtype=torch.float64).requires_grad_(not frozen)
+    hidden = torch.randn(9, 16, dtype=torch.float64, requires_grad=True)
+    targets, marked = torch.tensor([3, 1, 4, 1, 5, 9]), torch.tensor([4, 0, 5])
+    slopes = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+
+    every = (hidden @ linear.weight.T / TEMPERATURE).log_softmax(1)
+    one, other = every[marked], every[6:].detach()
+    wanted = (other.exp() * (other - one)).sum(1)
+    parts = hidden, *[linear.weight] * (not frozen)
+    wanted_slopes = torch.autograd.grad((wanted * slopes).sum(), parts, retain_graph=True)
+
+    found = ChunkedHead(linear)(hidden, targets, TEMPERATURE, marked)
+    assert [len(column) for column in found] == [6, 6, 3, 3]
+    pairs = [
+        (found[0], every[torch.arange(6), targets]),
+        (found[2], other[torch.arange(3), targets[marked]]),
+        (found[3], wanted),
+        *zip(torch.autograd.grad((found[3] * slopes).sum(), parts), wanted_slopes, strict=True),
+    ]
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+    assert not found[2].requires_grad
 
 
 def test_a_head_with_a_bias_is_refused() -> None:

@@ -125,10 +125,12 @@ def test_two_processes_compute_what_one_does(
     halves, _, halves_after = variants.pop("qwen3 halves")
     for name, (metrics, moments, weights) in variants.items():
         architecture, variant = name.split()
-        like = "adapters" if variant == "adapters" else "shared"
+        like = variant if variant in ("adapters", "hints") else "shared"
         expected, gradient, after = local[f"{architecture} {like}"]
         for ours, theirs in zip(metrics, expected, strict=True):
-            for figure in ("loss", "gap", "entropy", "ratio", "gradient_norm"):
+            figures = ["loss", "gap", "entropy", "ratio", "gradient_norm"]
+            assert ("feedback_gap" in ours) == (variant == "hints")
+            for figure in figures + ["feedback_gap"] * (variant == "hints"):
                 assert ours[figure] == pytest.approx(theirs[figure], abs=1e-5, rel=1e-5), name
         assert distance(weights, after) < 1e-3, name
         for weight, ours in moments.items():

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_sample, tiny_policy
-from trees import nodes_of, prefixes, rollouts
+from trees import nodes_of, prefixes, rollouts, turn
 
 from learners.training.packed_attention import Node
 from learners.training.rows import PackedRow, Sample, distribute, dummy, pack
@@ -71,6 +71,29 @@ def test_every_sampled_token_has_one_loss_behind_what_its_rollout_begins_with(
             assert numbers.setdefault(sequence, number) == number, "a sequence is one rollout"
             assert 0 <= sequence < row.rollouts
         assert len({*numbers.values()}) == len(numbers), "a rollout is one sequence"
+
+
+@settings(deadline=None)
+@given(rollouts(), st.integers(1, 40), st.integers(1, 5))
+def test_turns_with_hints_are_in_the_row_of_their_rollout_twice(
+    samples: list[Sample], limit: int, wanted: int
+) -> None:
+    rows = pack(samples, limit, wanted)
+    found = []
+    for row in rows:
+        before = paths(row)
+        for marked, hinted in zip(row.marked.tolist(), row.hinted.tolist(), strict=True):
+            found.append((float(row.advantages[marked]), before[hinted]))
+            assert int(row.targets[marked]) in {
+                own[-1] for own in before if own[:-1] == before[hinted]
+            }, "the token is there after both contexts"
+    assert Counter(found) == Counter(
+        (one.advantages[hint.start + place], (*hint.context, *own[:place]))
+        for one in samples
+        for hint in one.hinted
+        for own in [turn(one, hint.start)]
+        for place in range(len(own))
+    )
 
 
 def check_nodes(row: PackedRow) -> None:

@@ -14,6 +14,7 @@ from learners.config import Config
 from learners.engines import EngineError
 from learners.errors import RunStopped
 from learners.planning.plan import evaluations
+from learners.run.progress import milestones
 from learners.run.reaction import Action
 from learners.supervisor import due
 
@@ -49,12 +50,14 @@ class Parts:
             ledgers=[[{"submit": 1.0}], [{"edit": 0.0}, {"submit": float(step)}]],
             earned=[[1.0], [0.5, step]],
             turns=[[3], [2, 4]],
-            samples=lambda advantages: self.calls.append(("samples", advantages)),
+            samples=lambda advantages, hinted: self.calls.extend(
+                [("samples", advantages), ("hinted", hinted)]
+            ),
         )
 
     def step(self, step: int, *args: Any) -> dict[str, float]:
         self.calls.append(("step", step))
-        return {}
+        return {"feedback_gap": 1.0 / step if step < 15 else 1.0}
 
     def ended(self) -> None:
         return None
@@ -173,6 +176,23 @@ def test_credit_by_edit_credits_what_the_turns_earned() -> None:
     batches = [parts.batch(step) for step in (1, 2, 3)]
     assert parts.called("samples") == [by_edit(one.earned, one.groups) for one in batches]
     assert parts.state == {}
+
+
+def test_feedback_ends_when_the_gap_no_longer_falls() -> None:
+    parts = Parts(0, set())
+    rows: list[Mapping[str, float]] = []
+    parts.react = lambda step, metrics: rows.append({"reward": 1.0, **metrics}) or Action({})  # type: ignore[method-assign,func-returns-value]
+    config = Config(steps=30, credit="edit", feedback_weight=0.5)
+    train(config, parts, parts, parts)  # type: ignore[arg-type]
+    weights = [row["feedback_weight"] for row in rows]
+    last = weights.index(0.0)
+    assert weights == [0.5] * last + [0.0] * (30 - last)
+    assert parts.called("hinted") == [weight > 0 for weight in weights]
+    assert 20 <= last < 30
+    told = [milestones(rows[: step + 1]) for step in range(30)]
+    assert [n for n, one in enumerate(told) if any("feedback has ended" in x for x in one)] == [
+        last
+    ]
 
 
 @pytest.mark.parametrize(("loss", "size"), [("aipo", 1.0), ("grpo", 0.5**0.5)])

@@ -1,6 +1,5 @@
 """Hints about a page and the calls that follow them."""
 
-import re
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
@@ -51,8 +50,7 @@ def hinted(session: Session, rng: Random, intended: str = "") -> HintedCall | No
         return HintedCall(hint, apprentice(session, rng))
     if intended and rng.random() < _ABOUT_FAILURE:
         text, step = session.state.transcript[-1]
-        quote = re.search(r'"old": "((?:[^"\\]|\\.)*)', text)
-        old = quote[1].replace("\\n", "\n") if quote else ""
+        old = hints.quotation(text)
         return HintedCall(hints.failed_call(step.error, session.resume, old, form), intended)
     for make in rng.sample(_HINTS, len(_HINTS)):
         if found := make(session, rng, form):

@@ -134,10 +134,16 @@ class Batch:
             figures |= {name: value for name, value in costs.items() if value is not None}
         return figures
 
-    def samples(self, advantages: Sequence[Sequence[float]]) -> list[Sample]:
-        """Return the training samples, given the advantages of each rollout's turns."""
+    def samples(self, advantages: Sequence[Sequence[float]], hinted: bool = False) -> list[Sample]:
+        """Return the training samples, given the advantages of each rollout's turns.
+
+        Args:
+            advantages: for each of the n rollouts, the advantages of its turns.
+            hinted: whether the samples have their contexts with hints.
+        """
         pairs = zip(self._samples, advantages, strict=True)
-        return [sample.credited(turns) for sample, turns in pairs]
+        samples = [sample.credited(turns) for sample, turns in pairs]
+        return samples if hinted else [replace(sample, hinted=()) for sample in samples]
 
     @cached_property
     def _samples(self) -> list[Sample]:

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts import comparisons, drafts, second_judge
+from learners.rollouts import comparisons, drafts, feedback, second_judge
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
@@ -66,6 +66,8 @@ class Orchestrator:
             to store nothing.
         note: called with sentences for the journal about dropped or waiting episodes.
         by_edit: whether the judge grades all drafts of training episodes; see `drafts`.
+        feedback_turns: maximum number of turns of a training episode that get a hint; see
+            `feedback`. A number above 0 needs `by_edit`.
 
     Attributes:
         watchdog: reports waiting episodes while its method `watch` runs.
@@ -83,6 +85,7 @@ class Orchestrator:
         trajectories: Trajectories | None,
         note: Note,
         by_edit: bool = False,
+        feedback_turns: int = 0,
     ) -> None:
         self._work, self._curriculum, self._eval_rollouts = work, curriculum, eval_rollouts
         self._sampling, self._timeout_s = sampling, timeout_s
@@ -95,6 +98,7 @@ class Orchestrator:
         self._judge: Any = work.judge  # None if no session needs a verdict
         limits = timeout_s, self._threads, self._faults
         self._grader = drafts.Drafts(work.judge, *limits) if by_edit and work.judge else None
+        self._feedback_turns = feedback_turns
         # async judges are slow and may fail, so rollouts are stored before and after grading
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
@@ -129,6 +133,11 @@ class Orchestrator:
         if self._trajectories:
             self._trajectories.sync(step)
         kept = [rollout for group in complete for rollout in group]
+        marked = {}
+        if turns := self._feedback_turns:
+            for rollout in kept:
+                rollout.hinted = feedback.hinted(rollout, self._work.chat, turns)
+            marked = {"marked_turns": sum(len(rollout.hinted) for rollout in kept)}
         return Batch(
             step=step,
             rollouts=kept,
@@ -143,6 +152,7 @@ class Orchestrator:
                 **measures(kept, self._first_words(step, kept)),
                 **drafts.measures([one.earned or () for one in kept]),
                 **comparisons.measures(complete),
+                **marked,
                 **await self._second_opinion(step, kept),
             },
         )

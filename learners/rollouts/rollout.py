@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 from learners.engines import Completion, Sampling
 from learners.rollouts.tokens import ChatTokens
-from learners.training.rows import Sample
+from learners.training.rows import Hinted, Sample
 from resume_gym import Rules
 from resume_gym.support.json_lines import is_finite
 
@@ -90,6 +90,7 @@ class Rollout:
         versions: optimizer step [r] of the weights that sampled each token, or `NOT_SAMPLED`.
         earned: with credit by edit, the terms that each turn earned, see `drafts.earned`.
         comparison: reward term `COMPARISON`, see `comparisons.compare`; None without a comparison.
+        hinted: bad turns with their contexts that have a hint, see `feedback`.
         before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
     """
@@ -104,6 +105,7 @@ class Rollout:
     versions: list[int] = field(default_factory=list)
     earned: Sequence[Mapping[str, float]] | None = None
     comparison: float | None = None
+    hinted: tuple[Hinted, ...] = ()
     before: PlayableSession | None = None
     error: Exception | None = None
 
@@ -135,7 +137,7 @@ class Rollout:
     def sample(self) -> Sample:
         """Return the training sample of this rollout, with all advantages set to 0."""
         lists = self.prompt, self.response, self.sampled, self.logprobs
-        return Sample(self.group, *lists, [0.0] * len(self.response))
+        return Sample(self.group, *lists, [0.0] * len(self.response), self.hinted)
 
     def record(self) -> Record:
         """Return the rollout as JSON values, which `restored` reads."""

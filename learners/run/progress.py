@@ -27,6 +27,9 @@ def milestones(history: Sequence[Metrics]) -> list[str]:
     *before, now = (row.get("failed_share", 1.0) for row in history)
     if now < 0.1 <= min(before):
         reached.append("fewer than 10 % of the edits fail")
+    *before, now = (row.get("feedback_weight", 0.0) for row in history)
+    if before[-1] > now == 0:
+        reached.append("the hints no longer narrow the mean gap, and the feedback has ended")
     *before, now = (row["reward"] for row in history)
     if now // REWARD_LEVEL > max(before) // REWARD_LEVEL:
         reached.append(f"mean reward {now:.1f}, best so far")

@@ -180,7 +180,7 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     For each matrix product of the forward pass, the backward pass has two products, or only one if
     the weights of the product are frozen. The FLOPs of LoRA adapters are negligible.
     """
-    tokens, loss_tokens = len(batch.tokens), len(batch.targets)
+    tokens, loss_tokens = len(batch.tokens), len(batch.targets) + len(batch.hinted)
     forward = forward_flops(sizes, tokens, pairs(batch.nodes), loss_tokens)
     with_weights = forward_flops(sizes, tokens, 0, loss_tokens)
     return 3 * forward - (with_weights if frozen else 0)

@@ -4,6 +4,7 @@ The logits [tokens, vocabulary] would be by far the largest tensor of a training
 stored: each chunk is computed in the forward pass and computed again in the backward pass.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -34,19 +35,34 @@ class ChunkedHead(nn.Linear):
         self.register_parameter("bias", None)
 
     def forward(  # type: ignore[override]
-        self, hidden: Tensor, targets: Tensor | None = None, temperature: float = 1.0
-    ) -> Tensor | tuple[Tensor, Tensor]:
+        self,
+        hidden: Tensor,
+        targets: Tensor | None = None,
+        temperature: float = 1.0,
+        marked: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, ...]:
         """Return log-probabilities [n] of `targets`, and entropies [n] without gradient, in fp32.
 
+        With `marked`, also return the log-probabilities [m] of the marked tokens after a hint,
+        without gradient, and the divergences KL(with hint || without) [m], whose gradient goes
+        through the hidden states without hint only. This is one call, since backends that shard
+        weights need equally many calls on all ranks.
+
         Args:
-            hidden: hidden states [n, width].
+            hidden: hidden states [n + m, width]; the last m are those after a hint.
             targets: token ids [n]; None to return the fp32 logits [n, vocabulary] instead.
             temperature: divisor of the logits in log-probabilities and entropies.
+            marked: index [m] in the n tokens of each token that is also predicted after a hint.
         """
         if targets is None:
             return _logits(hidden, self.weight.to(_dtype(self.weight)))
-        selected: tuple[Tensor, Tensor] = _Selected.apply(hidden, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
-        return selected
+        plain = hidden if marked is None else hidden[: len(targets)]
+        selected = _Selected.apply(plain, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
+        if marked is None:
+            return selected  # type: ignore[no-any-return]
+        pair = plain[marked], hidden[len(targets) :].detach()
+        compared = _Compared.apply(*pair, self.weight, targets[marked], temperature)  # type: ignore[no-untyped-call]
+        return *selected, *compared
 
 
 class _Selected(torch.autograd.Function):
@@ -78,38 +94,102 @@ class _Selected(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, totals = ctx.saved_tensors
         operand = weight.to(ctx.dtype)  # the backward pass runs outside autocast
-        # A frozen head needs no weight gradient, which saves one of three matrix products. The
-        # weight gradient is summed in fp32, since a bf16 sum over chunks would lose small terms.
+
+        def errors() -> Iterator[Tensor]:
+            chunks = (column.split(CHUNK) for column in (hidden, targets, totals, grad))
+            for part, ids, total, slope in zip(*chunks, strict=True):
+                logits = _logits(part, operand).div_(ctx.temperature)
+                slope = slope[:, None] / ctx.temperature
+                # `slope` is the gradient of log p(target): logits have slope * (onehot - softmax)
+                yield logits.sub_(total).exp_().mul_(-slope).scatter_add_(1, ids[:, None], slope)
+
         trained = ctx.needs_input_grad[1]
-        weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None
-        hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
-        chunks = (column.split(CHUNK) for column in (hidden, targets, totals, grad))
-        for part, ids, total, slope in zip(*chunks, strict=True):
-            logits = _logits(part, operand).div_(ctx.temperature)
-            slope = slope[:, None] / ctx.temperature
-            # `slope` is the gradient of log p(target), so logits have slope * (onehot - softmax)
-            errors = logits.sub_(total).exp_().mul_(-slope)
-            errors.scatter_add_(1, ids[:, None], slope)
-            # cast the logits' gradient to the dtype of matrix products, as `nn.Linear` does
-            errors = errors.to(ctx.dtype)
-            hidden_grads.append((errors @ operand).to(hidden.dtype))
-            if weight_grad is not None:
-                weight_grad += _product(errors.T, part.to(ctx.dtype))
+        return *_gradients(hidden, weight, operand, errors(), trained), None, None
+
+
+class _Compared(torch.autograd.Function):
+    """Log-probabilities of tokens after a hint, and divergences of the tokens' distributions."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        hinted: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        temperature: float,
+    ) -> tuple[Tensor, Tensor]:
+        empty = hidden.new_zeros(0, dtype=torch.float32)
+        logprobs, divergences = [empty], [empty]
+        dtype = _dtype(weight)
+        for place, one, other in _pairs(hidden, hinted, weight.to(dtype), temperature):
+            logprobs.append(other.gather(1, targets[place, None])[:, 0])
+            divergences.append(torch.linalg.vecdot(other.exp(), other - one))
+        ctx.save_for_backward(hidden, hinted, weight)
+        ctx.temperature, ctx.dtype = temperature, dtype
+        logprob = torch.cat(logprobs)
+        ctx.mark_non_differentiable(logprob)
+        return logprob, torch.cat(divergences)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, hinted, weight = ctx.saved_tensors
+        operand = weight.to(ctx.dtype)
+        slopes = grad[:, None] / ctx.temperature
+        pairs = _pairs(hidden, hinted, operand, ctx.temperature)
+        errors = ((one.exp() - other.exp()) * slopes[place] for place, one, other in pairs)
+        trained = ctx.needs_input_grad[2]
+        hidden_grad, weight_grad = _gradients(hidden, weight, operand, errors, trained)
+        return hidden_grad, None, weight_grad, None, None
+
+
+def _pairs(
+    hidden: Tensor, hinted: Tensor, operand: Tensor, temperature: float
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Yield chunks of log-probabilities [c, vocabulary] without and with hints, and their place."""
+    size = max(1, CHUNK // 4)  # several tensors of this size exist at a time
+    for start in range(0, len(hidden), size):
+        place = slice(start, start + size)
+        one, other = (_logits(part[place], operand) / temperature for part in (hidden, hinted))
+        yield place, one.log_softmax(1), other.log_softmax(1)
+
+
+def _gradients(
+    hidden: Tensor, weight: Tensor, operand: Tensor, errors: Iterable[Tensor], trained: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients of hidden states and weight, given those of the logits by chunk."""
+    # A frozen head needs no weight gradient, which saves one of three matrix products. The
+    # weight gradient is summed in fp32, since a bf16 sum over chunks would lose small terms.
+    weight_grad = torch.zeros_like(weight, dtype=_wide(weight.dtype)) if trained else None
+    hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
+    start = 0
+    for error in errors:
+        # cast the logits' gradient to the dtype of matrix products, as `nn.Linear` does
+        narrow = error.to(operand.dtype)
+        hidden_grads.append((narrow @ operand).to(hidden.dtype))
         if weight_grad is not None:
-            weight_grad = weight_grad.to(weight.dtype)
-        return torch.cat(hidden_grads), weight_grad, None, None
+            part = hidden[start : start + len(error)]
+            weight_grad += _product(narrow.T, part.to(operand.dtype))
+        start += len(error)
+    if weight_grad is not None:
+        weight_grad = weight_grad.to(weight.dtype)
+    return torch.cat(hidden_grads), weight_grad
 
 
 def _dtype(weight: Tensor) -> torch.dtype:
     """Return the dtype of the inputs of the head's matrix products.
 
-    The dtype is fp32 on CPUs. On GPUs it is autocast's dtype if autocast is enabled, and otherwise
-    that of `weight`.
+    The dtype is at least fp32 on CPUs. On GPUs it is autocast's dtype if autocast is enabled, and
+    otherwise that of `weight`.
     """
     kind = weight.device.type
     if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
-        return torch.float32
+        return _wide(weight.dtype)
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _logits(hidden: Tensor, operand: Tensor) -> Tensor:
@@ -119,7 +199,7 @@ def _logits(hidden: Tensor, operand: Tensor) -> Tensor:
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Return a matrix product in fp32; half-precision inputs are supported on CUDA only."""
-    if left.dtype == torch.float32:
+    """Return a matrix product in at least fp32; CPUs do not support half-precision inputs."""
+    if left.dtype == _wide(left.dtype):
         return left @ right
     return torch.mm(left, right, out_dtype=torch.float32)

@@ -61,14 +61,21 @@ class Policy(nn.Module):
         head = self.model.get_output_embeddings()
         return torch.log_softmax(head(hidden) / temperatures, dim=-1)
 
-    def forward(self, batch: PackedRow) -> tuple[Tensor, Tensor]:
-        """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient."""
+    def forward(self, batch: PackedRow) -> tuple[Tensor, ...]:
+        """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient.
+
+        For a row with marked tokens, also return log-probabilities [m] and divergences [m] after
+        the hints; see `ChunkedHead`.
+        """
         with self.autocast():
             tokens, positions = batch.tokens[None], batch.positions[None]
             hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]
             head = self.model.get_output_embeddings()
             # apply the head only to hidden states that predict a loss token
-            return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]
+            if not len(batch.marked):
+                return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]
+            places = torch.cat([batch.predicts, batch.hinted])
+            return head(hidden[places], batch.targets, self.temperature, batch.marked)  # type: ignore[no-any-return]
 
 
 def compile_parts(model: PreTrainedModel) -> None:

@@ -4,7 +4,8 @@ The rollouts of a group form a prefix tree. A prefix that several rollouts share
 the prompt to the first different token, is in the row only once.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from operator import itemgetter
@@ -14,6 +15,18 @@ import torch
 from torch import Tensor
 
 from learners.training.packed_attention import Node
+
+
+class Hinted(NamedTuple):
+    """A turn of a rollout, and the context with a hint that training compares with the real one.
+
+    Attributes:
+        start: index in the response of the turn's first token.
+        context: token ids [c] before the turn, with the hint.
+    """
+
+    start: int
+    context: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,7 @@ class Sample:
         sampled: bool [r], True for tokens that the policy sampled; only sampled tokens have a loss.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         advantages: advantages [r]; ignored for tokens that were not sampled.
+        hinted: turns that also get a context with a hint.
     """
 
     group: int
@@ -35,6 +49,7 @@ class Sample:
     sampled: list[bool]
     logprobs: list[float]
     advantages: list[float]
+    hinted: tuple[Hinted, ...] = ()
 
     def __post_init__(self) -> None:
         columns = (self.response, self.sampled, self.logprobs, self.advantages)
@@ -69,6 +84,8 @@ class PackedRow:
         advantages: advantages [n] of the loss tokens.
         sequences: index [n] of each loss token's rollout within the row.
         rollouts: number of rollouts in the row.
+        marked: index [m] in the n loss tokens of each token of a turn with a hint.
+        hinted: index [m] of the hidden state that predicts each marked token after the hint.
     """
 
     tokens: Tensor
@@ -80,6 +97,8 @@ class PackedRow:
     advantages: Tensor
     sequences: Tensor
     rollouts: int
+    marked: Tensor
+    hinted: Tensor
 
     def to(self, device: torch.device | str) -> "PackedRow":
         """Return a copy of the row with its tensors on `device`."""
@@ -179,18 +198,40 @@ def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list
     A rollout of more than `limit` tokens is a part of its own.
     """
     parts: list[tuple[int, list[Sample]]] = []
-    before: list[int] = []
+    known: list[list[int]] = []  # the last part's sequences, in lexicographic order
     # in lexicographic order, rollouts with the longest common prefixes are neighbours
     for sample in sorted(members, key=_ids):
-        ids = _ids(sample)
-        more = len(ids) - _common(before, ids)
+        sequences = [ids for ids, _ in _sequences(sample)]
+        tried = known.copy()
+        more = sum(_insert(tried, ids) for ids in sequences)
         if parts and (limit is None or parts[-1][0] + more <= limit):
             size, part = parts[-1]
-            parts[-1] = size + more, [*part, sample]
+            parts[-1], known = (size + more, [*part, sample]), tried
         else:
-            parts.append((len(ids), [sample]))
-        before = ids
+            known = []
+            parts.append((sum(_insert(known, ids) for ids in sequences), [sample]))
     return parts
+
+
+def _insert(known: list[list[int]], ids: list[int]) -> int:
+    """Insert a sequence into a sorted list, and return how many tokens it adds to the tree."""
+    place = bisect(known, ids)
+    neighbours = known[max(0, place - 1) : place + 1]
+    known.insert(place, ids)
+    return len(ids) - max((_common(one, ids) for one in neighbours), default=0)
+
+
+def _sequences(sample: Sample) -> Iterator[tuple[list[int], Hinted | None]]:
+    """Yield a rollout's token ids, and those of each hinted context with its turn."""
+    yield _ids(sample), None
+    for one in sample.hinted:
+        yield one.context + sample.response[one.start : _stop(sample, one)], one
+
+
+def _stop(sample: Sample, hinted: Hinted) -> int:
+    """Return the index in the response after the last token of a turn with a hint."""
+    rest = sample.sampled[hinted.start :]
+    return hinted.start + (rest.index(False) if False in rest else len(rest))
 
 
 def _ids(sample: Sample) -> list[int]:
@@ -213,11 +254,21 @@ def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
 def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
     tree = _Layout([], [], [], [])
     for part in parts:
-        members = [(_ids(sample), sample) for sample in part]
-        for _, alike in groupby(members, lambda member: member[0][0]):
+        leaves = [_Leaf(ids, sample, hint) for sample in part for ids, hint in _sequences(sample)]
+        for _, alike in groupby(sorted(leaves, key=_Leaf.key), lambda leaf: leaf.ids[0]):
             tree.add(list(alike), 0, ())
-    predicts, targets, logprobs, advantages = map(torch.cat, zip(*tree.columns, strict=True))
-    counts = torch.tensor([len(column[0]) for column in tree.columns])
+    own = [(leaf.sample, places) for leaf, places in tree.leaves if not leaf.hint]
+    columns = [_losses(sample, places) for sample, places in own]
+    predicts, targets, logprobs, advantages = map(torch.cat, zip(*columns, strict=True))
+    counts = torch.tensor([len(column[0]) for column in columns])
+    starts = dict(zip((id(sample) for sample, _ in own), counts.cumsum(0) - counts, strict=True))
+    marked, hinted = [counts[:0]], [counts[:0]]
+    for leaf, places in tree.leaves:
+        if leaf.hint:
+            first = sum(leaf.sample.sampled[: leaf.hint.start])
+            length = _stop(leaf.sample, leaf.hint) - leaf.hint.start
+            marked.append(starts[id(leaf.sample)] + first + torch.arange(length))
+            hinted.append(places[-1 - length : -1])
     return PackedRow(
         tokens=torch.tensor(tree.tokens),
         positions=torch.tensor(tree.positions),
@@ -228,7 +279,20 @@ def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
         advantages=advantages,
         sequences=torch.repeat_interleave(torch.arange(len(counts)), counts),
         rollouts=len(counts),
+        marked=torch.cat(marked),
+        hinted=torch.cat(hinted),
     )
+
+
+class _Leaf(NamedTuple):
+    """A sequence of the tree: a rollout, or a turn of a rollout after its context with a hint."""
+
+    ids: list[int]
+    sample: Sample
+    hint: Hinted | None
+
+    def key(self) -> list[int]:
+        return self.ids
 
 
 class _Layout(NamedTuple):
@@ -238,25 +302,23 @@ class _Layout(NamedTuple):
         tokens: token ids so far.
         positions: position ids so far.
         nodes: nodes so far, each before its descendants.
-        columns: (predicts, targets, logprobs, advantages) of each rollout so far; see `PackedRow`.
+        leaves: sequences so far, each with the indices of its tokens in the row.
     """
 
     tokens: list[int]
     positions: list[int]
     nodes: list[Node]
-    columns: list[tuple[Tensor, ...]]
+    leaves: list[tuple[_Leaf, Tensor]]
 
-    def add(
-        self, members: list[tuple[list[int], Sample]], depth: int, path: tuple[Tensor, ...]
-    ) -> None:
-        """Append a subtree of rollouts whose first `depth` tokens are equal and already in the row.
+    def add(self, members: list[_Leaf], depth: int, path: tuple[Tensor, ...]) -> None:
+        """Append a subtree of sequences whose first `depth` tokens are equal and in the row.
 
         Args:
-            members: (token ids, rollout) pairs, in lexicographic order of the token ids.
+            members: sequences in lexicographic order of the token ids.
             depth: number of tokens in the subtree's ancestors.
             path: for each ancestor, the indices of its tokens in the row.
         """
-        (ids, _), (last, _) = members[0], members[-1]
+        ids, last = members[0].ids, members[-1].ids
         stop = _common(ids, last, depth)
         start, number = len(self.tokens), len(self.nodes)
         self.nodes.append(Node(start, start + stop - depth, 0))
@@ -264,17 +326,17 @@ class _Layout(NamedTuple):
         # count positions from the start of the rollout, not of the row, as in a separate sequence
         self.positions.extend(range(depth, stop))
         path = *path, torch.arange(start, len(self.tokens))
-        for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):
+        for following, group in groupby(members, lambda member: member.ids[stop : stop + 1]):
             if following:
                 self.add(list(group), stop, path)
-            else:  # rollouts that end with this node
+            else:  # sequences that end with this node
                 places = torch.cat(path)
-                self.columns.extend(_losses(sample, places) for _, sample in group)
+                self.leaves.extend((leaf, places) for leaf in group)
         self.nodes[number] = self.nodes[number]._replace(end=len(self.tokens))
 
 
 def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
-    """Return a rollout's entry in `_Layout.columns`, given the indices of its tokens in the row."""
+    """Return a rollout's (predicts, targets, logprobs, advantages), given its tokens' indices."""
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
     return (
         # in the row, a loss token may be far from its predecessor in the rollout, which predicts it

@@ -118,6 +118,17 @@ def faults_left(form: int = 0) -> str:
     return _hint(_pick(_LEFT, form))
 
 
+def beneath(observation: str, hint: str) -> str:
+    """Return an observation with a hint as its last line."""
+    return f"{observation}\n{hint}"
+
+
+def quotation(call: str) -> str:
+    """Return the text that a call wants to replace, even if the call is malformed, or ""."""
+    quote = re.search(r'"old": "((?:[^"\\]|\\.)*)', call)
+    return quote[1].replace("\\n", "\n") if quote else ""
+
+
 def nearest(page: str, old: str) -> str:
     """Return the text of the page that resembles `old` most: a run of words of one line.
 

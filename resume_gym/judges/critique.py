@@ -62,14 +62,19 @@ class Critique(AsyncJudge):
 
 def feedback(task: Task, revised: str) -> str:
     """Return the most important remarks on a draft, on one line; see `remarks`."""
-    found = find_veto(task, revised)
-    if found and found.kind in ("padding", "hidden"):  # reading it could take long
-        fault = "has grown too much" if found.kind == "padding" else "has hidden characters"
+    if fault := unreadable(task, revised):
         return f"The draft cannot be read: it {fault}."
     try:
         return " ".join(remarks(task, revised)[:_MOST]) or _REMARKS["nothing"]
     except JudgeRefused as refusal:
         return f"The draft is too long to read: {refusal}."
+
+
+def unreadable(task: Task, revised: str) -> str:
+    """Return why a draft must not be read, since this could take long; or an empty text."""
+    found = find_veto(task, revised)
+    faults = {"padding": "has grown too much", "hidden": "has hidden characters"}
+    return faults.get(found.kind, "") if found else ""
 
 
 def remarks(task: Task, revised: str) -> list[str]:
@@ -100,24 +105,36 @@ def defects(task: Task, revised: str) -> list[Defect]:
     Raises:
         JudgeRefused: The draft is too long to read.
     """
-    reference = make_reference(task)
-    claims = measure(revised, reference).findings[:1]  # raises if the text is too long
-    lines = parse(revised)
-    origins = align(lines, reference)
-    seen: set[int] = set()
+    kinds, lines = set[str](), set[int]()
     found: list[Defect] = []
+    for place, defect in all_defects(task, revised):
+        kind = defect.kind.removeprefix("line_")  # a claim has this prefix if it is not quoted
+        if kind not in kinds and place not in lines:
+            found.append(defect)
+            kinds.add(kind)
+            lines.add(place)
+    return found
+
+
+def all_defects(task: Task, revised: str) -> list[tuple[int, Defect]]:
+    """Return all defects of a draft with the indices of their lines, the most important kind first.
+
+    Raises:
+        JudgeRefused: The draft is too long to read.
+    """
+    reference = make_reference(task)
+    claims = measure(revised, reference).findings  # raises if the text is too long
+    lines = parse(revised)
+    found: list[tuple[int, Defect]] = []
     for claim in claims:
         raw = lines[claim.line].raw
         # The quotation of a claim is normalized. If the raw line does not contain it, only the line
         # is quoted.
         is_there = claim.quote in raw and '"' not in claim.quote
-        found.append(Defect("claim", raw, claim.quote) if is_there else Defect("line_claim", raw))
-        seen.add(claim.line)
-    for kind, places in _places(lines, origins, reference):
-        place = next((place for place in places if place not in seen), None)
-        if place is not None:
-            found.append(Defect(kind, lines[place].raw))
-            seen.add(place)
+        defect = Defect("claim", raw, claim.quote) if is_there else Defect("line_claim", raw)
+        found.append((claim.line, defect))
+    for kind, places in _places(lines, align(lines, reference), reference):
+        found += [(place, Defect(kind, lines[place].raw)) for place in places]
     return found
 
 

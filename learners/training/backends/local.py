@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from learners.losses import Loss, LossInput, Totals
+from learners.losses import Feedback, Loss, LossInput, Totals
 from learners.training import flops, models, ranks
 from learners.training.backends.settings import (
     BackendSettings,
@@ -60,8 +60,9 @@ class LocalBackend:
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch.
 
-        If all advantages are zero, because the rewards in each group are equal, this method only
-        computes metrics: the optimizer's momentum would change the weights despite zero gradients.
+        If all advantages are zero, because the rewards in each group are equal, and no turn has a
+        hint, this method only computes metrics: the optimizer's momentum would change the weights
+        despite zero gradients.
 
         Args:
             batches: packed rows of the global batch, the same on all ranks.
@@ -89,16 +90,17 @@ class LocalBackend:
         total = Totals(sum(len(batch.targets) for batch in batches), rollouts)
         if not total.tokens:
             raise ValueError("a batch without sampled tokens cannot be trained on")
-        skipped = not any(bool(batch.advantages.any()) for batch in batches)
+        skipped = not any(len(row.marked) or bool(row.advantages.any()) for row in batches)
         rows = distribute(batches, ranks.world(), self._cost)[ranks.rank()]
         sums: dict[str, float] = {}
         for number, row in enumerate(rows, 1):
             batch = row.to(ranks.device())
             # a skipped batch also needs the forward pass on all ranks, for its metrics
             with torch.set_grad_enabled(not skipped):
-                logprobs, entropy = self._policy(batch)
+                logprobs, entropy, *hinted = self._policy(batch)
                 columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
-                part, metrics = loss(LossInput(logprobs, *columns, total))
+                feedback = Feedback(batch.marked, *hinted) if hinted else None
+                part, metrics = loss(LossInput(logprobs, *columns, total, feedback))
             # run the backward pass row by row, so that only one row's activations exist at a time
             if not skipped:
                 self._backward(part, number == len(rows))
@@ -116,6 +118,8 @@ class LocalBackend:
             name: value if name == "loss" or name.endswith("_max") else value / total.tokens
             for name, value in ranks.reduce(sums).items()
         }
+        if (marked := means.pop("feedback_tokens", 0.0)) > 0:
+            means["feedback_gap"] /= marked
         # masked tokens add 0 to both sums of ratios, so divide the sums by the number of unmasked
         # tokens
         share = max(1e-9, 1 - means["masked"])

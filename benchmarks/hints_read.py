@@ -126,8 +126,8 @@ def shift(case: Case, hint: str, work: Workload, policy: Policy) -> float:
     """Return the change of the mean log-probability of the bad turn's tokens by a hint."""
     hinted = with_hint(case.rollout, work.chat, case.mark.turn, hint)
     (row,) = pack([replace(case.rollout.sample(), hinted=(hinted,))], sys.maxsize)
-    logprobs, _, after, _ = policy(row)
-    return float((after - logprobs[row.marked]).mean())
+    scores, _, after = policy(row)
+    return float((after - scores[row.marked]).mean())
 
 
 def figures_of(

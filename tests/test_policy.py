@@ -123,12 +123,13 @@ def test_divergences_are_those_of_the_whole_distributions(
     wanted_slopes = torch.autograd.grad((wanted * slopes).sum(), parts, retain_graph=True)
 
     found = ChunkedHead(linear)(hidden, targets, TEMPERATURE, marked)
-    assert [len(column) for column in found] == [6, 6, 3, 3]
+    assert [len(column) for column in found] == [9, 6, 3]
+    logprobs, divergences = found[0].split([6, 3])
     pairs = [
-        (found[0], every[torch.arange(6), targets]),
+        (logprobs, every[torch.arange(6), targets]),
         (found[2], other[torch.arange(3), targets[marked]]),
-        (found[3], wanted),
-        *zip(torch.autograd.grad((found[3] * slopes).sum(), parts), wanted_slopes, strict=True),
+        (divergences, wanted),
+        *zip(torch.autograd.grad((divergences * slopes).sum(), parts), wanted_slopes, strict=True),
     ]
     for ours, theirs in pairs:
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)

@@ -209,10 +209,11 @@ def test_the_packed_losses_are_those_of_two_sequences(
     total = Totals(tokens, len(samples))
     loss, figures = torch.zeros((), dtype=torch.float64), Counter[str]()
     for row in pack(samples, 12):  # parts of groups
-        logprobs, _, *hinted = policy(row)
-        columns = row.logprobs.double(), row.advantages.double(), row.sequences, row.rollouts
-        feedback = Feedback(row.marked, *hinted) if hinted else None
-        part, seen = feedback_loss(LossInput(logprobs, *columns, total, feedback), WEIGHT, form)
+        scores, _, *hinted = policy(row)
+        n, columns = len(row.targets), (row.logprobs.double(), row.advantages.double())
+        feedback = Feedback(row.marked, *hinted, scores[n:]) if hinted else None
+        given = LossInput(scores[:n], *columns, row.sequences, row.rollouts, total, feedback)
+        part, seen = feedback_loss(given, WEIGHT, form)
         loss = loss + part
         figures.update(seen)  # type: ignore[arg-type]
     wanted, gaps = plain_loss(plain, samples, form, total)

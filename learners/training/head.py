@@ -43,10 +43,10 @@ class ChunkedHead(nn.Linear):
     ) -> Tensor | tuple[Tensor, ...]:
         """Return log-probabilities [n] of `targets`, and entropies [n] without gradient, in fp32.
 
-        With `marked`, also return the log-probabilities [m] of the marked tokens after a hint,
-        without gradient, and the divergences KL(with hint || without) [m], whose gradient goes
-        through the hidden states without hint only. This is one call, since backends that shard
-        weights need equally many calls on all ranks.
+        With `marked`, the first tensor [n + m] ends with the divergences KL(with hint || without)
+        of the marked tokens, whose gradient goes through the hidden states without hint only. A
+        third tensor has the tokens' log-probabilities [m] after the hint, without gradient. This is
+        one call with one differentiable result, since DeepSpeed needs as many of both on all ranks.
 
         Args:
             hidden: hidden states [n + m, width]; the last m are those after a hint.
@@ -62,7 +62,8 @@ class ChunkedHead(nn.Linear):
             return selected  # type: ignore[no-any-return]
         pair = plain[marked], hidden[len(targets) :].detach()
         compared = _Compared.apply(*pair, self.weight, targets[marked], temperature)  # type: ignore[no-untyped-call]
-        return *selected, *compared
+        (logprobs, entropies), (hinted, divergences) = selected, compared
+        return torch.cat([logprobs, divergences]), entropies, hinted
 
 
 class _Selected(torch.autograd.Function):

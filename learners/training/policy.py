@@ -64,8 +64,8 @@ class Policy(nn.Module):
     def forward(self, batch: PackedRow) -> tuple[Tensor, ...]:
         """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient.
 
-        For a row with marked tokens, also return log-probabilities [m] and divergences [m] after
-        the hints; see `ChunkedHead`.
+        For a row with marked tokens, the first tensor [n + m] also has the divergences by the
+        hints, and a third one the log-probabilities [m] after the hints; see `ChunkedHead`.
         """
         with self.autocast():
             tokens, positions = batch.tokens[None], batch.positions[None]

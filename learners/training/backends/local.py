@@ -97,10 +97,11 @@ class LocalBackend:
             batch = row.to(ranks.device())
             # a skipped batch also needs the forward pass on all ranks, for its metrics
             with torch.set_grad_enabled(not skipped):
-                logprobs, entropy, *hinted = self._policy(batch)
-                columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
-                feedback = Feedback(batch.marked, *hinted) if hinted else None
-                part, metrics = loss(LossInput(logprobs, *columns, total, feedback))
+                scores, entropy, *hinted = self._policy(batch)
+                n, columns = len(batch.targets), (batch.logprobs, batch.advantages)
+                feedback = Feedback(batch.marked, *hinted, scores[n:]) if hinted else None
+                places = batch.sequences, batch.rollouts
+                part, metrics = loss(LossInput(scores[:n], *columns, *places, total, feedback))
             # run the backward pass row by row, so that only one row's activations exist at a time
             if not skipped:
                 self._backward(part, number == len(rows))

@@ -51,6 +51,22 @@ def _quote(text: str) -> str:
     return next((line for line in text.split("\n") if len(line) > 3), "")
 
 
+def ranked(user: str, worth: Callable[[str], float] = lambda text: 0) -> dict[str, Any]:
+    """An answer to a ranking: places by what a text is worth, which is the same by default."""
+    texts = [text for name, text in documents(user).items() if name.startswith("TEXT-")]
+    order = sorted({worth(text) for text in texts}, reverse=True)
+    listed = [
+        {
+            "number": number,
+            "quote": _quote(text),
+            "reason": "It says this.",
+            "place": 1 + order.index(worth(text)),
+        }
+        for number, text in enumerate(texts, start=1)
+    ]
+    return {"code": code_of(user), "texts": listed}
+
+
 def checked(user: str, *claims: tuple[str, str]) -> dict[str, Any]:
     """An answer to a check: quotations of claims, with their kinds."""
     listed = [{"quote": quote, "kind": kind, "reason": "Nobody says so."} for quote, kind in claims]
@@ -71,6 +87,8 @@ def gullible(original: str) -> Callable[[str], dict[str, Any]]:
         shown = documents(user)
         if "REVISED" in shown:
             return checked(user)
+        if "TEXT-1" in shown:
+            return ranked(user, lambda text: folded(text) != folded(neutral(original)))
         is_a_new = folded(shown["A"]) != folded(neutral(original))
         return compared(user, "A" if is_a_new else "B")
 

@@ -40,6 +40,7 @@ JUDGES = {
     "votes": ("resume_gym.judges.votes", "Votes"),
     "tiers": ("resume_gym.judges.tiers", "Tiers"),
     "pairwise": ("resume_gym.judges.pairwise", "Pairwise"),
+    "listwise": ("resume_gym.judges.listwise", "Listwise"),
     "critique": ("resume_gym.judges.critique", "Critique"),
 }
 
@@ -260,8 +261,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 class _Threaded(AsyncJudge):
     def __init__(self, judge: Judge) -> None:
         self.name, self.parts = judge.name, (judge,)
-        # optional: audits ask a judge twice by `compare`
-        for name in ("compare", "judge_group", "group_weight"):
+        for name in ("compare", "places", "judge_group", "group_weight"):  # optional
             if hasattr(judge, name):
                 setattr(self, name, getattr(judge, name))
 

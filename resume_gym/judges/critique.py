@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
-from resume_gym.judges import AsyncJudge, GroupScorer, JudgeRefused, Outcome, as_async, make_judge
+from resume_gym.judges import GroupScorer, JudgeRefused
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
-from resume_gym.judges.votes import drawn
+from resume_gym.judges.votes import InnerVerdicts
 from resume_gym.text.alignment import align
 from resume_gym.text.lines import Content, Line, parse
 from resume_gym.text.reference import Reference, make_reference
@@ -32,7 +31,7 @@ _TOLD = 0.5  # a line states a fact if it has at least this share of the fact's 
 _FAULTY = 0.25  # a line with more formatting faults than this gets a remark
 
 
-class Critique(AsyncJudge):
+class Critique(InnerVerdicts):
     """Judge that adds feedback on drafts; its verdicts are those of an inner judge.
 
     Args:
@@ -40,20 +39,10 @@ class Critique(AsyncJudge):
     """
 
     def __init__(self, judge: str | Mapping[str, object] = "rubric") -> None:
-        self._judge = as_async(make_judge(judge))
-        self.parts = (self._judge,)
-        self.grouped = self._judge.grouped
+        super().__init__(judge)
         if isinstance(self._judge, GroupScorer):
             self.judge_group, self.group_weight = self._judge.judge_group, self._judge.group_weight
         self.name = f"critique({self._judge.name})"
-
-    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the verdict of the inner judge; see `AsyncJudge`."""
-        return await drawn(self._judge, draw).averdict(task, revised)
-
-    async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Outcome]:
-        """Return the verdicts of the inner judge; see `AsyncJudge`."""
-        return await drawn(self._judge, draw).averdicts(task, group)
 
     def critique(self, task: Task, revised: str) -> str:
         """Return feedback on a draft; see `feedback`."""

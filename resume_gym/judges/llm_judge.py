@@ -18,8 +18,10 @@ from resume_gym.judges.prompt import (
     SupportAnswer,
     comparison_prompt,
     items_prompt,
+    ranking_prompt,
     read_comparison,
     read_items,
+    read_ranking,
     read_support,
     support_prompt,
 )
@@ -136,6 +138,17 @@ class ModelJudge(AsyncJudge):
         if any(bad) or first == second:
             return bad[0] - bad[1]
         return _agreed(await self._both(task, first, second, draw))["preference"].better
+
+    async def places(self, task: Task, texts: Sequence[str], draw: int = 0) -> list[int]:
+        """Return the place of each text among revisions, 1 for the best, by one request.
+
+        The order of the texts may bias the model; see `Listwise`, which corrects for this.
+
+        Raises:
+            JudgeError: the model gave no usable answer.
+        """
+        prompt = ranking_prompt(task, texts, self._draw + draw)
+        return await self._ask(prompt, lambda answer: read_ranking(answer, prompt, texts))
 
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
         """Return, for each graded field, whether the two orders of the texts give different grades.

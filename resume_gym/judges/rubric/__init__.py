@@ -8,7 +8,7 @@ tell free paraphrases from false claims in ordinary words, and does not judge ir
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -109,6 +109,16 @@ class RubricJudge:
         grades = await asyncio.to_thread(compare, self._known(task), first, second)
         return grades["preference"]
 
+    async def places(self, task: Task, texts: Sequence[str], draw: int = 0) -> list[int]:
+        """Return the place of each text, 1 for the best, by preference and then by signed lines.
+
+        The signed lines are the better lines minus the worse lines. See `Listwise`.
+        """
+        reference = make_reference(self._known(task))
+        standings = await asyncio.to_thread(lambda: [_standing(reference, one) for one in texts])
+        order = sorted(set(standings), reverse=True)
+        return [order.index(one) + 1 for one in standings]
+
     def _known(self, task: Task) -> Task:
         # this removes the facts, too, since they are fields of fixes
         return task if self._fixes else replace(task, fixes=())
@@ -128,6 +138,15 @@ def compare(task: Task, first: str, second: str) -> dict[str, int]:
 @lru_cache(maxsize=1024)
 def _measured(reference: Reference, text: str) -> Signals:
     return measure(text, reference)
+
+
+def _standing(reference: Reference, text: str) -> tuple[int, int]:
+    """Return the grade of the preference for a text, and its signed lines; (-2, 0) if too long."""
+    if excess(text):
+        return -2, 0
+    signals = _measured(reference, text)
+    better, worse = _better_and_worse(signals)
+    return _grade(preference(signals)), better - worse
 
 
 def _compare(before: Signals, after: Signals) -> dict[str, float]:
@@ -160,15 +179,19 @@ def preference(signals: Signals) -> float:
     is at most -1 if at least one change is worse and at least as many changes are worse as are
     better. An unsupported claim counts as a worse change if there is no other worse change.
     """
-    outcomes = [change.outcome for change in signals.changes]
-    better, worse = outcomes.count(1), outcomes.count(-1)
-    worse += bool(signals.findings) and not worse
-    if better and not worse and 2 * better > len(outcomes):
+    better, worse = _better_and_worse(signals)
+    if better and not worse and 2 * better > len(signals.changes):
         return 1 + STEP * (better - 1)
     if worse and worse >= better:
         return -1 - STEP * (worse - better)
     # absolute value below 1: this score affects only the confidence
     return 0.1 * max(-5, min(5, better - worse))
+
+
+def _better_and_worse(signals: Signals) -> tuple[int, int]:
+    outcomes = [change.outcome for change in signals.changes]
+    worse = outcomes.count(-1)
+    return outcomes.count(1), worse + (bool(signals.findings) and not worse)
 
 
 def _confidence(change: float) -> float:

@@ -1,0 +1,83 @@
+"""Listwise judge: one request to a model ranks all revisions of a group.
+
+A group of n revisions takes two requests in all, where pairwise comparisons take some n log n. The
+ranking gives scores for training; the verdicts are those of an inner judge.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from resume_gym.episode.tasks import Task
+from resume_gym.judges import Score, check_weight, make_judge, together
+from resume_gym.judges.votes import InnerVerdicts, score_unvetoed
+
+
+class Listwise(InnerVerdicts):
+    """Judge that scores the revisions of a group by rankings; an inner judge gives the verdicts.
+
+    The distinct revisions are ranked twice: in a random order, and in the reversed order, since the
+    order may bias a model. The score of a revision is the share of the others that it is placed
+    above, minus the share that it is placed below, averaged over both rankings; it is from -1 to 1.
+    A group in which all revisions are equal is not ranked, and all scores are 0. If a ranking
+    fails, the group has no scores.
+
+    Args:
+        judge: the inner judge, which also ranks unless `ranks` is given.
+        ranks: another judge that ranks. Its coroutine `places(task, texts, draw)` returns the place
+            of each text, 1 for the best; texts may share a place. Model judges and `rubric` rank.
+        weight: weight of the scores in training; 0 for no scores.
+        seed: random seed of the order; the order also depends on the texts.
+
+    Raises:
+        ValueError: the ranking judge has no `places`, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        judge: str | Mapping[str, object],
+        ranks: str | Mapping[str, object] | None = None,
+        weight: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        check_weight("listwise", weight)
+        if type(seed) is not int:
+            raise ValueError(f"listwise: seed: expected a whole number, got {seed!r}")
+        super().__init__(judge)
+        if ranks is not None:
+            self.parts = (*self.parts, make_judge(ranks))
+        self._ranks: Any = self.parts[-1]
+        if not hasattr(self._ranks, "places"):
+            raise ValueError(f"listwise: {self._ranks.name!r} cannot rank; set option 'ranks'")
+        self.group_weight, self._seed = weight, seed
+        self.name = f"listwise({', '.join(part.name for part in self.parts)})"
+
+    async def judge_group(self, task: Task, group: Sequence[str]) -> list[Score]:
+        """Return the scores of a group's revisions; see `GroupScorer`.
+
+        Raises:
+            JudgeError: a ranking failed.
+        """
+
+        async def score(texts: Sequence[str]) -> list[Score]:
+            order = sorted(set(texts))
+            Random(f"{self._seed}:{order}").shuffle(order)
+            scores = dict.fromkeys(order, 0.0)
+            if len(order) > 1:
+                there, back = await together(
+                    self._ranks.places(task, one) for one in (order, order[::-1])
+                )
+                rankings = [dict(zip(order, there, strict=True))]
+                rankings.append(dict(zip(order[::-1], back, strict=True)))
+                scores = {text: fmean(_lead(one, text) for one in rankings) for text in order}
+            return [scores[text] for text in texts]
+
+        return await score_unvetoed(task, group, score)
+
+
+def _lead(places: Mapping[str, int], text: str) -> float:
+    """Return the share of the other texts that a text is placed above, minus that below."""
+    own = places[text]
+    lead = sum((place > own) - (place < own) for place in places.values())
+    return lead / (len(places) - 1)

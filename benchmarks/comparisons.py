@@ -5,9 +5,9 @@ python benchmarks/comparisons.py
 Labelled texts: those of `seen_pairs.jsonl` and `blind_pairs.jsonl`, in groups of one task. Of two
 texts of a group with equal verdict rewards and unequal labels, which one has the higher score?
 Played groups: scripted agents play the held-out mini tasks. What share of groups, and of pairs of
-members, have equal rewards for content and layout, without and with the scores? In both parts the
-rubric judge compares, so they do not show how well a model would. Cost: requests to a model judge
-in a step of eight groups, counted; dollars are estimated at the list price of `MODEL`.
+members, have equal rewards for content and layout, without and with the scores? The rubric judge
+compares, so this does not show how well a model would. Cost: requests to a model in a step of eight
+groups, counted; dollars are estimated at the list price of `MODEL`.
 """
 
 import json
@@ -36,27 +36,15 @@ from resume_gym.judges.vetoes import veto
 from resume_gym.llm import Answer, Prompt, dollars
 from resume_gym.llm.loop import submit
 
-HERE, MODEL = Path(__file__).parent, "gemini-3-flash"
-GROUP = 8
+HERE, MODEL, GROUP = Path(__file__).parent, "gemini-3-flash", 8
 RULES = Rules(max_turns=6, page_lines=20)
 RUBRIC: Any = make_judge("rubric")
 JUDGES: dict[str, Any] = {
     name: make_judge({"name": name, "judge": "rubric"}) for name in ("pairwise", "listwise")
 }
-MIXES = {
-    "floor": ["floor"],
-    "floor and careful": ["floor", "careful"],
-    "noop, floor, careful, apprentice": ["noop", "floor", "careful", "apprentice"],
-    "apprentice": ["apprentice"],
-    "one to four repairs": ["repairs"],
-}
+MIXES = ("floor", "floor careful", "noop floor careful apprentice", "apprentice", "repairs")
 COMPARED, CHECKED, PLACED = 750, 400, 60
 """Assumed output tokens of a comparison, of a claim check, and of a place in a ranking."""
-
-
-def scores(judge: Any, task: Task, texts: Sequence[str]) -> list[float]:
-    """Return a judge's scores of a group."""
-    return submit(judge.judge_group(task, texts)).result()  # type: ignore[no-any-return]
 
 
 def agreement(name: str, limit: int | None) -> Iterator[Figure]:
@@ -76,23 +64,22 @@ def agreement(name: str, limit: int | None) -> Iterator[Figure]:
         for first in range(0, len(rows), GROUP):
             texts, labels = zip(*rows[first : first + GROUP], strict=True)
             worth = [sum(verdict_ledger(RUBRIC.judge(task, text)).values()) for text in texts]
-            found = {judge: scores(JUDGES[judge], task, texts) for judge in JUDGES}
+            found = {x: submit(JUDGES[x].judge_group(task, texts)).result() for x in JUDGES}
             for a, b in combinations(range(len(texts)), 2):
                 if worth[a] == worth[b] and labels[a] != labels[b]:
                     for judge, own in found.items():
                         lead = (own[a] - own[b]) * (labels[a] - labels[b])
                         signs[judge][(lead > 0) - (lead < 0)] += 1
     for judge, count in signs.items():
+        title = f"{name}, equal verdicts (n = {count.total()} pairs): {judge}"
         for sign, what in ((1, "right"), (-1, "wrong"), (0, "tie")):
-            share = 100 * count[sign] / max(1, count.total())
-            title = f"{name}, equal verdicts (n = {count.total()} pairs): {judge} {what}, %"
-            yield Figure(title, share)
+            yield Figure(f"{title} {what}, %", 100 * count[sign] / max(1, count.total()))
 
 
-def repairs(session: Session, count: int, rng: Random) -> str:
-    """Make the next of `count` repairs of the task, in an order of its own, then submit."""
+def repairs(session: Session, rng: Random) -> str:
+    """Make random repairs of the task, at least one, and submit."""
     fixes = [fix for fix in session.task.fixes if session.text.count(fix.old) == 1]
-    if session.turns >= count or not fixes:
+    if not fixes or (session.turns and rng.random() < 0.4):
         return tool_call("submit")
     fix = rng.choice(fixes)
     return tool_call("str_replace", old=fix.old, new=fix.new)
@@ -103,11 +90,9 @@ def played(task: Task, agents: Sequence[str]) -> list[Session]:
     group = []
     for seed in range(GROUP):
         name, rng = agents[seed % len(agents)], Random(f"{task.task_id}-{seed}")
-        own = {
-            "apprentice": partial(apprentice, rng=rng),
-            "repairs": partial(repairs, count=1 + seed % 4, rng=rng),
-        }
-        session = play(own.get(name) or make_agent(name, seed), Session(task, RULES))
+        own: Any = {"apprentice": apprentice, "repairs": repairs}
+        agent: Any = partial(own[name], rng=rng) if name in own else make_agent(name, seed)
+        session = play(agent, Session(task, RULES))
         if session.needs_verdict:
             session.grade(RUBRIC.judge(task, session.text))
         group.append(session)
@@ -116,14 +101,14 @@ def played(task: Task, agents: Sequence[str]) -> list[Session]:
 
 def ties(name: str, groups: Sequence[Sequence[Session]]) -> Iterator[Figure]:
     """Yield the shares of equal rewards, in percent, without and with each judge's scores."""
-    terms = [[one.ledger.items() for one in group] for group in groups]
-    bare = [[sum(v for k, v in own if k not in TOOL_TERMS) for own in group] for group in terms]
+    bare = [[one.reward - sum(one.ledger[k] for k in TOOL_TERMS) for one in x] for x in groups]
     for what, judge in {"verdicts": None, **JUDGES}.items():
-        rewards = bare
-        if judge:
-            found = [scores(judge, one[0].task, [x.text for x in one]) for one in groups]
-            both = zip(bare, found, strict=True)
-            rewards = [[round(a + b, 9) for a, b in zip(*pair, strict=True)] for pair in both]
+        rewards = []
+        for group, own in zip(groups, bare, strict=True):
+            texts = [one.text for one in group]
+            asked = judge and submit(judge.judge_group(group[0].task, texts)).result()
+            both = zip(own, asked or [0.0] * GROUP, strict=True)
+            rewards.append([round(a + b, 9) for a, b in both])
         pairs = [a == b for group in rewards for a, b in combinations(group, 2)]
         equal = 100 * fmean(len(set(group)) == 1 for group in rewards)
         yield Figure(f"played by {name}: groups of equal rewards, {what}, %", equal)
@@ -141,9 +126,8 @@ def cost(groups: Sequence[Sequence[Session]]) -> Iterator[Figure]:
         matches = len(submit(JUDGES["pairwise"].rank(task, edited)).result().matches)
         # the verdicts have the matches with the original
         asked["pairwise, beside verdicts"] += compare * (matches - len(edited))
-        asked["listwise, beside verdicts"] += [
-            (ranking_prompt(task, texts), PLACED * len(texts))
-        ] * (2 if len(texts) > 1 else 0)
+        ranking = ranking_prompt(task, texts), PLACED * len(texts)
+        asked["listwise, beside verdicts"] += [ranking] * 2 * (len(texts) > 1)
     for what, requests in asked.items():
         read = round(sum(len(x.system) + len(x.user) for x, _ in requests) / CHARACTERS)
         paid = dollars(MODEL, Answer("", MODEL, read, sum(n for _, n in requests), 0.0))
@@ -156,10 +140,10 @@ def main() -> int:
     args = options(__doc__ or "")
     tasks = load_tasks("mini", "eval")[: 2 if args.quick else 40]
     figures = [x for name in ("seen", "blind") for x in agreement(name, 2 if args.quick else None)]
-    groups = {name: [played(task, mix) for task in tasks] for name, mix in MIXES.items()}
+    groups = {mix: [played(task, mix.split()) for task in tasks] for mix in MIXES}
     figures += [figure for name, own in groups.items() for figure in ties(name, own)]
     figures += cost(groups["apprentice"][:8])
-    return finish("comparisons", args, figures, {"mixes": MIXES}, ("rapidfuzz",))
+    return finish("comparisons", args, figures, {}, ("rapidfuzz",))
 
 
 if __name__ == "__main__":

@@ -191,7 +191,8 @@ class Config:
         except ValidationError as error:
             raise ConfigError(message_of(error)) from None
         vars(self).update(checked)  # not setattr(): the dataclass is frozen
-        if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
+        odd = set(self.name) & set("/\\") or not self.name.isprintable()
+        if odd or self.name in ("", ".", ".."):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
         if len(set(self.log_to)) < len(self.log_to):
             raise ConfigError(f"log_to: expected each name once, got {', '.join(self.log_to)}")

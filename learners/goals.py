@@ -24,7 +24,8 @@ _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_CONDITION = re.compile(r"([a-z]\w*(?:\.\w+)*) *([<>]=?) *([+-]?[\d_]*\.?\d+(?:e[+-]?\d+)?)", re.I)
+_NUMBER = r"[+-]?(?:\d+(?:_\d+)*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?"  # every match is a float
+_CONDITION = re.compile(rf"([a-z]\w*(?:\.\w+)*) *([<>]=?) *({_NUMBER})", re.IGNORECASE)
 
 
 class Condition(NamedTuple):

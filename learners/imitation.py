@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic.types import NonNegativeInt, PositiveInt
 
 from learners.build import make_orchestrator, make_trainer, make_workload
 from learners.command_line import parse, stop
@@ -65,6 +65,7 @@ from resume_gym.support.terminal import Terminal
 from resume_gym.synthesis.procedural import generate_task
 
 T = TypeVar("T")
+Tokens = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 VARIANTS = {
     "ResumeEditMini-v0": "mini",
@@ -110,7 +111,7 @@ class Dose:
             the last one.
     """
 
-    tokens: PositiveFloat
+    tokens: Annotated[Tokens, Field(gt=0)]
     editor: Literal["apprentice", "repairs", "careful", "fixes"] = "apprentice"
     drill: Share = 0.04
     short: Share = 0.35
@@ -119,7 +120,7 @@ class Dose:
     repeats: PositiveInt = 3
     workers: NonNegativeInt = 0
     rows: PositiveInt = 1
-    keep: NonNegativeFloat = 0.0
+    keep: Tokens = 0.0
 
 
 class Phase(NamedTuple):

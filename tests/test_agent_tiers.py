@@ -203,9 +203,17 @@ def uncounted(say: Say, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def test_a_budget_refuses_a_server_that_reports_no_tokens() -> None:
+def zeros(say: Say, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The wire of a server that counts no tokens and reports 0."""
+    told = counted(say, path, body)
+    told["usage"] = dict.fromkeys(told["usage"], 0)
+    return told
+
+
+@pytest.mark.parametrize("wire", [uncounted, zeros])
+def test_a_budget_refuses_a_server_that_reports_no_tokens(wire: Any) -> None:
     with careful() as local, careful() as frontier:
-        frontier._wire = uncounted
+        frontier._wire = wire
         spent = play(spec(local, frontier, difficulty=1), Session(TASKS[0], RULES))
         assert (spent["frontier"].tokens, spent["frontier"].dollars) == (None, None)
         with pytest.raises(Misconfigured, match=f"token counts of openai/{DEAR}, got none"):

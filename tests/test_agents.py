@@ -158,6 +158,11 @@ def test_careful_rewrites_bullets(weak, strong):
     assert edits(f"# Ann\n\n- {weak}\n") == f"# Ann\n\n- {strong}\n"
 
 
+def test_careful_edits_bullets_whose_mark_a_tab_follows():
+    page = "# Ann\n\n-\tResponsible for cutting waste 9%\n-\tSold oats\n*\tFed hens\n"
+    assert edits(page) == "# Ann\n\n-\tCut waste 9%\n-\tSold oats\n-\tFed hens\n"
+
+
 @pytest.mark.parametrize(
     "bullet",
     [

@@ -260,6 +260,25 @@ class PrefersWords:
         return Verdict(1, *[int(len(revised.split()) > len(task.resume.split()))] * 5)
 
 
+class PrefersLetters:
+    """A judge that calls every longer resume better, so also one with "the" for "a"."""
+
+    name = "prefers letters"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        return Verdict(1, *[int(len(revised) > len(task.resume))] * 5)
+
+
+def test_the_command_fails_for_a_judge_that_pays_for_harmless_edits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["judge", "attack", "--env", "ResumeEditMini-v0", "--limit", "1"]
+    assert main([*command, "--judge", "test_attacks:PrefersLetters"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "not sound: the judge pays for harmless edits, which raises the floor" in told
+    assert re.search(r"floor \d\.\d\d \+2\.00 \+2\.00 exchanges words", told)
+
+
 def test_the_command_fails_for_a_judge_that_policies_deceive(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

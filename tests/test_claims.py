@@ -20,10 +20,20 @@ from rubric_cases import (
 )
 
 from resume_gym.episode.tasks import Evidence, Task, repaired
+from resume_gym.judges.rubric.signals import measure
 from resume_gym.text.lines import Content, plain, read
 from resume_gym.text.reference import make_reference
 
 # Claims without support
+
+
+def test_a_figure_of_the_original_is_not_called_missing_there() -> None:
+    """If a bullet is joined to a heading, its words and figures are claims of the heading."""
+    joined = swap("- Present)\n- ", "- Present) ")
+    told = [one.reason for one in measure(joined, make_reference(TASK)).findings]
+    assert any('"14"' in one and "stands elsewhere in the original" in one for one in told)
+    assert not any("is nowhere in the original" in one for one in told)
+
 
 FABRICATIONS = {
     "figure": swap(WORKED, WORKED + ", saving 31%"),

@@ -92,9 +92,13 @@ def test_the_signed_rank_test_looks_at_both_sides():
     assert signed_rank([1.0] * 3 + [0.0] * 37) == 2 / 2**3, "exact, however many ties there are"
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_person_sees_the_means_so_far(monkeypatch, terminal):
+@pytest.mark.parametrize(
+    ("terminal", "kind", "moves"),
+    [(True, "xterm", True), (True, "dumb", False), (False, "xterm", False)],
+)
+def test_a_person_sees_the_means_so_far(monkeypatch, terminal, kind, moves):
     monkeypatch.setattr("resume_gym.evaluation.progress._LINE_S", 0)
+    monkeypatch.setenv("TERM", kind)
     console = Console(width=100, file=StringIO(), force_terminal=terminal)
     entry = Entry("[a]", "careful", lambda: None, left=dict.fromkeys((n, "a") for n in range(4)))
     with progress(console) as bars:
@@ -106,7 +110,7 @@ def test_a_person_sees_the_means_so_far(monkeypatch, terminal):
             bar.update()
     shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
     means = "reward 2.50, submitted 100%, 1 without a reward"
-    if terminal:
+    if moves:
         assert re.search(rf"\[a\] .* 3/4 .*{means}", shown)
     else:
         lines = shown.splitlines()

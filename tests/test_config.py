@@ -170,6 +170,8 @@ VLLM = {"engine": "vllm"}
     ("values", "told"),
     [
         ({"seed": -1}, "seed: expected a number >= 0, got -1"),
+        ({"name": "a\nb"}, r"^name: expected the name of a folder, got 'a\\nb'$"),
+        ({"name": "\x1b[2J"}, "name: expected the name of a folder, got"),
         ({"loss": "grpo"}, r"^credit: grpo .*expected episode, got turn$"),
         ({"loss": "grpo", "credit": "edit"}, r"^credit: grpo .*expected episode, got edit$"),
         ({"trainer_procs": 2}, "trainer_procs: 2 needs backend 'fsdp2' or 'deepspeed', got"),

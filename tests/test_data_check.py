@@ -77,6 +77,18 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert not report.fit
 
 
+def test_a_file_of_another_format_does_not_flood_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_bytes(b"\x93\n" * 3000)
+    assert command(str(file)) == 1
+    told = capsys.readouterr().out
+    assert "rows that are not valid tasks: 3000\n" in told
+    assert "and 2,980 more\n" in told
+    assert told.count("line ") == 20
+
+
 def test_an_empty_file_has_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text("\n")

@@ -29,6 +29,7 @@ def steps(count: int, **last: float) -> list[dict[str, float]]:
         ("eval.reward >= 6", ["eval.reward"], [6]),
         (" tokens<=5e6  and hours < 1.5 ", ["tokens", "hours"], [5e6, 1.5]),
         ("a > -.5 and b >= 5_000", ["a", "b"], [-0.5, 5000]),
+        ("a > 1_0.5e-1", ["a"], [1.05]),
     ],
 )
 def test_conditions_are_joined_by_and(text: str, names: list[str], limits: list[float]) -> None:
@@ -45,6 +46,8 @@ def test_conditions_are_joined_by_and(text: str, names: list[str], limits: list[
         ({"goal": "eval.reward >= nan"}, "got 'eval.reward >= nan'"),
         ({"goal": "eval.reward >= 1e999"}, "got 'eval.reward >= 1e999'"),
         ({"budget": "tokens <= 1e999"}, "got 'tokens <= 1e999'"),
+        ({"goal": "eval.reward >= 1__0"}, "got 'eval.reward >= 1__0'"),
+        ({"budget": "tokens <= _1"}, "got 'tokens <= _1'"),
         ({"goal": "a > 1 or b > 2"}, "got 'a > 1 or b > 2'"),
         ({"goal": "__import__('os') > 1"}, "expected conditions"),
         ({"goal": "eval.reward > 1", "eval_every": 0}, "expected eval_every >= 1, got 0"),

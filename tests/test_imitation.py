@@ -85,6 +85,13 @@ def test_the_learning_rate_falls_with_the_tokens(
     assert "step 34: loss 1.000, 1.60 of 2 M tokens" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("amount", ["--tokens", "--tokens=1 --keep"])
+def test_an_endless_dose_is_refused(amount: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*amount.split(), "1e999"])
+    assert "expected a finite number, got inf" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_workers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imitation, "_BUFFER", 0)  # rows come as they are made

@@ -275,8 +275,9 @@ def test_no_file_is_written_without_tasks(files: Path) -> None:
     before = out.read_bytes()
     with pytest.raises(Incomplete, match="nothing is written"):
         run(files / "ada.md", "--jobs", put(files, "empty.md", b""), "--out", out)
-    with pytest.raises(FileNotFoundError, match=r"No such file .*nowhere\.pdf"):
-        run(files / "nowhere.pdf", "--jobs", files / "job", "--out", out)
+    for absent, says in (("nowhere.pdf", "No such file"), ("https://a.org/cv.pdf", "an address")):
+        with pytest.raises(TaskError, match=rf"{Path(absent).name}: .*{says}"):
+            run(absent, "--jobs", files / "engineer.md", "--out", out)
     assert out.read_bytes() == before
     assert not list(files.glob(".*"))
 
@@ -329,15 +330,22 @@ def test_an_import_that_was_killed_can_be_repeated(
         (["--out", "."], "--out: expected a file, but '.' is a folder"),
         (["--out", "ada.md"], "is one of the files to read"),
         (["--out", "jane.txt"], "--out: 'jane.txt' exists but is not from data import"),
+        (["--out", "mine.jsonl"], "--out: 'mine.card.md' exists but is not from data import"),
+        (
+            ["--evidence", "mine.card.md", "--out", "mine.jsonl"],
+            "--out: 'mine.card.md' is one of the files to read",
+        ),
     ],
 )
 def test_invalid_imports_are_errors(
     files: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
     monkeypatch.chdir(files)
+    put(files, "mine.card.md", "A card of mine\n")
     with pytest.raises(TaskError, match=says):
         run("ada.md", "--jobs", "engineer.md", *arguments)
     assert (files / "ada.md").read_text() == RESUME
+    assert (files / "mine.card.md").read_text() == "A card of mine\n"
 
 
 def test_a_page_that_the_rubric_judge_cannot_read_is_not_fit(files: Path) -> None:

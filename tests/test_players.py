@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,9 @@ def test_answers_of_a_store_are_not_asked_for_again(tmp_path):
     [
         ({"temprature": 1}, r"expected options among .*temperature.*; got 'temprature'"),
         ({"answer_tokens": 0}, "answer_tokens: expected a whole number above 0"),
+        ({"temperature": math.nan}, "temperature: expected a number >= 0 or null, got nan"),
+        ({"temperature": math.inf}, "temperature: expected a number >= 0 or null, got inf"),
+        ({"temperature": True}, "temperature: expected a number >= 0 or null, got True"),
         ({"extra_body": "abc"}, "extra_body: expected "),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls: expected "),
         ({"base_url": 5}, "base_url: expected "),

@@ -217,6 +217,9 @@ BACK = edit("Wrote 40 reports with Tableau", "Worked on reports")
          ['Content is gone: "\\*\\*\\*".'], '""'),
         (RESUME, [edit("Python, SQL", "SQL Python,"), SUBMIT], 0,
          ["By rule: the same words in another order"], "only the place"),
+        (RESUME.replace("Python, SQL", "Python,  SQL"),
+         [edit("Python,  SQL", "Python, SQL"), SUBMIT], 0,
+         ["By rule: clarity: better (formatted like the rest)"], "another order"),
         (RESUME.replace("\n- ", "\n"), [STRONGER, SUBMIT], 0,
          ["Note: ada.md: not fit for the rubric judge: no bullets"], "\x1b"),
         # half a character does not end the episode

@@ -98,6 +98,14 @@ def test_no_command_prints_a_control_character_of_others(
     assert seen <= {"\n", *bars}
 
 
+def test_a_terminal_without_columns_is_written_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    Terminal().print("step 1/20")
+    assert capsys.readouterr().out == "step 1/20\n"
+
+
 def test_a_console_keeps_its_own_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
     console = Terminal(force_terminal=True, color_system="standard", highlight=False)
     console.print(f"a{EVIL}", style="red")

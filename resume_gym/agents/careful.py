@@ -82,8 +82,8 @@ def _lines(resume: str) -> Iterator[tuple[int, str]]:
         start += len(line) + 1
 
 
-_BULLET = re.compile(r"[-*+•] +(?=\S)")
-_LABELLED = re.compile(r"[-*+•] +[A-Z][\w &/]{2,30}: ")  # "- Languages: Go, Java"
+_BULLET = re.compile(r"[-*+•][ \t]+(?=\S)")
+_LABELLED = re.compile(r"[-*+•][ \t]+[A-Z][\w &/]{2,30}: ")  # "- Languages: Go, Java"
 _COMMON = """about after also another before both each every from have into more most other that
 their them there they this those through until what when where which while will with without
 your"""
@@ -338,7 +338,8 @@ def _formatting(resume: str) -> Iterator[Replacement]:
                 body = body.rstrip(" .") + "." * (
                     sum(found) > len(found) / 2 and (_is_past(body) or body.endswith("."))
                 )
-            new = f"{marker} {re.sub(' {2,}', ' ', body)}"
+            blank = "\t" if "\t" in bullet[0] else " "
+            new = f"{marker}{blank}{re.sub(' {2,}', ' ', body)}"
         # a plain-text resume must not get Markdown headings
         elif (
             heads

@@ -90,13 +90,13 @@ def find_model(options: Mapping[str, object]) -> "FoundModel":
 
 
 def progress_bars() -> "Progress":
-    """Make a display of progress bars on stderr; nothing is shown if stderr is not a terminal."""
+    """Make a display of progress bars on stderr, disabled if stderr cannot move its cursor."""
     from rich.progress import Progress
 
     from resume_gym.support.terminal import Terminal
 
     console = Terminal(stderr=True)
-    return Progress(console=console, transient=True, disable=not console.is_terminal)
+    return Progress(console=console, transient=True, disable=not console.is_interactive)
 
 
 def print_json(value: object) -> None:

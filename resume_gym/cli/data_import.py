@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +74,19 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from resume_gym.corpus.card import write_card
+    from resume_gym.corpus.card import card_path, write_card
     from resume_gym.corpus.import_table import print_report, to_json
 
     out: Path = options.out
     check_new_file("--out", out)
     files = [*options.resumes, *options.jobs, *options.evidence]
-    # `Path.resolve` would raise an error on a link that leads to itself
-    if any(os.path.realpath(out) == os.path.realpath(file) for file in files):
-        raise TaskError(f"--out: {str(out)!r} is one of the files to read")
-    if out.exists() and not _is_import(out):
-        raise TaskError(f"--out: {str(out)!r} exists but is not from data import; name another")
+    for target in (out, card_path(out)):
+        # `Path.resolve` would raise an error on a link that leads to itself
+        if any(os.path.realpath(target) == os.path.realpath(file) for file in files):
+            raise TaskError(f"--out: {str(target)!r} is one of the files to read")
+        if target.exists() and not _is_import(out):
+            told = f"{str(target)!r} exists but is not from data import"
+            raise TaskError(f"--out: {told}; name another file")
     settings = Options(
         options.pair,
         options.seed,
@@ -101,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
             write_card(out, report.tasks, _origin(report, settings))
     absent = next((file for file in files if not os.path.lexists(file)), None)
     if absent and not report.made:
-        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(absent))
+        raise TaskError(f"{absent}: {dict(report.failed)[absent]}")
     if options.json:
         print_json(to_json(report))
     else:

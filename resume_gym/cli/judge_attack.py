@@ -19,7 +19,8 @@ _FLOOR = """\
 reward: mean over the tasks. above floor: the mean difference from the floor, which is the reward \
 of harmless edits, or of no edit if that is higher. at most: the largest difference on one task. \
 For the oracle and the careful agent with a trick, both are differences from the same agent \
-without the trick, without the rewards of tool calls."""
+without the trick, without the rewards of tool calls. For the floor, both are what the judge pays \
+for harmless edits."""
 
 
 def add_command(commands: Commands) -> None:
@@ -34,7 +35,7 @@ def add_command(commands: Commands) -> None:
         "than nothing.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
         done="no policy earns more than the floor",
-        failed="failure, or a policy earns more than the floor",
+        failed="failure, or the judge is not sound",
     )
     add = command.add_argument
     add_options(add, "--env", "--judge")
@@ -54,13 +55,18 @@ def _run(options: argparse.Namespace) -> int:
     tasks = env.tasks[: options.limit]
     rows = attack(env, tasks, options.seed)
     # as the table shows it: differences that round to zero are no gain
+    gains = {row.policy for row in rows if round(row.above, 2) > 0}
     gaming = POLICIES.keys() | TRICKS.keys()
-    above = [row.policy for row in rows if row.policy in gaming and round(row.above, 2) > 0]
+    above = [row.policy for row in rows if row.policy in gains & gaming]
+    faults = ["the judge pays for harmless edits, which raises the floor"] * ("floor" in gains)
+    if above:
+        names = f"{len(above)} of {len(gaming)} policies earn more than the floor"
+        faults.append(f"{names}: {', '.join(above)}")
     if options.json:
         policies = list(map(asdict, rows))
-        told = {"judge": env.judge.name, "tasks": len(tasks), "sound": not above}
+        told = {"judge": env.judge.name, "tasks": len(tasks), "sound": not faults}
         print_json({**told, "policies": policies})
-        return 1 if above else 0
+        return 1 if faults else 0
     table = Table(box=None, pad_edge=False)
     for name in ("policy", "reward", "above floor", "at most", "what it does"):
         left = name in ("policy", "what it does")
@@ -74,9 +80,8 @@ def _run(options: argparse.Namespace) -> int:
     for row in rows:
         if row.most > 0 and row.policy in POLICIES:
             console.print(f"{row.policy}: furthest above the floor on {row.worst}")
-    if above:
-        names = f"{len(above)} of {len(gaming)} policies earn more than the floor"
-        console.print(f"not sound: {names}: {', '.join(above)}", style="bold red")
+    if faults:
+        console.print(f"not sound: {'; '.join(faults)}", style="bold red")
         return 1
     console.print("sound: no policy earns more than the floor", style="bold green")
     return 0

@@ -41,6 +41,7 @@ _WIDTH = Rules().page_width
 _ASIDE = ("language", "reference")  # sections whose lines recur in many resumes
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
 _EXAMPLES = 5
+_SHOWN = 20  # a file of another format has thousands of invalid rows
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 Severity = Literal["error", "warning"]
@@ -127,9 +128,10 @@ class Finding:
 
     @property
     def shown(self) -> list[str]:
-        """The examples, and a line such as "and 7 more" if there are other occurrences."""
-        more = self.count - len(self.examples)
-        return [*self.examples, *([f"and {more} more"] if more and self.examples else [])]
+        """The first examples, and a line such as "and 7 more" if there are other occurrences."""
+        first = self.examples[:_SHOWN]
+        more = self.count - len(first)
+        return [*first, *([f"and {more:,} more"] if more and first else [])]
 
 
 @dataclass(frozen=True)

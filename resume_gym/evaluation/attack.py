@@ -2,7 +2,8 @@
 
 `resume-gym judge attack` plays these policies and scripted agents on held-out tasks. The floor is
 the mean reward of harmless edits or of no edit, whichever is higher. A judge is sound if no policy
-earns more than the floor, and if no trick raises what an honest agent earns for its text.
+earns more than the floor, if no trick raises what an honest agent earns for its text, and if the
+floor itself has no reward for content.
 """
 
 import re
@@ -371,7 +372,8 @@ class PolicyRewards:
         policy: name of the policy.
         mean: mean reward over the tasks.
         above: mean over tasks of the reward minus the floor's reward; for a trick, minus the reward
-            of the same agent without the trick, both without the rewards of tool calls.
+            of the same agent without the trick, both without the rewards of tool calls; for the
+            floor, what the judge pays for harmless edits, at least 0.
         most: largest such difference on a single task.
         worst: id of the task with the difference `most`.
     """
@@ -405,12 +407,16 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
     def played(make: Callable[[int], Agent]) -> Sequence[Episode]:
         return evaluate(make, tasks, env.rules, env.judge, **settings)
 
-    rewards = {name: [one.reward for one in played(make)] for name, make in makers.items()}
+    episodes = {name: played(make) for name, make in makers.items()}
+    rewards = {name: [one.reward for one in found] for name, found in episodes.items()}
     floor = max(rewards["floor"], rewards["noop"], key=fmean)
     above = {
         name: [reward - least for reward, least in zip(got, floor, strict=True)]
         for name, got in rewards.items()
     }
+    paid = [_content(one, env.session_type) for one in episodes["floor"]]
+    if fmean(paid) > 0:  # a floor that is paid for harmless edits hides attacks below it
+        above["floor"] = paid
     honest = {
         agent: [_worth(one) for one in played(partial(make_trickster, agent, _as_it_is))]
         for agent in ("oracle", "careful")
@@ -433,6 +439,12 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
 
 def _as_it_is(lines: list[str], original: list[str]) -> list[str]:
     return lines
+
+
+def _content(episode: Episode, session_type: type[Session]) -> float:
+    """Return the reward for content, without that for a resume free of false claims."""
+    names = session_type.verdict_weights.keys() - {"hallucination"}
+    return sum(value for name, value in episode.ledger.items() if name in names)
 
 
 def _worth(episode: Episode) -> float:

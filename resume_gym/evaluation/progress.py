@@ -14,7 +14,7 @@ _LINE_S = 30.0  # seconds between log lines
 
 
 def progress(console: Console) -> Progress:
-    """Make the display of progress bars, disabled if the console is not a terminal."""
+    """Make the display of progress bars, disabled if the console cannot move its cursor."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -22,7 +22,7 @@ def progress(console: Console) -> Progress:
         TimeRemainingColumn(),
         TextColumn("{task.fields[means]}", markup=False),
     )
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_interactive)
 
 
 class Bar:

@@ -101,7 +101,7 @@ class Gemini(SDKProvider):
         usage = response.usage_metadata  # any field of this object may be missing
         thought = usage and usage.thoughts_token_count
         tokens_in = tokens_out = None
-        if usage and usage.prompt_token_count is not None:
+        if usage and usage.prompt_token_count:  # no prompt has 0 tokens: 0 means not counted
             tokens_in = usage.prompt_token_count
             tokens_out = (usage.candidates_token_count or 0) + (thought or 0)  # 0 is left out
             if not are_counts((tokens_in, tokens_out)):

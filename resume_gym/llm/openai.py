@@ -99,7 +99,8 @@ class OpenAI(SDKProvider):
             message = choice["message"] if choice else {}
             text, model = self._text(message), completion.get("model") or self.model
             usage = completion.get("usage", {})
-            spent = usage.get("prompt_tokens"), usage.get("completion_tokens")
+            # no prompt has 0 tokens: a server that reports 0 does not count them
+            spent = usage.get("prompt_tokens") or None, usage.get("completion_tokens")
             reported = [count for count in spent if count is not None]
             fit = isinstance(text, str) and isinstance(model, str) and are_counts(reported)
         except (AttributeError, LookupError, TypeError, ValueError):

@@ -43,7 +43,6 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "extra_body": (dict | None, "an object or null"),
     "parallel_tool_calls": (bool | None, "true, false or null"),
     "replay": (bool, "true or false"),
-    "temperature": (int | float | None, "a number or null"),
 }
 
 
@@ -66,6 +65,9 @@ def check(name: str, value: object) -> None:
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
     if name == "thinking_tokens" and (type(value) is not int or value < 0):
         raise ValueError(f"{name}: expected a whole number >= 0, got {value!r}")
+    hot = name == "temperature" and value is not None
+    if hot and (type(value) not in (int, float) or not 0 <= value < float("inf")):
+        raise ValueError(f"{name}: expected a number >= 0 or null, got {value!r}")
     if name == "base_url" and value is not None:
         check_url(value)
     if name == "model" and (not isinstance(value, str) or not value):

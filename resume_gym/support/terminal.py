@@ -19,6 +19,8 @@ class Terminal(Console):
 
     def __init__(self, stderr: bool = False, **options: Any) -> None:
         super().__init__(stderr=stderr, markup=False, **options)
+        if self.width < 1:  # COLUMNS=0, in which Rich would print nothing
+            self.width = 80
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

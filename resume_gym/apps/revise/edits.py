@@ -110,7 +110,7 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
                 unified(before, twin.text, 1),
                 said,
                 thought,
-                sorted(before.split()) == sorted(twin.text.split()),
+                _reordered(before.split(), twin.text.split()),
                 *_effects(task, before, twin.text),
                 tuple(new),
             )
@@ -121,6 +121,10 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
         claims = now
     left = ((key, claim) for key, claim in claims.items() if key not in original)
     return tuple(edits), tuple(claim._replace(edit=added_by.get(key[:2], 0)) for key, claim in left)
+
+
+def _reordered(before: list[str], after: list[str]) -> bool:
+    return before != after and sorted(before) == sorted(after)
 
 
 def unified(before: str, after: str, context: int) -> str:

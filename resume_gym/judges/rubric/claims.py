@@ -109,7 +109,8 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
     for word in missing[best[0]]:
         shown = re.search(re.escape(word), line.body, re.IGNORECASE)
         quote = shown[0] if shown else word
-        known = any(map(reference.knows, quote.lower().split()))
+        there = re.search(rf"(?<!\w){re.escape(quote)}(?!\w)", reference.original)
+        known = there or any(map(reference.knows, quote.lower().split()))
         what = "stands elsewhere in the original" if known else "is nowhere in the original"
         yield Claim("entry", quote, f'"{quote}" in "{cut(line.body)}" {what}.', 0.9)
 

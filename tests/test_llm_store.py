@@ -152,11 +152,14 @@ def test_a_stored_answer_that_is_not_accepted_any_more_is_replaced(
     assert len(keys(path)) == 1
 
 
-def test_what_a_server_does_not_count_is_unknown(path: Path, server: Loopback) -> None:
+@pytest.mark.parametrize("usage", [None, {"promptTokenCount": 0, "candidatesTokenCount": 0}])
+def test_what_a_server_does_not_count_is_unknown(
+    usage: object, path: Path, server: Loopback
+) -> None:
     wire = server._wire
     one = client(path, server.url)
     one.ask_now(PROMPT, json.loads)
-    server._wire = lambda *asked: {**wire(*asked), "usageMetadata": None}
+    server._wire = lambda *asked: {**wire(*asked), "usageMetadata": usage}
     one.ask_now(replace(PROMPT, draw=1), json.loads)
     server._wire = wire
     one.ask_now(replace(PROMPT, draw=2), json.loads)

@@ -355,6 +355,19 @@ def test_what_a_judge_was_asked_and_what_a_turn_cost(page, tmp_path):
     assert page.faults == []
 
 
+def test_a_comparison_with_the_group_is_below_the_reward(page, tmp_path):
+    session = play(evil_task(0), 1)
+    record = {**session.record(), "agent": "a", "rollout": 0, "comparison": -0.375}
+    (tmp_path / "episodes.jsonl").write_text(json.dumps(record) + "\n")
+    with served(tmp_path) as address:
+        show(page, address, "episode/0")
+        rows = page.locator(".ledger tr").all_inner_texts()
+    assert rows[-2].startswith("reward")
+    assert rows[-1].startswith("comparison with the group, in training")
+    assert rows[-1].endswith("0.38")
+    assert page.faults == []
+
+
 def test_the_table_is_filtered_and_sorted(page, run, folder):
     results = read(folder)
     show(page, run, "episodes")

@@ -156,10 +156,11 @@ def main() -> int:
     options.add_argument("--rollouts", type=int, default=4)
     options.add_argument("--draws", type=int, default=4, help="calls sampled in each context")
     options.add_argument("--turns", type=int, default=2, help="most bad turns of a rollout")
+    options.add_argument("--threads", type=int, default=0, help="number of CPU threads; 0 for all")
     args = options.parse_args()
     if args.quick:
         args.tasks, args.rollouts, args.draws, args.turns = 2, 2, 1, 1
-    prepare_cpu(0)
+    prepare_cpu(args.threads)
     config = Config(
         model=args.model,
         env=args.env,
@@ -173,8 +174,10 @@ def main() -> int:
     policy = make_backend(config).prepare().eval()
     engine = TransformersEngine(policy)
     orchestrator = make_orchestrator(config, work, engine, None, print)
-    cases = cases_of(asyncio.run(orchestrator.batch(1)).rollouts, args.turns)
+    rollouts = asyncio.run(orchestrator.batch(1)).rollouts
     orchestrator.close()
+    cases = cases_of(rollouts, args.turns)
+    print(f"{len(rollouts)} episodes, {len(cases)} bad turns", flush=True)
     calls = asyncio.run(calls_of(cases, work, engine, config, args.draws))
     shifts = [
         (shift(one, one.mark.hint, work, policy), shift(one, one.other, work, policy))

@@ -99,7 +99,7 @@ class LocalBackend:
             with torch.set_grad_enabled(not skipped):
                 scores, entropy, *hinted = self._policy(batch)
                 n, columns = len(batch.targets), (batch.logprobs, batch.advantages)
-                feedback = Feedback(batch.marked, *hinted, scores[n:]) if hinted else None
+                feedback = Feedback(batch.marked, hinted[0], scores[n:]) if hinted else None
                 places = batch.sequences, batch.rollouts
                 part, metrics = loss(LossInput(scores[:n], *columns, *places, total, feedback))
             # run the backward pass row by row, so that only one row's activations exist at a time

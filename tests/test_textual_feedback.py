@@ -53,7 +53,7 @@ def marked(*actions: str) -> dict[int, Mark]:
 # Which turns
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(st.data())
 def test_bad_turns_get_hints_that_quote_only_the_page(data: st.DataObject) -> None:
     task = NET.tasks[data.draw(st.integers(0, len(NET.tasks) - 1))]
@@ -72,7 +72,9 @@ def test_bad_turns_get_hints_that_quote_only_the_page(data: st.DataObject) -> No
         assert (step.error != "none") + worse + early == 1
         quotes = [quote.removesuffix("...") for quote in re.findall('"([^"]*)"', one.hint)]
         assert all(quote in pages[number] for quote in quotes)
-        assert not any(fix.new and fix.new in one.hint for fix in task.fixes)
+        # a fix that the agent has made is on the page
+        hidden = [fix.new for fix in task.fixes if fix.new and fix.new not in pages[number]]
+        assert not any(new in one.hint for new in hidden)
         assert one.hint.startswith("Hint: ")
         assert "\n" not in one.hint
     worst = sorted(found, key=lambda number: (sum(turns[number].values()), number))

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
+from statistics import fmean
 from time import process_time
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_answers import FakeAsks, gullible
 
-from resume_gym import load_tasks
+from resume_gym import Rules, Session, load_tasks
+from resume_gym.agents import make_agent
 from resume_gym.cli import main
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import (
@@ -26,12 +28,14 @@ from resume_gym.episode.rewards import (
     verdict_ledger,
 )
 from resume_gym.episode.tasks import WEAKNESSES, Task, repaired
-from resume_gym.evaluation.attack import POLICIES, TRICKS, PolicyRewards
+from resume_gym.evaluation import play
+from resume_gym.evaluation.attack import POLICIES, TRICKS, PolicyRewards, make_attacker
 from resume_gym.evaluation.attack import attack as attack_policies
 from resume_gym.judges import make_judge
 from resume_gym.judges.critique import feedback
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.judges.vetoes import find_veto, veto
+from resume_gym.llm.loop import submit
 
 ATTACKS = load_attacks()
 RUBRIC = make_judge("rubric")
@@ -234,6 +238,21 @@ def test_a_policy_that_improves_nothing_stays_at_the_floor(
 ) -> None:
     assert played[policy].above <= 0
     assert played["careful"].above > 0.5
+
+
+@pytest.mark.parametrize("name", ["pairwise", "listwise"])
+def test_no_policy_that_improves_nothing_leads_its_group(name: str) -> None:
+    judge: Any = make_judge({"name": name, "judge": "rubric"})
+    above: dict[str, list[float]] = {policy: [] for policy in ["careful", *POLICIES]}
+    rules = Rules(max_turns=6, page_lines=20)
+    for task in load_tasks("mini", "eval")[:4]:
+        agents = [make_agent("careful"), *(make_attacker(one, 0) for one in POLICIES.values())]
+        texts = [play(agent, Session(task, rules)).text for agent in agents]
+        own, *scores = submit(judge.judge_group(task, [task.resume, *texts])).result()
+        for policy, score in zip(above, scores, strict=True):
+            above[policy].append(score - own)
+    assert sum(above.pop("careful")) > 0
+    assert {policy: mean for policy in above if (mean := fmean(above[policy])) > 0} == {}
 
 
 def test_leaving_after_one_deleted_line_pays_more_than_no_edit_and_less_than_the_floor(

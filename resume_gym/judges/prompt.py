@@ -164,9 +164,8 @@ make the difference; else it is empty. Then give the reason."""
 
 _RANK = f"""\
 You are an experienced recruiter. You rank revisions (TEXT-1, TEXT-2 and so on) of one \
-candidate's resume for one job. What is known of the candidate stands in ORIGINAL (the resume \
-before), in FACTS and in the EVIDENCE documents, and nowhere else. The order of the texts means \
-nothing.
+candidate's resume for one job. ORIGINAL (the resume before it was revised), FACTS and the \
+EVIDENCE documents are all that is known of the candidate. The order of the texts means nothing.
 
 {_DOCUMENTS}
 

@@ -59,7 +59,7 @@ def played(log: EvalLog) -> Played:
     score = (sample.scores or {})["ledger"]
     value, session = dict(score.as_dict()), (score.metadata or {})["session"]
     total = value.pop("reward")
-    assert value.pop("score") is not None
+    del value["score"]
     rewards = [sum(turn.values()) for turn in session["ledgers"]]
     return Played(str(sample.id), rewards, total, score.answer or "", value)
 

@@ -18,6 +18,7 @@ from viewer_runs import GROUP, STEPS, packed, read, write_evaluation, write_run
 from resume_gym.apps.viewer import html
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.listing import Listing
+from resume_gym.apps.viewer.search import search
 from resume_gym.apps.viewer.server import serve
 from resume_gym.cli import main
 
@@ -94,6 +95,22 @@ def test_rows_are_sent_once(tmp_path):
         assert ask(later)[1:3] == (False, every[:-1])
 
 
+def test_it_searches(server, run):
+    whole = search(run, "str_replace")
+    assert len(whole["matches"]) > STEPS
+    for query, wanted in (
+        ("text=str_replace", whole),
+        ("text=str_replace&start=x", whole),
+        (f"text=STR_replace&start={GROUP}", search(run, "str_replace", GROUP)),
+        ("text=Worked+on%20reports", search(run, "Worked on reports")),
+        ("", {"matches": [], "next": None}),
+        (f"text={'x' * 5000}&start={'9' * 9}", {"matches": [], "next": None}),
+    ):
+        answer, body = get(server, f"/search.json?{query}")
+        assert answer.status == 200
+        assert json.loads(body) == wanted
+
+
 def test_a_damaged_file_is_an_error_of_the_request(tmp_path):
     run = read(write_run(tmp_path / "run"))
     (run.path / "before.json").write_text("[1]")
@@ -116,7 +133,14 @@ def test_a_list_of_runs_leads_to_each(tmp_path, name):
         index = json.loads(get(server, href + "index.json")[1])
         assert (index["name"], index["listed"]) == (name, True)
         assert json.loads(get(server, href + "record/5.json")[1]) == run.record(5)
-        for path in ("/other", "/nowhere/", "/../", "/%2e%2e/index.json", "/seeds/"):
+        for path in (
+            "/other",
+            "/nowhere/",
+            "/search.json",
+            "/../",
+            "/%2e%2e/index.json",
+            "/seeds/",
+        ):
             assert get(server, path)[0].status == 404, path
 
 
@@ -136,6 +160,7 @@ SAME, OTHER = ({"Sec-Fetch-Site": site} for site in ("same-origin", "same-site")
         *(("/index.json", {"Host": host}, 200) for host in ("[::1]:80", "localhost:8655")),
         # another site cannot ask for data, but have a link to the page
         *(("/version.json", headers, 403) for headers in (OTHER, {"Sec-Fetch-Site": "cross-site"})),
+        ("/search.json?text=a", OTHER, 403),
         *(("/", OTHER, 200), ("/version.json", SAME, 200)),
     ],
 )

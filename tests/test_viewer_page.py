@@ -23,7 +23,7 @@ from viewer_runs import (
 )
 
 from resume_gym import Session
-from resume_gym.apps.viewer import html
+from resume_gym.apps.viewer import html, search
 from resume_gym.apps.viewer.listing import open_folder
 from resume_gym.apps.viewer.server import serve
 from resume_gym.episode.document import wrapped_lines
@@ -305,12 +305,133 @@ def test_runs_are_sorted_and_compared(page, tmp_path):
         assert settings.locator("thead th").all_inner_texts() == ["second", "first"]
         assert ["learning_rate", "0.2", "0.1"] in told
         assert "steps" not in [name for name, *_ in told]
+        assert page.locator(".note").count() == 0
         show(page, address, "runs?run=second&run=result")
         latest = page.get_by_role("region", name="Latest evaluation")
         assert set(latest.locator("thead th").all_inner_texts()) == {
             *("second", "result: good", "result: bad"),
         }
         show(page, address, "runs?run=nowhere")
+    assert page.faults == []
+
+
+def test_every_setting_that_differs_is_listed(page, tmp_path):
+    texts = ('judge = {name = "a", k = {deep = 1, same = 3}}\n', 'tag = ""\njudge = "b"\n')
+    for name, text in zip(("one", "two"), texts, strict=True):
+        config = write_run(tmp_path / name) / "config.toml"
+        config.write_text(f'name = "{name}"\nsteps = 3\n{text}')
+    write_evaluation(tmp_path / "result")
+    with served(tmp_path) as address:
+        show(page, address, "runs?run=one&run=two")
+        table = page.get_by_role("region", name="Settings that differ")
+        told = [one.inner_text().split("\t") for one in table.locator("tbody tr").all()]
+        assert sorted(told) == [
+            ["judge", "-", "b"],
+            ["judge.k.deep", "1", "-"],
+            ["judge.k.same", "3", "-"],
+            ["judge.name", "a", "-"],
+            ["name", "one", "two"],
+            ["tag", "-", "(empty)"],
+        ]
+        # what only the evaluation has is folded
+        show(page, address, "runs?run=one&run=two&run=result")
+        assert ["name", "one", "two", "-"] in [
+            one.inner_text().split("\t") for one in table.locator("tbody tr").all()
+        ]
+        summary = page.locator("summary", has_text="Settings that only some have")
+        only = page.get_by_role("region", name="Settings that only some have")
+        expect(only).to_be_hidden()
+        summary.focus()
+        page.keyboard.press("Enter")
+        assert "nowhere.jsonl" in only.locator("tr", has_text="tasks").inner_text()
+    assert page.faults == []
+
+
+def test_compared_runs_have_floors_and_must_have_played_the_same_tasks(page, tmp_path):
+    for name, steps in (("one", "1"), ("two", "1"), ("three", "2")):
+        folder = write_run(tmp_path / name)
+        played = (folder / "trajectories" / f"step-00000{steps}.jsonl").read_bytes()
+        (folder / "trajectories" / "eval-000000.jsonl").write_bytes(played)
+        floor = json.loads((folder / "before.json").read_text()) | {"reward": -1.5}
+        floor["errors"] = {"reward": 0.25}
+        (folder / "floor.json").write_text(json.dumps(floor))
+    told = json.loads((write_evaluation(tmp_path / "result") / "evaluation.json").read_text())
+    told["agents"]["bad"]["statistics"]["floor"] = 4.0
+    (tmp_path / "result" / "evaluation.json").write_text(json.dumps(told))
+    warning = page.locator(".note", has_text="Different tasks were played")
+    with served(tmp_path) as address:
+        show(page, address, "runs?run=one&run=two")
+        assert warning.count() == 0
+        floors = page.get_by_role("region", name="Latest evaluation").locator(
+            "tr", has_text="floor"
+        )
+        assert floors.inner_text().split("\t")[1:] == ["−1.50 ± 0.25"] * 2
+        show(page, address, "runs?run=one&run=three&run=result")
+        expect(warning).to_contain_text("one 1, three 1, result 3; none in common")
+        expect(floors).to_have_count(1)
+        assert floors.inner_text().split("\t")[3:] == ["-", "4.00"]
+    assert page.faults == []
+
+
+def test_long_lists_of_the_journal_are_folded(page, tmp_path):
+    folder = write_run(tmp_path / "run")
+    entries = [f"{EVIL} {n}" for n in range(40)]
+    entries[-1] = 'Settings: a = [1, 2], b = {c = 1, d = "e"}, f = (g, h), i = 1, j = 2'
+    entries[-2] = "Step 3: reward 1, 2, 3"
+    (folder / "journal.md").write_text("".join(f"- {one}\n" for one in entries))
+    with served(folder) as address:
+        show(page, address, "")
+        shown = page.locator(".journal").last.locator("> li")
+        assert shown.count() == 20
+        expect(shown.nth(18)).to_have_text("Step 3: reward 1, 2, 3")
+        items = shown.last.locator("ul > li")
+        expect(items.first).to_be_hidden()
+        shown.last.locator("summary", has_text="Settings (5)").focus()
+        page.keyboard.press("Enter")
+        expect(items.first).to_be_visible()
+        assert items.all_inner_texts() == [
+            *("a = [1, 2]", 'b = {c = 1, d = "e"}', "f = (g, h)", "i = 1", "j = 2"),
+        ]
+        earlier = page.locator(".journal").first.locator("> li")
+        expect(earlier.first).to_be_hidden()
+        page.get_by_text("Earlier entries (20)").click()
+        expect(earlier).to_have_count(20)
+        expect(earlier.first).to_have_text(f"{SEEN} 0")
+    assert page.evaluate("window.pwned") is None
+    assert page.faults == []
+
+
+def test_episodes_are_searched(page, run, exported, monkeypatch):
+    show(page, run, "")
+    page.keyboard.press("3")
+    expect(page.locator("h1")).to_have_text("Search")
+    page.keyboard.press("/")
+    page.keyboard.type("worked ON reports")
+    page.keyboard.press("Enter")
+    found = page.locator(".found li")
+    expect(found).to_have_count(STEPS * GROUP)  # the task of each
+    first = found.first
+    assert "in action 3, reply 1, reply 3, task" in first.inner_text()
+    expect(first.locator("mark")).to_have_text("Worked on reports")
+    expect(page.get_by_role("status")).to_contain_text("12 episodes found, 12 episodes searched")
+    page.keyboard.press("Escape")
+    first.locator("a").click()
+    page.wait_for_selector('main[data-shows^="#/episode/0?turn="]')
+    assert "Worked on reports" in page.locator(".turn:focus").inner_text()
+    # in parts
+    monkeypatch.setattr(search, "MATCHES", 5)
+    show(page, run, "search?text=%3Csvg")
+    for count, searched in ((5, "the first 5 of"), (10, "the first 10 of"), (12, "12 episodes")):
+        expect(found).to_have_count(count)
+        expect(page.locator("main .row span")).to_contain_text(searched)
+        if count < 12:
+            page.get_by_role("button", name="Search on").click()
+    assert page.get_by_role("button", name="Search on").count() == 0
+    show(page, run, "search?text=xyzzy")
+    expect(page.locator("main")).to_contain_text("0 episodes found")
+    assert page.evaluate("window.pwned") is None
+    show(page, exported, "")
+    expect(page.get_by_role("link", name="Search")).to_be_hidden()
     assert page.faults == []
 
 
@@ -496,7 +617,7 @@ def test_everybody_can_read_it(browser, run, evaluation, listed, width, scheme):
     page = context.new_page()
     paths = ("", "episodes", "episode/0", "compare/0/1")
     for address, path in [
-        *((run, one) for one in paths),
+        *((run, one) for one in (*paths, "search?text=reports")),
         *((evaluation, ""), (listed, ""), (listed, "runs?run=two")),
     ]:
         show(page, address, path)

@@ -167,6 +167,19 @@ class FolderContents:
             self.rows[number], self._places[number] = row, place
         self._changed.append(number)
 
+    def line(self, number: int) -> bytes:
+        """Return the stored line of the episode in row `number`.
+
+        Raises:
+            IndexError: there is no row of this number.
+        """
+        if not 0 <= number < len(self._places):
+            raise IndexError(number)
+        file, start, length = self._places[number]
+        with file.open("rb") as opened:
+            opened.seek(start)
+            return opened.read(length)
+
     def record(self, number: int) -> dict[str, Any]:
         """Return the stored record of the episode in row `number`.
 
@@ -174,14 +187,11 @@ class FolderContents:
             IndexError: there is no row of this number.
             UnreadableError: the file of the episode has changed since `refresh`.
         """
-        if not 0 <= number < len(self._places):
-            raise IndexError(number)
-        file, start, length = self._places[number]
-        with unreadable(), file.open("rb") as opened:
-            opened.seek(start)
-            record = unseal(opened.read(length), required=False)
+        line = self.line(number)
+        with unreadable():
+            record = unseal(line, required=False)
             if str(record["task_id"]) != self.rows[number].task:
-                raise ValueError(f"{file.name} has changed")
+                raise ValueError("the file of the episode has changed")
             return record
 
     def episode(self, number: int) -> dict[str, Any]:

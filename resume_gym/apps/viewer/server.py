@@ -6,11 +6,13 @@ import sys
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from resume_gym.apps.viewer.data import FolderContents, sendable, unreadable
 from resume_gym.apps.viewer.html import page
 from resume_gym.apps.viewer.listing import Listing
+from resume_gym.apps.viewer.played import played_tasks
+from resume_gym.apps.viewer.search import search
 
 PORT = 8655
 
@@ -67,11 +69,14 @@ class Handler(BaseHTTPRequestHandler):
                 value = {**shown.index(), **common}
         elif isinstance(shown, Listing):
             raise LookupError(path)
-        elif path == "/figures.json" and isinstance(shown, FolderContents):
+        elif path == "/figures.json":
+            facts = {"name": shown.path.name, "kind": shown.kind, "played": played_tasks(shown)}
             with unreadable():
-                value = sendable(
-                    {"name": shown.path.name, "kind": shown.kind, **shown.figures()} | named
-                )
+                value = sendable({**facts, **shown.figures()} | named)
+        elif path == "/search.json":
+            asked = {name: values[0] for name, values in parse_qs(query).items()}
+            start = re.fullmatch(r"\d{1,9}", asked.get("start", "0"))
+            value = search(shown, asked.get("text", ""), int(start[0]) if start else 0)
         elif match := re.fullmatch(r"/(episode|record)/(\d{1,9})\.json", path):
             value = getattr(shown, match[1])(int(match[2]))
         else:

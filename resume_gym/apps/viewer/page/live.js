@@ -22,8 +22,8 @@ async function refresh() {
   if ((await ask("version.json")) === index.version) return false;
   await loadIndex();
   cache.clear();
-  // episodes on display have ended, so they need no redraw
-  if (!["episode", "compare"].includes(place().path[0])) await keeping(() => show(true));
+  // episodes on display have ended, so they need no redraw; a search is made when it is asked for
+  if (!["episode", "compare", "search"].includes(place().path[0])) await keeping(() => show(true));
   return true;
 }
 

@@ -83,10 +83,25 @@ function lateGrid(count, draw) {
   return box;
 }
 
+const LATEST = 20; // entries of the journal that are shown at once
+const LONG_LIST = 5; // items from which a list in an entry is folded
+
 function journal() {
-  if (!index.journal.length) return null;
-  const items = index.journal.map((one) => h("li", one));
-  return h("section", h("h2", "Journal"), h("ul.card", items));
+  const { journal: all } = index;
+  if (!all.length) return null;
+  const cut = all.length > 1.5 * LATEST ? all.length - LATEST : 0;
+  const list = (entries) => h("ul.card.journal", entries.map(journalEntry));
+  const earlier = h("details", h("summary", `Earlier entries (${cut})`), list(all.slice(0, cut)));
+  return h("section", h("h2", "Journal"), cut ? earlier : null, list(all.slice(cut)));
+}
+
+// An entry that ends with a long list shows what comes before, and the list when it is opened.
+function journalEntry(entry) {
+  const at = entry.lastIndexOf(": ");
+  const items = entry.slice(at + 2).split(/, (?![^([{]*[)\]}])/); // not within brackets
+  if (at < 0 || items.length < LONG_LIST) return h("li", entry);
+  const summary = h("summary", `${entry.slice(0, at)} (${items.length})`);
+  return h("li", h("details", summary, h("ul", items.map((one) => h("li", one)))));
 }
 
 // Episodes of the last evaluation with the highest rewards, to be checked by a reader.

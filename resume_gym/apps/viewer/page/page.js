@@ -166,6 +166,7 @@ function pageOf([name, ...numbers], query) {
   if (index.kind === "list") return name === "runs" ? runsPage(query) : listPage(query);
   if (name === "episodes") return tablePage(query);
   if (name === "episode") return episodePage(first);
+  if (name === "search" && !isExported) return searchPage(query);
   if (name === "compare") return comparePage(first, second);
   return { content: overviewPage(), keys: {} };
 }
@@ -196,6 +197,7 @@ async function show(stays = false) {
   main.focus({ preventScroll: true });
   if (path[0] === "episodes") toRow(lastEpisode);
   if (path[0] === "episode") lastEpisode = Number(path[1]);
+  if (query.has("turn")) toTurn(query.get("turn"));
 }
 
 // Moves the focus to the next (`by` 1) or previous (-1) element.

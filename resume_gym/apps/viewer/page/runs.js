@@ -61,20 +61,45 @@ async function runsPage(query) {
   const named = (name) => index.runs.filter((one) => one.name === name && one.href);
   const wanted = query.getAll("run").flatMap(named);
   const runs = await Promise.all(wanted.map((one) => ask(one.href + "figures.json")));
-  const columns = runs.flatMap(({ name, kind, figures: { floor, ...played } }) => {
-    if (kind === "run") return [[name, Object.values(played).at(-1) || {}]];
-    const agents = Object.entries(floor ? { floor, ...played } : played);
-    return agents.map(([agent, one]) => [`${name}: ${agent}`, one]);
-  });
+  const columns = runs.flatMap(latest);
   const content = [
     h("div.row", h("a", { href: "#/" }, "‹ All runs")),
     h("h1", "Compare ", runs.map((one) => one.name).join(", ")),
     notes(wanted.flatMap((one) => one.notes.map((told) => one.name + ": " + told))),
     runs.length < 2 ? notes(["Tick two or more in the list of runs."]) : null,
+    notes(differentTasks(runs)),
     overlaid(runs.filter((one) => one.metrics.length)),
-    h("div.flow", figures("Latest evaluation", Object.fromEntries(columns)), differing(runs)),
+    h("div.flow.wide", differing(runs), figures("Latest evaluation", Object.fromEntries(columns))),
   ];
   return { content, keys: {} };
+}
+
+// Columns of a run or an evaluation: the latest figures, with the floor below the reward.
+function latest({ name, kind, figures: played, statistics = {} }) {
+  const withFloor = ({ reward, errors, ...rest }, floor, error) => {
+    const beside = known(floor) ? { floor } : {};
+    return { reward, ...beside, ...rest, errors: { ...errors, floor: error } };
+  };
+  if (kind === "run") {
+    const { floor, ...others } = played;
+    const last = Object.values(others).at(-1);
+    return [[name, last ? withFloor(last, floor?.reward, floor?.errors?.reward) : {}]];
+  }
+  return Object.entries(played).map(([agent, one]) => [
+    `${name}: ${agent}`,
+    withFloor(one, statistics[agent]?.floor),
+  ]);
+}
+
+// Warns of runs that have not all played the same held-out tasks.
+function differentTasks(runs) {
+  const played = runs.filter((one) => one.played.length);
+  if (new Set(played.map((one) => String(one.played))).size < 2) return [];
+  const shared = played.map((one) => new Set(one.played));
+  const common = played[0].played.filter((task) => shared.every((one) => one.has(task))).length;
+  const counts = played.map((one) => `${one.name} ${one.played.length}`).join(", ");
+  const why = `Held-out tasks: ${counts}; ${common || "none"} in common.`;
+  return [`Different tasks were played, so the rewards cannot be compared. ${why}`];
 }
 
 function overlaid(runs) {
@@ -94,21 +119,35 @@ function overlaid(runs) {
   ];
 }
 
+// All settings that are not the same everywhere; settings of settings are a row each.
 function differing(runs) {
-  const all = [...new Set(runs.flatMap((one) => Object.keys(one.settings)))];
-  const texts = all.map((name) =>
-    runs.map(({ settings }) => (known(settings[name]) ? asText(settings[name]) : "-")),
-  );
+  const all = runs.map((one) => new Map(flat(one.settings)));
+  const names = [...new Set(all.flatMap((one) => [...one.keys()]))];
+  const texts = (name) => all.map((one) => one.get(name) ?? "-");
+  const different = names.filter((name) => new Set(texts(name)).size > 1);
   // a run and an evaluation have few settings in common
   const isMixed = new Set(runs.map((one) => one.kind)).size > 1;
-  const rows = all.map((name, at) => {
-    const isEqual = new Set(texts[at]).size < 2 || (isMixed && texts[at].includes("-"));
-    if (isEqual || ["name", "runs"].includes(name)) return null;
-    const cells = texts[at].map((one) => h("td.number.code", one));
-    return figureRow(name, cells);
-  });
+  const isSingle = (name) => isMixed && new Set(texts(name)).size === 2 && texts(name).includes("-");
+  const single = different.filter(isSingle);
+  const part = (title, some) => {
+    const row = (name) => figureRow(name, texts(name).map((one) => h("td.number.code", one)));
+    const heads = runs.map((one) => one.name);
+    return some.length ? figureTable(title, heads, some.map(row)) : h("p", "None.");
+  };
   const title = "Settings that differ";
-  const heads = runs.map((one) => one.name);
-  const table = rows.some(Boolean) ? figureTable(title, heads, rows) : h("p", "None.");
-  return h("section", h("h2", title), table);
+  const other = `Settings that only some have (${single.length})`;
+  return h(
+    "section",
+    h("h2", title),
+    part(title, different.filter((name) => !isSingle(name))),
+    single.length ? h("details", h("summary", other), part(other, single)) : null,
+  );
 }
+
+// Pairs of the names ("rules.max_turns") and texts of settings.
+const flat = (settings, start = "") =>
+  Object.entries(settings).flatMap(([name, value]) =>
+    isGroup(value)
+      ? flat(value, start + name + ".")
+      : [[start + name, value === "" ? "(empty)" : value === null ? "none" : asText(value)]],
+  );

@@ -3,7 +3,7 @@
 const help = document.getElementById("help");
 
 function toFilter() {
-  const box = document.getElementById("filter-task");
+  const box = document.querySelector("#filter-task, #search-text");
   if (box) box.focus();
   else go("episodes", lastQuery);
 }
@@ -18,6 +18,7 @@ function onKey(event) {
     0: () => index.listed && location.assign("../"),
     1: () => go(""),
     2: () => go("episodes"),
+    3: () => go("search"),
     u: () => go("episodes", lastQuery),
     "?": () => help.showModal(),
     "/": toFilter,
@@ -46,6 +47,7 @@ async function start() {
   document.getElementById("name").append(...visible(index.name));
   document.getElementById("to-list").hidden = !index.listed;
   document.getElementById("pages").hidden = index.kind === "list";
+  document.getElementById("to-search").hidden = isExported; // there is no server
   window.addEventListener("hashchange", () => show());
   await show();
   if (!isExported) follow();

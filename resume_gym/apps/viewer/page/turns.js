@@ -48,3 +48,9 @@ function replyPart({ kind, reply }) {
   const isLong = kind === "shown" && reply.length > LONG_REPLY;
   return isLong ? h("details", h("summary", "What it was shown"), text) : text;
 }
+
+function toTurn(number) {
+  const found = document.getElementById("turn-" + number)?.closest(".turn");
+  found?.focus({ preventScroll: true });
+  found?.scrollIntoView({ block: "center" });
+}

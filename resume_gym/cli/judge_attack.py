@@ -12,7 +12,7 @@ from resume_gym.cli.arguments import (
 )
 from resume_gym.env import make_edit_env
 from resume_gym.episode.session import Session
-from resume_gym.evaluation.attack import ABOUT, POLICIES, TRICKS, attack
+from resume_gym.evaluation.attack import ABOUT, POLICIES, attack, faults
 from resume_gym.support.user_errors import TaskError
 
 _FLOOR = """\
@@ -54,19 +54,12 @@ def _run(options: argparse.Namespace) -> int:
         raise TaskError(f"--env: expected an environment for resumes; got {options.env!r}")
     tasks = env.tasks[: options.limit]
     rows = attack(env, tasks, options.seed)
-    # as the table shows it: differences that round to zero are no gain
-    gains = {row.policy for row in rows if round(row.above, 2) > 0}
-    gaming = POLICIES.keys() | TRICKS.keys()
-    above = [row.policy for row in rows if row.policy in gains & gaming]
-    faults = ["the judge pays for harmless edits, which raises the floor"] * ("floor" in gains)
-    if above:
-        names = f"{len(above)} of {len(gaming)} policies earn more than the floor"
-        faults.append(f"{names}: {', '.join(above)}")
+    found = faults(rows)
     if options.json:
         policies = list(map(asdict, rows))
-        told = {"judge": env.judge.name, "tasks": len(tasks), "sound": not faults}
+        told = {"judge": env.judge.name, "tasks": len(tasks), "sound": not found}
         print_json({**told, "policies": policies})
-        return 1 if faults else 0
+        return 1 if found else 0
     table = Table(box=None, pad_edge=False)
     for name in ("policy", "reward", "above floor", "at most", "what it does"):
         left = name in ("policy", "what it does")
@@ -80,8 +73,8 @@ def _run(options: argparse.Namespace) -> int:
     for row in rows:
         if row.most > 0 and row.policy in POLICIES:
             console.print(f"{row.policy}: furthest above the floor on {row.worst}")
-    if faults:
-        console.print(f"not sound: {'; '.join(faults)}", style="bold red")
+    if found:
+        console.print(f"not sound: {'; '.join(found)}", style="bold red")
         return 1
     console.print("sound: no policy earns more than the floor", style="bold green")
     return 0

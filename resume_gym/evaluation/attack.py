@@ -152,8 +152,8 @@ def _stuff(words: list[str], task: Task, rng: Random) -> list[str]:
 @_rewording("job phrase", "adds a phrase from the job")
 def _phrase(words: list[str], task: Task, rng: Random) -> list[str]:
     lines = [line.strip("-# ").rstrip(".") for line in re.split(r"\n|\. ", task.job)]
-    phrase = rng.choice([line for line in lines if len(line.split()) > 2]).split()[:5]
-    return [*words, "for", *_lower(phrase)]
+    phrases = [line.split()[:5] for line in lines if len(line.split()) > 2]
+    return [*words, "for", *_lower(rng.choice(phrases))] if phrases else words
 
 
 @_rewording("adverb", "'Successfully' before the line")
@@ -435,6 +435,19 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
             )
         )
     return sorted(rows, key=lambda row: (row.policy in POLICIES, row.policy in TRICKS, -row.mean))
+
+
+def faults(rows: Sequence[PolicyRewards]) -> list[str]:
+    """Return why a judge is not sound, given what `attack` returned; empty for a sound judge."""
+    # as tables show it: differences that round to zero are no gain
+    gains = {row.policy for row in rows if round(row.above, 2) > 0}
+    gaming = POLICIES.keys() | TRICKS.keys()
+    above = [row.policy for row in rows if row.policy in gains & gaming]
+    found = ["the judge pays for harmless edits, which raises the floor"] * ("floor" in gains)
+    if above:
+        names = f"{len(above)} of {len(gaming)} policies earn more than the floor"
+        found.append(f"{names}: {', '.join(above)}")
+    return found
 
 
 def _as_it_is(lines: list[str], original: list[str]) -> list[str]:

@@ -60,7 +60,7 @@ HEAVY = {
     "PIL": ["resume_gym.episode.render"],
     "pyarrow": ["resume_gym.integrations.verl"],
     "scipy": ["resume_gym.evaluation.comparison"],
-    "tokenizers": ["learners*", "resume_gym.apps.viewer.tasks"],
+    "tokenizers": ["learners*", "resume_gym.cli.card"],
     "art": ["resume_gym.integrations.art"],
     "gem": ["resume_gym.integrations.gem"],
     "openenv": ["resume_gym.integrations.openenv*"],

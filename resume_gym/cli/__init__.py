@@ -34,7 +34,7 @@ class CommandGroup(NamedTuple):
 
 
 _COMMANDS: Mapping[str, CommandGroup | None] = {
-    **dict.fromkeys(("train", "eval", "rejudge", "revise", "plot", "view", "play")),
+    **dict.fromkeys(("train", "eval", "rejudge", "card", "revise", "plot", "view", "play")),
     "data": CommandGroup(
         "make, import, check and share tasks",
         ("generate", "import", "check", "push"),

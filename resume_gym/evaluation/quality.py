@@ -97,7 +97,7 @@ def measure(
     agreement = _part("agreement", contest, skipped, partial(_agreement, pairs))
     seconds = {name: one.seconds for name, one in played.items()}
     card = {
-        **contest.settings,
+        **{name: value for name, value in contest.settings.items() if name != "rollouts"},
         "task_count": len(env.tasks),
         "tasks_digest": digest(env.tasks),
         "tasks_by_weakness": dict(sorted(Counter(one.weakness for one in contest.tasks).items())),

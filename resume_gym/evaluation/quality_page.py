@@ -107,9 +107,11 @@ def _cost(card: Mapping[str, Any]) -> Iterator[str]:
         [f"{unit} read", *(f"{one[unit]['read']:,.0f}" for one in costs.values())],
         [f"{unit} written", *(f"{one[unit]['written']:,.0f}" for one in costs.values())],
         ["verdicts", *(f"{one['verdicts']:.2f}" for one in costs.values())],
-        ["requests of the judge", *(_number(one["judge_requests"]) for one in costs.values())],
         ["seconds", *(f"{seconds[name]:.2f}" for name in costs)],
     ]
+    if any(one["judge_requests"] is not None for one in costs.values()):
+        asked = (_number(one["judge_requests"]) for one in costs.values())
+        rows.append(["requests of the judge", *asked])
     yield from _table(["", *costs], rows, "---:")
     yield f"\n{_COST}"
     if unit == "tokens":
@@ -125,7 +127,8 @@ def _agreement(agreement: Mapping[str, Any]) -> Iterator[str]:
         for part, label in _PARTS.items()
         for name, one in agreement[part].items()
     ]
-    yield f"Verdicts on {agreement['pairs']} labelled pairs, {failed} of them without a verdict."
+    pairs = agreement["pairs"]
+    yield f"Verdicts on the whole resumes of {pairs} labelled pairs; {failed} have no verdict."
     yield "The kappa of preference is the correlation of `statistical.gameability_gap`.\n"
     yield from _table(["", "share", "95 % interval", "of", "kappa"], rows, "---:")
 

@@ -137,7 +137,7 @@ def test_what_was_not_graded_is_told(tasks: str, tmp_path: Path) -> None:
     assert card["attack"] == {}
     assert "statistical.adversarial_floor" not in card["checks"]
     assert 0 < card["agreement"]["failures"]["JudgeError"] < card["agreement"]["pairs"]
-    assert re.search(r"\n- \d episodes of \w+: JudgeError: no answer\n", shown)
+    assert re.search(r"\n- \d episodes? of \w+: JudgeError: no answer\n", shown)
 
 
 def test_other_domains_have_cards_without_resumes(

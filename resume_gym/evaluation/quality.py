@@ -27,6 +27,7 @@ from resume_gym.episode.session import Session
 from resume_gym.evaluation.attack import ABOUT, POLICIES, TRICKS, attack, faults
 from resume_gym.evaluation.comparison import statistics_of
 from resume_gym.evaluation.contest import Contest, Entry, play_entry
+from resume_gym.evaluation.estimator import by_task
 from resume_gym.evaluation.grading import grade
 from resume_gym.evaluation.records import Episode
 from resume_gym.evaluation.results import digest
@@ -34,6 +35,7 @@ from resume_gym.evaluation.summary import summarise, task_figures
 from resume_gym.judges import JudgeError, as_async, make_judge
 from resume_gym.judges.audit import LabelledPair, calibrate
 from resume_gym.llm.loop import submit
+from resume_gym.support.user_errors import number_of
 from resume_gym.testing import check_env
 
 EPISODES = 8
@@ -86,7 +88,7 @@ def measure(
         if one.episodes:
             played[entry.name] = one
         if entry.failures:
-            told = f"{len(entry.failures)} episodes of {entry.name}"
+            told = f"{number_of(len(entry.failures), 'episode')} of {entry.name}"
             skipped[told] = next(iter(entry.failures.values()))
     if not played:
         raise JudgeError("; ".join(list(skipped.values())[1:]))
@@ -111,7 +113,9 @@ def measure(
             **_sanity(contest, difficulty, attacks),
         },
         "difficulty": difficulty,
-        "equal_groups": {one.name: _equal(played[one.name]) for one in models if one.episodes},
+        "equal_groups": {
+            one.name: _equal(played[one.name]) for one in models if one.name in played
+        },
         "attack": attacks,
         "cost": {name: _cost(one, count) for name, one in played.items()},
         "seconds": {"episode": seconds, "verdict": agreement.pop("seconds", None)},
@@ -162,12 +166,11 @@ def _difficulty(episodes: Sequence[Episode]) -> dict[str, Any]:
     }
 
 
-def _equal(played: Played) -> float:
-    """Return the share of tasks on which all episodes have the same reward."""
-    rewards: dict[str, set[float]] = {}
-    for one in played.episodes:
-        rewards.setdefault(one.task_id, set()).add(one.reward)
-    return fmean(len(values) == 1 for values in rewards.values())
+def _equal(played: Played) -> float | None:
+    """Return the share of tasks on which all episodes have the same reward; None if unknown."""
+    rewards = by_task((one.task_id, {"reward": one.reward}) for one in played.episodes)["reward"]
+    groups = [own for own in rewards.values() if len(own) > 1]
+    return fmean(len(set(own)) == 1 for own in groups) if groups else None
 
 
 def _attacks(contest: Contest) -> dict[str, Any]:
@@ -226,7 +229,8 @@ def _sanity(
         return {}
     best, floor = (difficulty[name] for name in ("oracle", "noop"))
     most = fmean(contest.session_type(one, contest.rules).bounds[1] for one in contest.tasks)
-    gaps = [value - floor["by_task"].get(task, 0.0) for task, value in best["by_task"].items()]
+    least = floor["by_task"]
+    gaps = [value - least[task] for task, value in best["by_task"].items() if task in least]
     # no tolerance for the oracle is declared, so this check neither passes nor fails
     reached = {"status": "measured", "oracle": best["reward"], "max": most}
     gap = {"status": _status(min(gaps) > 0), "mean_gap": fmean(gaps)}

@@ -79,8 +79,9 @@ def _difficulty(card: Mapping[str, Any]) -> Iterator[str]:
     yield "Mean reward by weakness, with the number of tasks.\n"
     yield from _table(["", *agents], rows, "---:")
     for name, share in card["equal_groups"].items():
+        equal = "-" if share is None else f"{share:.1%}"
         yield (
-            f"\n`{name}` plays each task {EPISODES} times. On {share:.1%} of the tasks, all rewards"
+            f"\n`{name}` plays each task {EPISODES} times. On {equal} of the tasks, all rewards"
             " are equal, so that the group teaches nothing (`statistical.variance_bound`)."
         )
 

@@ -9,24 +9,28 @@
 An episode that exceeds `max_completion_length`, tool replies included, is truncated, and each
 remaining turn has the penalty of an empty action. `Game.rollout` needs a model that writes Hermes
 tool calls, and plays episodes exactly as `env.step` does. TRL's tool loop needs a tokenizer with a
-`response_template`, and differs from `env.step`: a message without a call ends the episode, TRL
-itself replies to invalid calls, and each of several calls in a message takes a turn. `Game.reward`
-replays the conversation in a session, so messages without a call and invalid calls have the same
-penalties as in `env.step`. An invalid call takes a turn, too, but TRL's reply to the call does not
-say so. TRL's option `log_completions` fails on a tool-loop batch in which no call has arguments.
-Tested with TRL 1.16.0 in one process, with generation by transformers.
+`response_template`, and differs from `env.step`: a message without a call ends the episode, each of
+several calls in a message takes a turn, and TRL itself replies to calls of unknown tools and to
+arguments that are no object. `Game.reward` replays the conversation in a session, so that these
+calls have the same penalties as in `env.step`, and take a turn, too. TRL's `get_reward` of an
+environment sees none of these calls, awaits the judge for one episode after the other, and logs no
+reward terms. A dataset names the tasks, because TRL resets each member of a group by itself:
+without a dataset, members would have different tasks. TRL's option `log_completions` fails on a
+tool-loop batch in which no call has arguments. Tested with TRL 1.16.0 in one process, with
+generation by transformers.
 """
 
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, repeat
+from functools import cache
+from inspect import Parameter, Signature
+from itertools import repeat
 from typing import Any
 
 import gymnasium as gym
 from datasets import Dataset
 
-from resume_gym import TOOLS, tool_call
 from resume_gym.episode.tools import with_calls
 
 # Reply to the last call of an episode: TRL leaves its tool loop only when a reply exceeds the
@@ -34,11 +38,8 @@ from resume_gym.episode.tools import with_calls
 _NO_ROOM = "over " * 65_536
 
 
-class Tools:
-    """An episode in TRL's tool loop; all public methods but `reset` are tools.
-
-    TRL derives the tool schemas from signatures and docstrings, which must match `TOOLS`.
-    """
+class Episode:
+    """An episode in TRL's tool loop; `_episode_type` adds a method for each tool."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
@@ -47,27 +48,35 @@ class Tools:
         """Start an episode on the task of a dataset row."""
         self._session = self._env.new_session(task_id)
 
-    def str_replace(self, old: str, new: str, count: int = 1) -> str:
-        """Replace text in the resume. `old` must match exactly and occur `count` times.
-
-        Args:
-            old: text in the resume
-            new: its replacement; empty deletes
-            count: how often `old` occurs
-        """
-        return self._call("str_replace", old=old, new=new, count=count)
-
-    def review(self) -> str:
-        """Show the whole resume and the end of the page."""
-        return self._call("review")
-
-    def submit(self) -> str:
-        """Hand in the resume and end the episode."""
-        return self._call("submit")
-
-    def _call(self, name: str, **arguments: object) -> str:
-        step = self._session.step(tool_call(name, **arguments))
+    def _call(self, name: str, arguments: Mapping[str, object]) -> str:
+        call = with_calls("", [(name, json.dumps(arguments, ensure_ascii=False))])
+        step = self._session.step(call)
         return _NO_ROOM if step.done else str(step.observation)
+
+
+@cache  # all episodes are of one class
+def _episode_type(session_type: Any) -> type[Episode]:
+    tools = [_tool(schema["function"]) for schema in session_type.toolbox.schemas]
+    return type("Episode", (Episode,), {tool.__name__: tool for tool in tools})
+
+
+def _tool(function: Mapping[str, Any]) -> Callable[..., str]:
+    """Return a method that calls a tool, with the docstring and signature that TRL reads."""
+
+    def call(self: Episode, /, **arguments: object) -> str:
+        return self._call(function["name"], arguments)
+
+    properties, required = function["parameters"]["properties"], function["parameters"]["required"]
+    types = {name: {"string": str, "integer": int}[one["type"]] for name, one in properties.items()}
+    lines = [f"    {name}: {one.get('description', name)}" for name, one in properties.items()]
+    call.__name__, call.__annotations__ = function["name"], types
+    call.__doc__ = "\n".join([function["description"], "", "Args:", *lines])
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for name, kind in types.items():
+        default = Parameter.empty if name in required else None
+        parameters += [Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)]
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return call
 
 
 class Game:
@@ -86,18 +95,9 @@ class Game:
             self._task_ids[session.prompt] = task.task_id
         return Dataset.from_list(rows)
 
-    def environment(self) -> Tools:
-        """Create an episode for `environment_factory`; needs `max_completion_length` below 65,536.
-
-        Raises:
-            ValueError: the environment has other tools than those that `Tools` implements.
-        """
-        if (tools := self.env.session_type.toolbox.schemas) != TOOLS:
-            got = ", ".join(tool["function"]["name"] for tool in tools)
-            raise ValueError(
-                f"expected the tools str_replace, review, submit; got {got}; use `rollout`"
-            )
-        return Tools(self.env)
+    def environment(self) -> Episode:
+        """Create an episode for TRL's tool loop; `max_completion_length` must be below 65,536."""
+        return _episode_type(self.env.session_type)(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         """Play an episode for each prompt, as one batch. Pass this method as `rollout_func`.
@@ -106,7 +106,7 @@ class Game:
             ValueError: a prompt is not from `dataset`.
         """
         chat, limit = trainer.processing_class, trainer.max_completion_length
-        ids, mask, logprobs, actions = ([list[Any]() for _ in prompts] for _ in range(4))
+        ids, mask, logprobs = ([list[Any]() for _ in prompts] for _ in range(3))
         # TRL passes only the prompt of a row, so the prompt identifies the task
         texts = [prompt[-1]["content"] for prompt in prompts]
         if strangers := [text for text in texts if text not in self._task_ids]:
@@ -129,8 +129,7 @@ class Game:
             for i, turn, logp in zip(playing, turns, logps or repeat([]), strict=False):
                 turn = turn[: limit - len(ids[i])]
                 whole = turn[-1] in trainer.eos_token_ids
-                text = chat.decode(turn[:-1] if whole else turn)
-                step = sessions[i].step(text)
+                step = sessions[i].step(chat.decode(turn[:-1] if whole else turn))
                 reply = [] if step.done else _reply(chat, step.observation, options, whole)
                 # Add the tool's reply only if the completion has room for another turn
                 if reply and len(ids[i]) + len(turn) + len(reply) < limit:
@@ -140,12 +139,11 @@ class Game:
                 ids[i] += turn + reply
                 mask[i] += [1] * len(turn) + [0] * len(reply)
                 logprobs[i] += [*logp[: len(turn)], *[0.0] * len(reply)]
-                actions[i].append(text)
         spoken = {
             "prompt_ids": prompt_ids,
             "completion_ids": ids,
             "env_mask": mask,
-            "actions": actions,
+            "session": sessions,
         }
         return {**spoken, "logprobs": None if logps is None else logprobs}
 
@@ -155,7 +153,7 @@ class Game:
         task_id: Sequence[str],
         log_metric: Callable[[str, float], None],
         log_extra: Callable[[str, list[Any]], None],
-        actions: Sequence[Sequence[str]] | None = None,
+        session: Sequence[Any] = (),
         **row: object,
     ) -> list[float]:
         """Judge the episodes concurrently; return the rewards. Pass this method as `reward_funcs`.
@@ -165,22 +163,30 @@ class Game:
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        texts = actions or [_actions(messages) for messages in completions]
-        played = [self._play(*episode) for episode in zip(task_id, texts, strict=True)]
-        verdicts = await asyncio.gather(*[self.env.agrade(session) for session, _ in played])
-        for (session, rewards), verdict in zip(played, verdicts, strict=True):
-            rewards[-1] += sum(verdict.values())
-            for name, value in session.ledger.items():
+        played = session or [*map(self._replay, task_id, completions)]
+        for one in played:
+            while not one.done:
+                one.step("")
+        verdicts = await asyncio.gather(*map(self.env.agrade, played))
+        rewards = [[step.reward for _, step in one.state.transcript] for one in played]
+        for one, turns, verdict in zip(played, rewards, verdicts, strict=True):
+            turns[-1] += sum(verdict.values())
+            for name, value in one.ledger.items():
                 log_metric(f"ledger/{name}", value)
-        log_extra("step_rewards", [rewards for _, rewards in played])
-        return [session.reward for session, _ in played]
+        log_extra("step_rewards", rewards)
+        return [one.reward for one in played]
 
-    def _play(self, task_id: str, actions: Sequence[str]) -> tuple[Any, list[float]]:
-        """Play the actions, then empty texts until the episode ends; return session and rewards."""
-        session, texts, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
-        while not session.done:
-            rewards.append(session.step(next(texts)).reward)
-        return session, rewards
+    def _replay(self, task_id: str, messages: Sequence[Mapping[str, Any]]) -> Any:
+        """Play a conversation of TRL's tool loop; each call, or message without one, is a turn."""
+        session = self.env.new_session(task_id)
+        for message in messages:
+            calls = [one["function"] for one in message.get("tool_calls") or ()]
+            made = [(one["name"], json.dumps(one["arguments"])) for one in calls]
+            texts = [with_calls("", [one]) for one in made] or [message["content"]]
+            for text in texts if message["role"] == "assistant" else ():
+                if not session.done:
+                    session.step(text)
+        return session
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, object], whole: bool) -> list[int]:
@@ -191,14 +197,3 @@ def _reply(chat: Any, observation: str, options: Mapping[str, object], whole: bo
     text, turn = chat.apply_chat_template(messages, **options), f"answer{chat.eos_token}"
     ids = chat.encode(text[text.index(turn) + len(turn) :], add_special_tokens=False)
     return [*ids] if whole else [chat.eos_token_id, *ids]
-
-
-def _actions(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Convert messages to actions, one per tool call or per message without calls."""
-    texts: list[str] = []
-    for message in messages:
-        if message["role"] == "assistant":
-            calls = [call["function"] for call in message.get("tool_calls") or ()]
-            made = [(call["name"], json.dumps(call["arguments"])) for call in calls]
-            texts += [with_calls("", [call]) for call in made] or [message["content"]]
-    return texts

@@ -10,6 +10,7 @@ import torch
 from players_trl import NANO, Recorded, make_trainer, play, train
 from scripts import OTHER, REVIEW, SCRIPTS, SUBMIT, TASK
 from transformers import AutoModelForCausalLM
+from transformers.utils import get_json_schema
 from trl import GRPOTrainer, chat_template_utils
 
 from resume_gym import tool_call
@@ -85,13 +86,31 @@ def test_trls_loop_ends_at_a_message_without_a_call_and_the_turns_left_cost(last
     "bad",
     [
         tool_call("str_replace", old=1, new=None),
+        tool_call("str_replace", old="Python"),
         tool_call("submit", self="</think>"),
+        '<tool_call>\n{"name": "review", "arguments": {"name": "x"}}\n</tool_call>',
         '<tool_call>\n{"name": "review", "arguments": [1]}\n</tool_call>',
     ],
 )
-def test_calls_that_trls_loop_answers_itself_cost_what_they_cost(bad: str) -> None:
+def test_invalid_calls_cost_in_trls_loop_what_they_cost(bad: str) -> None:
     script = Script("bad call", TASK.task_id, (bad, *edits(TASK, 1), SUBMIT))
     assert play("environment_factory", script, "rubric") == play_bare(script)
+
+
+@pytest.mark.parametrize("env_id", ["ResumeEdit", "ResumeEditEvidence", "ResumeEditFeedback"])
+def test_trl_derives_the_schemas_of_the_tools(env_id: str) -> None:
+    game = Game(f"{env_id}Mini-v0")
+    tools = game.env.session_type.toolbox.schemas
+    assert type(game.environment()) is type(game.environment())
+    for tool in tools:
+        wanted = tool["function"]
+        got = get_json_schema(getattr(game.environment(), wanted["name"]))["function"]
+        assert got["description"] == wanted["description"]
+        assert got["parameters"].get("required", []) == wanted["parameters"]["required"]
+        for name, one in wanted["parameters"]["properties"].items():
+            about = {"type": one["type"], "description": one.get("description", name)}
+            assert got["parameters"]["properties"].pop(name) == about
+        assert got["parameters"]["properties"] == {}
 
 
 def test_several_calls_of_a_message_are_turns_in_trls_loop() -> None:
@@ -153,7 +172,7 @@ def test_a_turn_that_is_cut_is_closed_by_a_token_that_is_not_the_models(tmp_path
     [ids], [mask] = spoken["completion_ids"], spoken["env_mask"]
     assert mask[:31] == [1] * 30 + [0]
     assert "word<|im_end|>\n<|im_start|>user\n" in trainer.processing_class.decode(ids)
-    assert len(spoken["actions"][0]) == 3
+    assert spoken["session"][0].turns == 3
 
 
 def test_rollouts_with_a_template_that_rewrites_earlier_turns(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def search(
             record = results.record(number)
             with unreadable():
                 found = query.match(number, record)
-        except (OSError, UnreadableError):  # the overview counts such episodes
+        except (OSError, LookupError, UnreadableError):  # damaged, or rewritten while it is read
             continue
         matches += [found._asdict()] if found else []
     return {"matches": matches, "next": None}

@@ -7,7 +7,7 @@
     gym eval run --no-serve --agent resume_edit_simple_agent --input tasks.jsonl --output out.jsonl
 
 Each tool of the environment is an endpoint that takes a turn of the caller's episode. NeMo Gym's
-simple agent calls the endpoints; its other agents that call tools over HTTP should do, too.
+simple agent calls the endpoints; its other agents were not tried.
 `/verify` replays the calls of the response in a session and returns its reward, so stored rollouts
 can be graded again, by another judge too (`gym eval reverify`). A response has the reward terms
 (`reward_components`, and `reward_TERM` for NeMo Gym's metrics), the score, the judge's reasons and

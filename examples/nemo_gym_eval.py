@@ -77,15 +77,9 @@ def collect(url: str, folder: Path, tasks: int, repeats: int) -> list[dict[str, 
     gym, log = Path(sys.executable).with_name("gym"), folder / "log"
     with socket.create_server(("127.0.0.1", 0)) as free:
         head = f"++head_server.port={free.getsockname()[1]}"
-    start = [
-        "--search-dir",
-        str(PACKAGE),
-        "--resources-server",
-        "resume_edit",
-        "--model",
-        "careful",
-    ]
-    start += ["--model-type", "vllm_model", "--model-url", url, "--model-api-key", "none"]
+    start = ["--search-dir", str(PACKAGE), "--resources-server", "resume_edit"]
+    start += ["--model-type", "vllm_model", "--model", "careful", "--model-url", url]
+    start += ["--model-api-key", "none"]
     start += ["++skip_venv_if_present=true", f"++uv_venv_dir={folder / 'venvs'}"]
     start += [f"++resume_edit.resources_servers.resume_edit.env_id={ENV}", head]
     run = ["--no-serve", "--agent", "resume_edit_simple_agent", "--input", "tasks.jsonl"]

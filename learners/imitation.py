@@ -41,7 +41,7 @@ from learners.build import make_orchestrator, make_trainer, make_workload
 from learners.command_line import parse, stop
 from learners.config import Config, message_of, to_toml
 from learners.demonstrations import drills, renamed
-from learners.editors import episodes, samples
+from learners.editors import edits_of_pages, episodes, samples
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
 from learners.errors import ConfigError
@@ -89,6 +89,7 @@ _BUFFER = 64  # packed rows in the shuffle buffer
 _WARMUP = 20  # number of optimizer steps in which the learning rate rises
 _TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
+_PAGES = 5  # in the phase of pages, one sample in so many is a whole episode
 _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 
@@ -100,7 +101,8 @@ class Dose:
         tokens: number of tokens to train on, in all.
         editor: scripted editor that is imitated; see `learners.editors`.
         drill: share of the tokens, at the start, from which a new model learns to copy.
-        short: share of the tokens after which resumes are no longer shortened.
+        pages: share of the tokens after which there are only whole episodes; before, four of five
+            samples are edits of a page without instructions.
         draws: turns drawn from the editor per state.
         replies: weight of a token of a tool reply, relative to a turn that all draws return.
         repeats: number of times that each demonstration is used for training.
@@ -114,7 +116,7 @@ class Dose:
     tokens: Annotated[Tokens, Field(gt=0)]
     editor: Literal["apprentice", "repairs", "careful", "fixes"] = "apprentice"
     drill: Share = 0.04
-    short: Share = 0.35
+    pages: Share = 0.35
     draws: PositiveInt = 4
     replies: Share = 0.3
     repeats: PositiveInt = 3
@@ -127,17 +129,17 @@ class Phase(NamedTuple):
     """Part of imitation, in which all samples are of one kind.
 
     Attributes:
-        title: name of the phase: drill, short pages or whole pages.
+        title: name of the phase.
         until: share of the tokens at which the phase ends.
     """
 
-    title: Literal["drill", "short pages", "whole pages"]
+    title: Literal["drill", "pages", "episodes"]
     until: float
 
 
 def phases_of(dose: Dose, drill: float) -> tuple[Phase, ...]:
     """Return the phases of a dose of imitation; `drill` is the share of the first phase."""
-    return Phase("drill", drill), Phase("short pages", dose.short), Phase("whole pages", 1.0)
+    return Phase("drill", drill), Phase("pages", dose.pages), Phase("episodes", 1.0)
 
 
 def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
@@ -172,17 +174,21 @@ def _episodes(
         tasks = (generate_task(config.seed, n, "train", size) for n in numbers)
         strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
         return drills(work.chat, (task.resume for task in strange), seed)
-    return episodes(
+    numbers = iter(numbers)
+    played = episodes(
         dose.editor,
         numbers,
         config.seed,
         size,
         work.rules,
-        phase.title == "short pages",
         config.model,
         dose.draws,
         dose.replies,
     )
+    if phase.title == "episodes" or dose.editor not in ("apprentice", "repairs"):
+        return played
+    pages = edits_of_pages(dose.editor, numbers, config.seed, size, config.model)
+    return (next(pages if number % _PAGES else played) for number in count())
 
 
 def _work(queue: Any, parent: int, *arguments: Any) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from learners.demonstrations import renamed, shorter
-from learners.editors import apprentice, hinted, samples
+from learners.editors import apprentice, edits_of_pages, hinted, samples
 from learners.editors.edits import choose, first_line, repairs_of
 from learners.editors.episodes import _worded, session_for
 from learners.training.models import load_tokenizer
@@ -257,3 +257,26 @@ def test_a_quarter_of_the_samples_have_a_hint_as_the_last_words_before_the_call(
                     assert "turns left" not in after
                     hinted_turns += weight
     assert 0.17 < hinted_turns / turns < 0.33
+
+
+def test_edits_of_a_page_quote_the_page_once() -> None:
+    numbers, kinds = range(20), set()
+    for samples_of_page in edits_of_pages("apprentice", numbers, 3, "mini", "nano"):
+        assert len(samples_of_page) > 4
+        assert len({tuple(sample.prompt) for sample in samples_of_page}) == 1
+        page = TOKENIZER.decode(samples_of_page[0].prompt)
+        for sample in samples_of_page:
+            call = parse(TOKENIZER.decode(sample.response[:-1]))
+            assert isinstance(call, ToolCall)
+            assert page.count(call.arguments["old"]) == 1
+            kinds.add(bool(call.arguments["new"]))
+    assert kinds == {True, False}
+
+
+def test_a_useless_or_invented_edit_quotes_the_word_before_it() -> None:
+    for task in TASKS:
+        session, rng = Session(task, RULES), Random(0)
+        for _ in range(20):
+            edit = choose(session, rng, repairs=0)
+            if edit and edit.kind == "swap":
+                assert len(edit.old.split()) > 1

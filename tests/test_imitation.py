@@ -24,7 +24,7 @@ from resume_gym import Session, load_tasks
 from resume_gym.folders.jobs import status
 
 CONFIG = replace(DEFAULTS, model="nano", row_tokens=4096)
-PHASE = Phase("short pages", 1.0)
+PHASE = Phase("episodes", 1.0)
 
 
 def rows(number: int, start: int = 0) -> list[PackedRow]:
@@ -49,6 +49,15 @@ def test_rows_of_the_apprentice_have_hints_and_other_tools() -> None:
     assert any('"search"' in text for text in texts)
     again = make_rows(dose, CONFIG, PHASE, 0, 0)
     assert tokenizer.decode(pickle.loads(next(again)).tokens.tolist()) == texts[0]
+
+
+def test_most_samples_of_the_phase_of_pages_have_no_instructions() -> None:
+    made = make_rows(Dose(tokens=1, draws=2), CONFIG, Phase("pages", 1.0), 0, 0)
+    tokenizer = load_tokenizer("nano")
+    texts = [tokenizer.decode(pickle.loads(next(made)).tokens.tolist()) for _ in range(8)]
+    whole = sum(text.count("You edit a resume") for text in texts)
+    assert 0 < whole < 2 * 8
+    assert sum(text.count("<|im_start|>user") for text in texts) > 3 * whole
 
 
 def test_other_editors_have_neither_hints_nor_other_tools() -> None:
@@ -127,7 +136,7 @@ def test_likelihood_is_a_weighted_mean() -> None:
     [
         (["--env", "ReleaseNotes-v9"], "env: no environment is called"),
         (["--backend", "fsdp2"], "optimizer: muon needs backend 'local', got 'fsdp2'"),
-        (["--short", "2"], "short: expected a number <= 1, got 2.0"),
+        (["--pages", "2"], "pages: expected a number <= 1, got 2.0"),
         (["--model", "absent"], "model: expected 'nano', 'smollm2', 'smollm2-editor', a folder"),
         (["--dry-run"], "unrecognized arguments: --dry-run"),
         (["--rows", "0"], "rows: expected a number > 0, got 0"),

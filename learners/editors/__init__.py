@@ -15,7 +15,7 @@ need no search.
 """
 
 from learners.editors.apprentice import apprentice, repairs
-from learners.editors.episodes import EDITORS, episodes, samples
+from learners.editors.episodes import EDITORS, edits_of_pages, episodes, samples
 from learners.editors.hinted import hinted
 from learners.editors.scripted import careful, fixes
 
@@ -23,6 +23,7 @@ __all__ = [
     "EDITORS",
     "apprentice",
     "careful",
+    "edits_of_pages",
     "episodes",
     "fixes",
     "hinted",

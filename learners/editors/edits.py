@@ -179,7 +179,17 @@ def _others(
         else:
             edit = clean(resume, line, marker[0] + made, task) if made else None
         if edit and edit.kind == kind:
-            yield edit
+            yield _led(edit, resume) if kind in ("swap", "synonym", "invent") else edit
+
+
+def _led(edit: Edit, resume: str) -> Edit:
+    """Return the edit with the word before its quotation, if it is on the same line.
+
+    Models guess a quotation that begins with a common word; a name or a noun they have to copy.
+    """
+    above = resume[: resume.index(edit.old)].split("\n")[-1]
+    word = re.search(r"(?<=\S) \S+$", above) if edit.old.startswith(" ") else None
+    return edit._replace(old=word[0] + edit.old, new=word[0] + edit.new) if word else edit
 
 
 def _swapped(body: str, rng: Random) -> str:

@@ -1,5 +1,6 @@
 """Episodes of scripted editors as training samples, in sessions with and without further tools."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -9,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from learners.demonstrations import Act, demonstrations, renamed, shorter
 from learners.editors.apprentice import apprentice, repairs
+from learners.editors.edits import REPAIRS, choose
 from learners.editors.hinted import hinted
 from learners.editors.scripted import careful, fixes
 from learners.rollouts.tokens import ChatTokens
@@ -29,6 +31,8 @@ EDITORS: dict[str, Act] = {
 _WITH_EVIDENCE, _WITH_EVIDENCE_IN_VAIN, _WITH_FEEDBACK = 0.6, 0.06, 0.08  # shares of sessions
 _LARGE = 20  # one in so many pages is of full size
 _REWORDED = 0.7
+_EDITS = 24  # edits that are drawn on a page without instructions
+_ONE_EDIT = Rules(max_turns=3)  # so few turns that edits are drawn from the whole page
 
 
 def episodes(
@@ -37,12 +41,13 @@ def episodes(
     seed: int,
     size: str,
     rules: Rules,
-    short: bool,
     model: str,
     each: int,
     replies: float,
 ) -> Iterator[list[Sample]]:
     """Yield the training samples of an episode on each generated task.
+
+    See `edits_of_pages` for the samples of single pages.
 
     Args:
         editor: name of the editor, a key of `EDITORS`.
@@ -51,20 +56,49 @@ def episodes(
         size: size of the pages; one in `_LARGE` mini pages is replaced by a full one, since a model
             that never saw a token beyond the length of mini episodes cannot play full-size pages.
         rules: limits of an episode on a page of this size.
-        short: whether lines that no fix needs are left out.
         model: model or folder whose tokenizer is used.
         each: number of actions that are drawn in each state.
         replies: weight of the tokens of replies; see `demonstrations`.
     """
     tokenizer = load_tokenizer(model)
     for number in numbers:
-        large = size == "mini" and number % _LARGE == 0 and not short
+        large = size == "mini" and number % _LARGE == 0
         task = generate_task(seed, number, "train", "full" if large else size)
         task = renamed(task, Random(f"{seed}:{task.task_id}"))
-        if short:
-            task = shorter(task, Random(f"{seed}:{task.task_id}"))
         rules_of_page = Rules() if large else rules
         yield from samples(editor, tokenizer, task, rules_of_page, each, replies, f"{seed}")
+
+
+def edits_of_pages(
+    editor: str, numbers: Iterable[int], seed: int, size: str, model: str
+) -> Iterator[list[Sample]]:
+    """Yield samples of many edits of the same page, without instructions and without history.
+
+    A model learns to find on the page what it quotes: four fifths of the tokens are edits, where an
+    episode has one fifth, and each page has many. Half of the pages are shortened.
+
+    Args:
+        editor: apprentice or repairs, whose edits are drawn at random.
+        numbers: numbers of the tasks.
+        seed: seed of the tasks and of the editor.
+        size: size of the pages.
+        model: model or folder whose tokenizer is used.
+    """
+    chat = ChatTokens(load_tokenizer(model), [])
+    useful = 1.0 if editor == "repairs" else REPAIRS
+    for number in numbers:
+        task = generate_task(seed, number, "train", size)
+        rng = Random(f"{seed}:{task.task_id}")
+        task = renamed(task, rng)
+        session = Session(shorter(task, rng) if rng.random() < 0.5 else task, _ONE_EDIT)
+        prompt = chat.prompt("", session.resume)
+        edits = (choose(session, rng, useful) for _ in range(_EDITS))
+        drawn = Counter(edit.call for edit in edits if edit)
+        turns = [(chat.write(text), float(draws)) for text, draws in drawn.items()]
+        yield [
+            Sample(0, prompt, turn, [True] * len(turn), [0.0] * len(turn), [draws] * len(turn))
+            for turn, draws in turns
+        ]
 
 
 def samples(

@@ -24,6 +24,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learners.build import backend_settings
 from learners.config import Config
+from learners.planning.plan import UTILISATION
 from learners.training import models, packed_attention
 from learners.training.backends.settings import make_optimizer
 from learners.training.flops import Sizes, find_gpu, pairs, train_flops, training_bytes
@@ -179,7 +180,7 @@ def main() -> int:
     options.add_argument("--prompt", type=int, default=3000, help="tokens per prompt")
     options.add_argument("--response", type=int, default=1500, help="tokens per response")
     options.add_argument("--row-tokens", type=int, help="tokens per row (default: one group)")
-    options.add_argument("--utilisation", type=float, default=0.45, help="share of the peak")
+    options.add_argument("--utilisation", type=float, default=UTILISATION, help="share of the peak")
     options.add_argument("--check", action="store_true", help="measure a small model, record")
     args = options.parse_args()
     figures = plan(args) + (check() if args.check else [])

@@ -124,8 +124,14 @@ def test_other_judges_have_no_price() -> None:
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
     assert "unknown   tiers(rubric, gemini/" in printed(RunPlan(replace(SOURCE, judge=tiers), H200))
     offline = planned(preset("two_nodes"), TWO)
-    assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16, 0)
+    assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16 * 10, 0)
     assert "the judge reads" not in printed(offline)
+
+
+def test_rules_that_grade_a_model_with_more_words_than_they_know_are_named() -> None:
+    assert "readers would not prefer" in printed(planned(preset("two_nodes"), TWO))
+    assert "readers would not prefer" not in printed(planned(preset("nano"), SMALL))
+    assert "readers would not prefer" not in printed(planned(SOURCE, H200))
 
 
 def test_adapters_are_counted_as_peft_makes_them() -> None:

@@ -22,8 +22,8 @@ from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from learners.training.rows import Sample, distribute, pack
 from resume_gym.llm.client import without_keys
 
-UTILISATION, BANDWIDTH = 0.45, 0.7
-"""Assumed shares of a GPU's peak FLOP/s in training, and of its memory bandwidth in decoding."""
+UTILISATION, BANDWIDTH = 0.3, 0.7
+"""Shares of a GPU's peak FLOP/s in training, measured on an H200, and of its bandwidth, assumed."""
 _TOKEN_S = 0.005  # minimum seconds to decode one token, for scheduling and kernel launches
 _TASKS = 32  # number of tasks whose prompts are tokenized
 
@@ -212,8 +212,11 @@ class RunPlan:
     @property
     def verdicts(self) -> Verdicts | None:
         """Estimated number and cost of the judge's verdicts; None if the run has no judge."""
-        training = self.config.steps * self.config.groups * self.config.group_size
-        return Verdicts.of(self._work, training, evaluations(self.config) * self._held_out)
+        config = self.config
+        # with credit by edit, the judge also grades the drafts: at most one each turn
+        each = self._work.rules.max_turns if config.credit == "edit" else 1
+        training = config.steps * config.groups * config.group_size * each
+        return Verdicts.of(self._work, training, evaluations(config) * self._held_out)
 
     @property
     def _held_out(self) -> int:

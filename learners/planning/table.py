@@ -22,6 +22,11 @@ from learners.training.head import CHUNK
 from resume_gym.support.printing import amount
 from resume_gym.support.user_errors import number_of
 
+RULES_ONLY = (
+    "The judge rubric goes by rules. A model that writes freely can earn its rewards with text "
+    "that readers would not prefer: read what the model writes, or train with a model judge."
+)
+"""Warning about a run whose model has more words than the rules know."""
 Cells = tuple[str, str, str]
 """A row of a printed table: name, value and note."""
 
@@ -40,6 +45,8 @@ def show(plan: RunPlan, console: Console) -> None:
             grid.add_row(*map(Text, row))
         console.print()
         console.print(grid)
+    if plan.verdicts and plan.verdicts.judge == "rubric" and config.model != "nano":
+        console.print(f"\n{RULES_ONLY}", width=min(100, console.width))
 
 
 def _sections(plan: RunPlan) -> Iterator[tuple[str, Iterator[Cells]]]:
@@ -130,7 +137,8 @@ def _step_rows(plan: RunPlan) -> Iterator[Cells]:
 
 
 def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
-    parts = f"{verdicts.training:,} in training, {verdicts.held_out:,} in evaluations"
+    drafts = ", of drafts, too" if plan.config.credit == "edit" else ""
+    parts = f"{verdicts.training:,} in training{drafts}, {verdicts.held_out:,} in evaluations"
     yield "verdicts", f"{verdicts.total:,}", parts
     if verdicts.requests is None:
         yield "requests", "unknown", f"{verdicts.judge} decides how many"

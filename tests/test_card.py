@@ -66,7 +66,7 @@ def test_a_quick_card_agrees_with_the_committed_one(env: str, tmp_path: Path) ->
 
 
 def test_the_committed_cards_are_whole_and_listed() -> None:
-    ours = [name for name, spec in gym.registry.items() if "resume_gym." in str(spec.entry_point)]
+    ours = [name for name in gym.registry if name.startswith("ResumeEdit")]
     assert sorted(ours) == list(CARDS)
     index = (DOCS / "cards" / "index.md").read_text(encoding="utf-8")
     for env, path in CARDS.items():

@@ -78,6 +78,10 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
         "data push": [[bad, "--to", out], [tasks, "--to", f"{out}.pushed"]],
         "judge calibrate": [["--pairs", pairs], ["--judge", EVIL]],
         "judge attack": [["--judge", EVIL]],
+        "card": [
+            [EVIL],
+            *(["ResumeEditMini-v0", *one] for one in (["--tasks", bad], ["--judge", EVIL])),
+        ],
         "rejudge": [[str(run)], [missing], [str(played)]],
     }
 

@@ -1,4 +1,4 @@
-"""`resume-gym card`: the committed cards can be made again, and a card tells what is wrong."""
+"""The command `card`: the committed cards can be reproduced, and a card reports faults."""
 
 import json
 import re

@@ -8,7 +8,7 @@ from resume_gym.evaluation.quality import EPISODES
 _ABOUT = """\
 How hard the environment is, what games its reward, what an episode costs, and where its judge
 fails. The ids of checks are those of OpenEnv's RFC 008 (environment auto-validation); here scripted
-agents stand in for its reference models. "Difficulty profile" and "structural conformance" are
+agents take the place of its models. "Difficulty profile" and "structural conformance" are
 terms of NeMo Gym's AutoQC. Each task counts once in a mean; intervals of means are 95 % bootstrap
 intervals over tasks."""
 _CHECKS = {

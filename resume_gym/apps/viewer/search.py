@@ -98,7 +98,7 @@ class _Query:
 
     def may_match(self, task: str, line: bytes) -> bool:
         """Return False only if the episode does not match; the line is not parsed."""
-        # letters and digits stand in a line of JSON as they are; other characters may be escaped
+        # JSON may escape all characters but letters and digits
         return task in self._tasks or self._longest in line.lower()
 
     def match(self, number: int, record: Mapping[str, Any]) -> Match | None:

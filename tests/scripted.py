@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from conftest import BEST
 from tiny import tiny_tokenizer
@@ -94,12 +95,14 @@ class FixedJudge:
     seconds: float = 0.0
     name: str = "fixed"
     asked: list[tuple[Task, str]] = field(default_factory=list)
+    _turns: Iterator[int] = field(default_factory=count, repr=False)
 
     def judge(self, task: Task, revised: str) -> Verdict:
         """The next answer."""
+        turn = next(self._turns)  # `len(self.asked)` may count the question of another thread
         self.asked.append((task, revised))
         time.sleep(self.seconds)
-        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+        answer = self.answers[min(turn, len(self.answers) - 1)]
         if isinstance(answer, JudgeError):
             raise answer
         return answer

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 from zipfile import ZipFile
@@ -15,6 +16,7 @@ import resume_gym
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = ("resume_gym", "learners")
+ABOUT = ("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff")
 
 
 def sources(package: str) -> set[Path]:
@@ -45,32 +47,33 @@ def test_the_version_is_the_same_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").split("\n")
     assert f"version: {resume_gym.__version__}" in citation
     assert f"license: {PYPROJECT['project']['license']}" in citation
+    script = (ROOT / "examples" / "one_file.py").read_text(encoding="utf-8")
+    assert f'/dist/resume_gym-{resume_gym.__version__}-py3-none-any.whl"' in script
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
+def test_the_wheel_of_the_source_distribution_holds_every_file(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
-    ignored = shutil.ignore_patterns("__pycache__")
     for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, tree / package, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "MANIFEST.in", *ABOUT):
         shutil.copy(ROOT / name, tree)
     # setuptools is a dependency of torch; without isolation, nothing is downloaded
-    options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        *options,
-        "--wheel-dir",
-        str(tmp_path),
-        str(tree),
-    ]
-    subprocess.run(command, check=True, timeout=300)
+    build = "import setuptools.build_meta as backend; backend.build_sdist('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=tree, check=True, timeout=300)
+    (source,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert inside >= set(ABOUT)
+
+    options = "--no-deps --no-build-isolation --disable-pip-version-check --quiet --wheel-dir"
+    pip = [sys.executable, "-m", "pip", "wheel", *options.split(), str(tmp_path)]
+    subprocess.run([*pip, str(source)], check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name == f"resume_gym-{resume_gym.__version__}-py3-none-any.whl"
     with ZipFile(wheel) as opened:
-        names = {name for name in opened.namelist() if ".dist-info/" not in name}
-    expected = {path.relative_to(ROOT).as_posix() for one in PACKAGES for path in sources(one)}
-    assert names == expected
+        names = [name for name in opened.namelist() if ".dist-info/" not in name]
+        built = {name: opened.read(name) for name in names}
+    files = [path for package in PACKAGES for path in sources(package)]
+    assert built == {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in files}

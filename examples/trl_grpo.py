@@ -1,6 +1,6 @@
 """Train the bundled nano policy with TRL on a CPU: two GRPO steps on whole episodes.
 
-    pip install torch==2.13.0 && pip install trl==1.16.0 "transformers>=5.19,<6" -e .
+    pip install torch==2.13.0 && pip install trl==1.16.0 "transformers>=5.19,<5.40" -e .
     python examples/trl_grpo.py
 
 TRL prints its metrics; the last lines are from this example:

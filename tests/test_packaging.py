@@ -49,6 +49,12 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"license: {PYPROJECT['project']['license']}" in citation
     script = (ROOT / "examples" / "one_file.py").read_text(encoding="utf-8")
     assert f'/dist/resume_gym-{resume_gym.__version__}-py3-none-any.whl"' in script
+    packages = ROOT / "examples" / "packages"
+    for path in packages.glob("*/pyproject.toml"):
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        assert project["version"] == resume_gym.__version__
+    manifest = (packages / "openenv" / "openenv.yaml").read_text(encoding="utf-8").split("\n")
+    assert f"version: {resume_gym.__version__}" in manifest
 
 
 @pytest.mark.slow

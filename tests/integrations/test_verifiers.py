@@ -3,9 +3,15 @@
 import contextlib
 import io
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +24,8 @@ from verifiers.v1.utils.trace_store import TRACES_FILE
 from verifiers_eval import evaluate, served
 
 from resume_gym.testing import ENV, UNAVAILABLE, Script, play_bare
+
+PACKAGE = Path(__file__).parents[2] / "examples" / "packages" / "verifiers"
 
 
 def test_the_installed_package_is_found_by_its_name() -> None:
@@ -124,3 +132,62 @@ def test_a_trainer_gets_the_sampled_tokens_and_their_reward(script: Script, tmp_
     )
     sampled = {tuple(node.token_ids) for node in trace.nodes if node.sampled}
     assert all(any(node[-len(turn) :] == tuple(turn) for node in sampled) for turn in said)
+
+
+class Hub(ThreadingHTTPServer):
+    """A stand-in for the Environments Hub, which keeps what `prime env push` uploads."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Desk)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.asked: dict[str, Any] = {}
+        self.files: list[bytes] = []
+
+
+class Desk(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked[self.path.rpartition("/")[2]] = json.loads(body or b"{}")
+        ids = {"id": "e", "wheel_id": "w", "version_id": "v", "owner": {"name": "owner"}}
+        answer = {**ids, "created": True, "upload_url": self.server.url, "success": True}
+        self.reply(json.dumps({"data": answer}).encode())
+
+    def do_PUT(self) -> None:
+        self.server.files.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.reply(b"")
+
+    def reply(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_the_hub_would_get_the_package_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "resume_edit"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with Hub() as hub:
+        Thread(target=hub.serve_forever, args=(0.02,), daemon=True).start()
+        command = [Path(sys.executable).parent / "prime", "env", "push", "--path", folder]
+        place = {"HOME": str(tmp_path), "PRIME_API_BASE_URL": hub.url, "PRIME_API_KEY": "none"}
+        variables = {**os.environ, **place, "PRIME_DISABLE_VERSION_CHECK": "1"}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
+        hub.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert hub.asked["resolve"]["name"] == "resume-edit"
+    for asked in (hub.asked["wheels"], hub.asked["versions"]):
+        assert asked["runtime_hint"] == "VERIFIERS_V1"
+        about = asked["metadata"]
+        assert about["license"] == "Apache-2.0"
+        assert {"train", "eval"} <= set(about["tags"])
+        assert set(about["requires_dist"]) == {"resume-gym", "verifiers>=0.4"}
+    wheel, source = map(io.BytesIO, hub.files)
+    assert "resume_edit.py" in zipfile.ZipFile(wheel).namelist()
+    with tarfile.open(fileobj=source) as archive:
+        assert set(archive.getnames()) == {"README.md", "pyproject.toml", "resume_edit.py"}

@@ -73,6 +73,10 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
         "view": [[str(run), "--export", f"{out}.html"], [missing]],
         "play": [["--tasks", tasks, "--task-id", EVIL], ["--tasks", bad]],
         "data generate": [["--generator", "procedural", "--count", "2", "--out", f"{out}.made"]],
+        "data rubrics": [
+            [one, "--writer", "openai", "--model", EVIL, "--base-url", EVIL, "--out", f"{out}.new"]
+            for one in (tasks, bad, missing)
+        ],
         "data import": [[str(resume), str(word), missing, *imported]],
         "data check": [[tasks], [bad], [missing]],
         "data push": [[bad, "--to", out], [tasks, "--to", f"{out}.pushed"]],

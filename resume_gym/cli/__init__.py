@@ -37,7 +37,7 @@ _COMMANDS: Mapping[str, CommandGroup | None] = {
     **dict.fromkeys(("train", "eval", "rejudge", "card", "revise", "plot", "view", "play")),
     "data": CommandGroup(
         "make, import, check and share tasks",
-        ("generate", "import", "check", "push"),
+        ("generate", "rubrics", "import", "check", "push"),
         (
             "data generate --generator procedural --count 1000 --out tasks.jsonl",
             "data check tasks.jsonl",

@@ -1,6 +1,7 @@
 """`resume-gym data generate`: generate a file of tasks."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,16 @@ def add_command(commands: Commands) -> None:
     add_options(add, "--seed")
     add_options(add, "--split", help="split of all tasks (default: eval for every fifth task)")
     add("--size", default="full", choices=("full", "mini"), help="size of procedural tasks")
+    add_model(add)
+    add("--attempts", default=4, help="attempts per task (default: 4)", **number)
+    add("--width", default=16, help="tasks generated concurrently (default: 16)", **number)
+    command.set_defaults(run=_run)
+
+
+def add_model(add: Callable[..., Any]) -> None:
+    """Add the options of the model, which `client_options` reads."""
     add("--model", metavar="NAME", help=f"model (default for gemini: {_GEMINI})")
-    add("--base-url", metavar="URL", help="address of a server with the generator's API")
+    add("--base-url", metavar="URL", help="address of a server with the model's API")
     add(
         "--client",
         default={},
@@ -56,9 +65,18 @@ def add_command(commands: Commands) -> None:
         metavar="JSON",
         help='options of the client, such as {"thinking": "high", "requests_a_minute": 60}',
     )
-    add("--attempts", default=4, help="attempts per task (default: 4)", **number)
-    add("--width", default=16, help="tasks generated concurrently (default: 16)", **number)
-    command.set_defaults(run=_run)
+
+
+def client_options(flag: str, provider: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `make_client`, from those of `add_model`, without the address.
+
+    Raises:
+        TaskError: the provider needs a name of the model; the message names the flag.
+    """
+    name = options.model or (_GEMINI if provider == "gemini" else None)
+    if name is None:
+        raise TaskError(f"{flag} {provider}: expected --model NAME")
+    return {**_PATIENT, "model": name, **options.client}
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -79,10 +97,7 @@ def _run(options: argparse.Namespace) -> int:
     else:
         if options.size != "full":
             raise TaskError(f"--size {options.size}: expected --generator procedural")
-        name = options.model or (_GEMINI if options.generator == "gemini" else None)
-        if name is None:
-            raise TaskError("--generator openai: expected --model NAME")
-        model = {**_PATIENT, "model": name, **options.client}
+        model = client_options("--generator", options.generator, options)
     plan = Generation(
         generator=options.generator,
         count=options.count,

@@ -101,11 +101,13 @@ def _to_datasets(tasks: Sequence[Task]) -> Any:
         }
     )
     if any(task.rubric for task in tasks):
-        item = {"text": text, "weight": datasets.Value("float64"), "kind": text}
+        item = {"text": text, "weight": datasets.Value("float64"), "kind": text, "writer": text}
         features["rubric"] = datasets.List(item)
     made = {}
     for split in SPLITS:
         rows = [task.to_row() for task in tasks if task.split == split]
+        for row in rows:  # a struct needs the same keys in every item
+            row["rubric"] = [{"writer": "", **item} for item in row.get("rubric", ())]
         columns = {name: [row.get(name, []) for row in rows] for name in features}
         if rows:
             name = "test" if split == "eval" else split

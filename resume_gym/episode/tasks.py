@@ -69,6 +69,7 @@ class Item:
         weight: reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
             negative for an undesired property.
         kind: one of `ITEM_KINDS`; a model grades "judged" items, and rules grade all others.
+        writer: the model that wrote the item and the version of its prompt; empty for others.
 
     Raises:
         TaskError: An attribute has a wrong type or value.
@@ -77,9 +78,11 @@ class Item:
     text: str
     weight: float
     kind: str
+    writer: str = ""
 
     def __post_init__(self) -> None:
         _check_text("text", self.text)
+        _check_text("writer", self.writer)
         if not self.text.strip() or not self.text.isprintable() or len(self.text) > _ITEM_CHARS:
             expected = f"one line of 1 to {_ITEM_CHARS} characters"
             raise TaskError(f"text: expected {expected}, got {self.text[:40]!r}")
@@ -162,10 +165,13 @@ class Task:
         return tuple(item for item in self.rubric if item.kind == "judged")
 
     def to_row(self) -> dict[str, Any]:
-        """Return the task as a JSON object of a JSONL file; an empty rubric is left out."""
+        """Return the task as a JSON object of a JSONL file, without an empty rubric or writer."""
         row = asdict(self)
         if not self.rubric:
             del row["rubric"]
+        for item in row.get("rubric", ()):
+            if not item["writer"]:
+                del item["writer"]
         return row
 
     @classmethod
@@ -236,7 +242,8 @@ def _evidence(rows: object) -> Iterator[Evidence]:
 
 
 def _rubric(rows: object) -> Iterator[Item]:
-    for where, row in _objects("rubric", rows, "text", "weight", "kind"):
+    keys = ("text", "weight", "kind", "writer")
+    for where, row in _objects("rubric", rows, *keys, optional=("writer",)):
         try:
             yield Item(**row)
         except TaskError as problem:

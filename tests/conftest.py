@@ -63,15 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no worker ends long after the others.
 
     By far the longest is test_faults.py. Tests that need a GPU are left out where they see none. Of
-    the rare tests, a run with the variable THIRD (0, 1 or 2) leaves out two thirds.
+    the slow tests, a run with the variable PART (0 to 6) plays a seventh.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         items[:] = [item for item in items if item.get_closest_marker("gpu") is None]
-    rare = [item for item in items if item.get_closest_marker("rare")]
-    for place, item in enumerate(rare):
-        item.add_marker("slow")
-        if os.environ.get("THIRD", str(place % 3)) != str(place % 3):
-            items.remove(item)
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if part := os.environ.get("PART"):
+        left_out = {item for place, item in enumerate(slow) if place % 7 != int(part)}
+        items[:] = [item for item in items if item not in left_out]
     heavy = {
         item.path for item in items for name in HEAVY if item.get_closest_marker(name) is not None
     }

@@ -262,7 +262,7 @@ def test_an_interrupted_run_says_what_is_kept_and_its_budget_holds_after_it_resu
     assert (beat["state"], beat["end"], beat["why"]) == ("ended", "budget", told)
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 def test_a_goal_is_reached_although_the_run_was_killed_and_is_not_reached_twice(
     whole: Path, tmp_path: Path
 ) -> None:
@@ -285,7 +285,7 @@ def test_a_goal_is_reached_although_the_run_was_killed_and_is_not_reached_twice(
     assert (tmp_path / "job" / "after-000001.json").is_file()
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 def test_a_run_stops_without_verdicts_and_resumes(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.close()
 
 
-@pytest.mark.rare
 def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
     engine: str, tmp_path: Path
 ) -> None:
@@ -210,7 +209,6 @@ def test_a_signal_ends_all_processes(
     check_end(job, number)
 
 
-@pytest.mark.rare
 def test_two_machines(tmp_path: Path) -> None:
     """Two launchers with a rendezvous and an engine each; here, on one machine."""
     with socket.socket() as unused:

@@ -30,7 +30,7 @@ def test_a_page_has_at_most_sixty_lines() -> None:
     assert all(len(page.read_text("utf-8").splitlines()) <= 60 for page in PAGES)
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_command_runs(page: Path, tmp_path: Path) -> None:
     for name in ("learners", "examples"):

@@ -21,7 +21,7 @@ from model_answers import gullible
 from learners.config import PRESETS, read_toml
 from resume_gym.llm.gemini import KEYS
 
-pytestmark = [pytest.mark.slow, pytest.mark.rare, pytest.mark.distributed]
+pytestmark = [pytest.mark.slow, pytest.mark.distributed]
 SMALL = {"model": "nano", "precision": "float32", "steps": 2, "groups": 1, "group-size": 3}
 TIMEOUT_S = 900
 _SHARDED = {"engine": "transformers", "trainer-procs": 2}

@@ -36,7 +36,7 @@ def _ruined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "step", ruined.step)
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 def test_a_run_that_collapses_is_rolled_back_and_recovers_also_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_run_that_an_alarm_stops_says_why_until_the_settings_change(
     assert len(rows(tmp_path)) == 9
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_two_ranks_roll_back_and_their_server_samples_with_the_earlier_weights(
     tmp_path: Path,

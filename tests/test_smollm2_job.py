@@ -14,7 +14,7 @@ from learners.training.models import load, load_tokenizer
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "smollm2_job.py"
 
 
-@pytest.mark.rare
+@pytest.mark.slow
 def test_the_adapter_is_what_both_trainings_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             trained = trainer.step(step, samples, loss)
         if config.feedback_weight:
             trained = {**trained, "feedback_weight": weight}
-            trainer.state = with_gap(trainer.state, trained)
+            if not config.teacher:  # hints end when they have been learned, a teacher does not
+                trainer.state = with_gap(trainer.state, trained)
         run.react(step, batch, trained)  # an alarm may restore the weights of an earlier step
         # Episodes of later steps that have already begun continue with the new weights.
         probe = rollouts.publish(step)
@@ -145,12 +146,14 @@ def aipo_loss(row: LossInput) -> LossOutput:
 
 
 def feedback_loss(row: LossInput, weight: float, form: str) -> LossOutput:
-    """Return AIPO's loss with targeted textual feedback on the marked tokens, those of bad turns.
+    """Return AIPO's loss with a teacher of the marked tokens.
 
-    The teacher is the policy itself, without gradient, whose context has a hint before the turn.
-    The form "full" adds weight/N times the sum of KL(teacher || policy) over the vocabulary, for
-    all marked tokens that AIPO does not mask. The form "sampled" adds weight times the clipped gap
-    log p(teacher) - log p of the sampled token to the token's advantage.
+    With `--teacher`, another model is the teacher of all sampled tokens. Without it, which is
+    targeted textual feedback, the tokens are those of bad turns, and the teacher is the policy
+    itself, without gradient, whose context has a hint before the turn. The form "full" adds
+    weight/N times the sum of KL(teacher || policy) over the vocabulary, for all marked tokens that
+    AIPO does not mask. The form "sampled" adds weight times the clipped gap log p(teacher) - log p
+    of the sampled token to the token's advantage.
 
     The metric "feedback_gap" is the mean of |gap|. Sources: self-distillation with feedback in the
     context (SDPO, arXiv 2601.20802), and for "sampled", on-policy distillation.

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learners.config import Config, check_env
+from learners.config import Config, check_env, is_served
 from learners.engines import Engine, Sampling
 from learners.engines.command import ServerSettings
 from learners.engines.vllm import VLLMEngine
@@ -18,6 +18,7 @@ from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
+from learners.training import models
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
 from learners.training.trainer import Trainer, learning_rate
@@ -47,11 +48,32 @@ def make_workload(config: Config) -> Workload:
     if config.credit == "edit" and (work.judge is None or isinstance(work.judge, AsyncJudge)):
         told = f"got the judge {work.judge.name!r}" if work.judge else f"{config.env} has no judge"
         raise ConfigError(f"credit: edit needs a judge that asks no model, such as rubric; {told}")
-    if config.feedback_weight and not issubclass(work.session_type, Session):
+    hinted = config.feedback_weight and not config.teacher
+    if hinted and not issubclass(work.session_type, Session):
         raise ConfigError(f"feedback_weight: hints are about resumes; got {config.env}")
+    if config.teacher and not is_served(config.teacher):
+        _check_teacher(config)
     _check_goal(config, work)
     make_curriculum(config, work)  # reports a source whose tasks `fresh_tasks` cannot generate
     return work
+
+
+def _check_teacher(config: Config) -> None:
+    """Check that a teacher, which need not be downloaded for a dry run, fits the policy.
+
+    Raises:
+        ConfigError: the tokenizers differ, or the heads have different sizes.
+    """
+    if not (models.is_here(config.teacher) and models.is_here(config.model)):
+        return
+    names = config.model, config.teacher
+    one, other = (models.load_tokenizer(name).get_vocab() for name in names)
+    if one != other:
+        raise ConfigError(f"teacher: expected the tokenizer of {config.model!r}, got another one")
+    sizes = [models.read_config(name).vocab_size for name in names]
+    if config.feedback_form == "full" and len(set(sizes)) > 1:
+        expected = f"{sizes[0]} logits, or feedback_form sampled"
+        raise ConfigError(f"teacher: expected {expected}, got {sizes[1]} logits")
 
 
 def _check_goal(config: Config, work: Workload) -> None:
@@ -82,6 +104,7 @@ def make_orchestrator(
     note: Note,
 ) -> Orchestrator:
     """Create the orchestrator that plays episodes with an engine; see `Orchestrator`."""
+    hinted = config.feedback_weight and not config.teacher
     return Orchestrator(
         work=work,
         curriculum=make_curriculum(config, work),
@@ -93,7 +116,8 @@ def make_orchestrator(
         trajectories=trajectories,
         note=note,
         by_edit=config.credit == "edit",
-        feedback_turns=config.feedback_turns if config.feedback_weight else 0,
+        feedback_turns=config.feedback_turns if hinted else 0,
+        teacher_url=config.teacher if is_served(config.teacher) else "",
     )
 
 

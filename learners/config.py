@@ -84,6 +84,10 @@ class Config:
         feedback_form: full compares the probabilities of all tokens of the vocabulary, sampled only
             those of the sampled tokens, as an addition to their advantages.
         feedback_turns: maximum number of turns of an episode that get a hint.
+        teacher: another model with the policy's tokenizer, to which all sampled tokens are compared
+            instead of hints: a name or folder as for model, or the URL of its vllm server, which
+            needs feedback_form sampled and temperature 1. With feedback_weight 0, the only effect
+            is the metric ref_kl. The policy's own start as teacher gives a KL penalty.
         precision: data type of the forward pass; the trained weights are always float32.
         row_tokens: maximum number of tokens in a packed row of training sequences; smaller rows
             need less memory.
@@ -160,6 +164,7 @@ class Config:
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1
+    teacher: str = ""
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384
     activation_checkpointing: bool = False
@@ -196,9 +201,11 @@ class Config:
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
         if len(set(self.log_to)) < len(self.log_to):
             raise ConfigError(f"log_to: expected each name once, got {', '.join(self.log_to)}")
-        for url in self.engine_urls:
+        urls = [("engine_urls", url) for url in self.engine_urls]
+        urls += [("teacher", self.teacher)] if is_served(self.teacher) else []
+        for setting, url in urls:
             try:
-                check_url(url, "engine_urls", "http://HOST:PORT")
+                check_url(url, setting, "http://HOST:PORT")
             except ValueError as error:
                 raise ConfigError(str(error)) from None
         goals.budget(self.budget)
@@ -220,9 +227,16 @@ class Config:
         if self.credit != "episode" and self.loss == "grpo":
             told = f"expected episode, got {self.credit}"
             raise ConfigError(f"credit: grpo needs per-episode credit; {told}")
-        if self.feedback_weight and (self.loss, self.credit) != ("aipo", "edit"):
+        if self.feedback_weight and self.teacher and self.loss != "aipo":
+            raise ConfigError(f"feedback_weight: expected loss aipo, got {self.loss}")
+        hinted = self.feedback_weight and not self.teacher
+        if hinted and (self.loss, self.credit) != ("aipo", "edit"):
             told = f"expected loss aipo and credit edit, got {self.loss} and {self.credit}"
             raise ConfigError(f"feedback_weight: {told}")
+        given = self.feedback_form, self.temperature
+        if is_served(self.teacher) and given != ("sampled", 1.0):
+            expected = "feedback_form sampled and temperature 1 for a teacher on a server"
+            raise ConfigError(f"teacher: expected {expected}, got {given[0]} and {given[1]:g}")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
@@ -269,6 +283,11 @@ _EXPECTED = {
     "path_type": "a path",
     "tuple_type": "a list",
 }
+
+
+def is_served(teacher: str) -> bool:
+    """Return whether a teacher is the URL of a server, and not a model's name or folder."""
+    return teacher.startswith(("http://", "https://"))
 
 
 def message_of(error: ValidationError) -> str:

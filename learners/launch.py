@@ -19,7 +19,7 @@ from learners.build import (
     server_settings,
 )
 from learners.command_line import Arguments, stop
-from learners.config import Config, to_dict
+from learners.config import Config, is_served, to_dict
 from learners.engines import EngineError
 from learners.engines.command import transfer
 from learners.engines.server import Server, serving
@@ -73,6 +73,8 @@ def main(train: Train, script: str, arguments: Arguments) -> None:
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
         check_gpus(config, torch.cuda.device_count(), trainers)
         models.download(config.model)  # once, before further processes are started
+        if config.teacher and not is_served(config.teacher):
+            models.download(config.teacher)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name

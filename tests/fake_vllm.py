@@ -28,6 +28,7 @@ class FakeVLLM:
         status: HTTP status of completions.
         broken: a path that answers with status 500.
         key: bearer token that all requests need; empty for none.
+        tokenize: function of `/tokenize`; prompt log-probabilities are minus a token's id.
     """
 
     def __init__(self, speak: Speak, delay_s: float = 0.0) -> None:
@@ -38,6 +39,7 @@ class FakeVLLM:
         self.status = 200
         self.broken = ""
         self.key = ""
+        self.tokenize: Callable[[str], Sequence[int]] = lambda text: []
         self._speak = speak
         self._delay_s = delay_s
         self._port = 0
@@ -68,6 +70,9 @@ class FakeVLLM:
         app.router.add_get("/weight_info", self._weight_info)
         app.router.add_get("/get_world_size", self._world_size)
         app.router.add_post("/inference/v1/generate", self._generate)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_post("/v1/completions", self._completions)
+        app.router.add_post("/tokenize", self._tokenize)
         app.router.add_post("/{path}", self._control)
         self._runner = web.AppRunner(app, shutdown_timeout=0)
         await self._runner.setup()
@@ -105,6 +110,22 @@ class FakeVLLM:
         if path == "finish_weight_update":
             self.version = body["weight_version"]
         return web.json_response({})
+
+    async def _models(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "served"}]})
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        assert body["model"] == "served"
+        return web.json_response({"tokens": list(self.tokenize(body["prompt"]))})
+
+    async def _completions(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if self.status != 200:
+            status, self.status = self.status, 200
+            return web.Response(status=status, text="not now")
+        known = [{str(token): {"logprob": -float(token)}} for token in body["prompt"][1:]]
+        return web.json_response({"choices": [{"prompt_logprobs": [None, *known]}]})
 
     async def _generate(self, request: web.Request) -> web.Response:
         body: dict[str, Any] = await request.json()

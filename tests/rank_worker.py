@@ -31,6 +31,7 @@ LOCAL: dict[str, dict[str, Any]] = {
     "llama shared": {},
     "qwen3 adapters": {"lora_rank": 4},
     "qwen3 hints": {},
+    "qwen3 taught": {"feedback_weight": 0.5},
 }
 SHARDED: dict[str, dict[str, Any]] = {
     **LOCAL,
@@ -92,10 +93,13 @@ def parity(backend: str, folder: Path) -> dict[str, Any]:
         variants = {**variants, "qwen3 replicas": {"replicas": 2}}
     for name, changes in variants.items():
         architecture = name.split()[0]
+        if name.endswith("taught"):  # with an untied head
+            changes = {**changes, "teacher": str(folder / "llama")}
         made, _ = prepared(config(folder, backend, architecture, **changes))
         hints = name.endswith("hints")
         batches = rows(architecture, name.endswith("apart"), hints)
-        loss = partial(feedback_loss, weight=0.5, form="full") if hints else aipo_loss
+        taught = hints or name.endswith("taught")
+        loss = partial(feedback_loss, weight=0.5, form="full") if taught else aipo_loss
         metrics = [dict(made.train_step(batches, loss))]
         moments = {} if changes else first_moments(made)
         metrics += [dict(made.train_step(batches, loss)) for _ in range(STEPS - 1)]

@@ -125,12 +125,13 @@ def test_two_processes_compute_what_one_does(
     halves, _, halves_after = variants.pop("qwen3 halves")
     for name, (metrics, moments, weights) in variants.items():
         architecture, variant = name.split()
-        like = variant if variant in ("adapters", "hints") else "shared"
+        like = variant if variant in ("adapters", "hints", "taught") else "shared"
         expected, gradient, after = local[f"{architecture} {like}"]
         for ours, theirs in zip(metrics, expected, strict=True):
             figures = ["loss", "gap", "entropy", "ratio", "gradient_norm"]
-            assert ("feedback_gap" in ours) == (variant == "hints")
-            for figure in figures + ["feedback_gap"] * (variant == "hints"):
+            compared = [name for name in ("feedback_gap", "ref_kl") if name in ours]
+            assert len(compared) == {"hints": 1, "taught": 2}.get(variant, 0)
+            for figure in figures + compared:
                 assert ours[figure] == pytest.approx(theirs[figure], abs=1e-5, rel=1e-5), name
         assert distance(weights, after) < 1e-3, name
         for weight, ours in moments.items():

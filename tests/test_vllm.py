@@ -20,7 +20,11 @@ from learners.engines import Completion, Sampling
 from learners.engines.api_key import headers, make_key
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
+from learners.rollouts import teacher
+from learners.rollouts.rollout import Rollout
+from learners.rollouts.tokens import ChatTokens
 from learners.training import models
+from resume_gym import TOOLS, Rules, Session, load_tasks
 
 pytestmark = pytest.mark.vllm
 
@@ -157,6 +161,27 @@ def test_a_server_samples_with_what_it_was_given(
             assert len(said.ids) == 24 or said.ids[-1] == STOP
             seen.add(tuple(said.ids))
     assert len(seen) > 4 * UPDATES, "members of a group and versions are drawn apart"
+    engine.close()
+
+
+@pytest.mark.slow
+def test_a_server_scores_the_tokens_of_others_as_a_teacher(
+    server: Callable[[str], Server], folders: dict[str, Path]
+) -> None:
+    """With weights that it gets here, since other tests may have changed them."""
+    model = models.load(str(folders["tied"]))
+    url, chat = server("tied").url, ChatTokens.of("nano", TOOLS)
+    engine = VLLMEngine([url], str(folders["tied"]), "float32", 300.0)
+    engine.load_weights(7, model.named_parameters)
+    session = Session(next(iter(load_tasks("mini", "train"))), Rules())
+    prompt = chat.prompt(session.system_prompt, session.prompt)
+    rollouts = [Rollout(0, n, session, prompt, chat.write(f"Hello {n}")) for n in range(3)]
+    asyncio.run(teacher.ask(rollouts, url, chat, 300.0))
+    for one in rollouts:
+        with torch.no_grad():
+            every = plain_logprobs(model, prompt + one.response, 1.0)[len(prompt) - 1 : -1]
+        wanted = every[torch.arange(len(one.response)), one.response]
+        assert one.teacher == pytest.approx(wanted.tolist(), abs=1e-4)
     engine.close()
 
 

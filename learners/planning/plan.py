@@ -6,20 +6,20 @@ are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU
 """
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from operator import itemgetter
 from statistics import fmean
 from typing import NamedTuple
 
 from learners.build import make_workload
-from learners.config import Config
+from learners.config import Config, is_served
 from learners.engines.command import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.training import models
 from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
-from learners.training.rows import Sample, distribute, pack
+from learners.training.rows import PackedRow, Sample, distribute, pack
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.3, 0.7
@@ -109,6 +109,8 @@ class RunPlan:
         self.config, self.machine = config, machine
         self._world = self._check_processes()
         model = models.read_config(config.model)
+        loaded = config.teacher and not is_served(config.teacher)
+        self._teacher = Sizes(models.read_config(config.teacher)) if loaded else None
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
         self.counted = models.is_here(config.model)
@@ -156,6 +158,12 @@ class RunPlan:
         copied = self.config.engine == "transformers" and self.config.backend != "local"
         return 4 * self._sizes.parameters if copied else 0
 
+    @property
+    def teacher(self) -> int:
+        """Bytes of the teacher on each trainer; 0 if there is none, or a server has it."""
+        wide = 2 if self.config.precision == "bfloat16" else 4
+        return wide * self._teacher.parameters if self._teacher else 0
+
     @cached_property
     def step(self) -> StepCost:
         """Estimated costs of an optimizer step."""
@@ -174,7 +182,12 @@ class RunPlan:
             for member in range(config.group_size)
         ]
         rows = pack(samples, config.row_tokens, self._world)
-        cost = partial(train_flops, sizes, frozen=config.lora_rank > 0)
+
+        def cost(row: PackedRow) -> int:
+            # a teacher has only the forward pass, a third of a training step
+            taught = train_flops(self._teacher, row) // 3 if self._teacher else 0
+            return train_flops(sizes, row, frozen=config.lora_rank > 0) + taught
+
         busiest = max(sum(map(cost, share)) for share in distribute(rows, self._world, cost))
         # `GPUS` lists only bf16 peaks, so the time of a step in fp32 is unknown
         timed = self.machine.gpus and config.precision == "bfloat16"
@@ -250,7 +263,7 @@ class RunPlan:
             first = first_trainer(config)
             name, size = min(machine.gpus[first:][: config.trainer_procs], key=itemgetter(1))
             less = "more trainers, offload, activation_checkpointing or fewer row_tokens reduce it"
-            needed = self.memory.total + self.copy
+            needed = self.memory.total + self.copy + self.teacher
             _fits("a trainer's memory", needed, size, f" ({name})", f"; {less}")
             # while the engine samples, a trainer keeps only its weights and optimizer state
             if config.colocated and served:
@@ -258,7 +271,7 @@ class RunPlan:
                 beside = size - served.device
                 _fits("a trainer's weights and optimizer", rest, beside, " beside an engine")
         else:
-            host += config.trainer_procs * sum(self.memory[:3]) + self.copy
+            host += config.trainer_procs * (sum(self.memory[:3]) + self.teacher) + self.copy
             host += config.engine_procs * served.device if served else 0
         if machine.memory_bytes:
             _fits("the CPU's memory for weights, gradients, optimizer", host, machine.memory_bytes)

@@ -101,9 +101,12 @@ def _memory_rows(plan: RunPlan) -> Iterator[Cells]:
             yield name, in_bytes(size), notes[name]
     if plan.copy:
         yield "copy for sampling", in_bytes(plan.copy), "fp32, only on rank 0"
+    if plan.teacher:
+        yield "teacher", in_bytes(plan.teacher), "whole, on each trainer"
     there = gpus[first_trainer(config)][1] if gpus else plan.machine.memory_bytes
     whose = "per GPU" if gpus else "that all processes share"
-    yield "in all", in_bytes(plan.memory.total + plan.copy), f"of {in_bytes(there)} {whose}"
+    total = plan.memory.total + plan.copy + plan.teacher
+    yield "in all", in_bytes(total), f"of {in_bytes(there)} {whose}"
     if plan.host:
         note = "per trainer: offloaded, or copied while saving"
         yield "CPU memory", in_bytes(plan.host), note

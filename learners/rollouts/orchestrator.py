@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts import comparisons, drafts, feedback, second_judge
+from learners.rollouts import comparisons, drafts, feedback, second_judge, teacher
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
@@ -68,6 +68,7 @@ class Orchestrator:
         by_edit: whether the judge grades all drafts of training episodes; see `drafts`.
         feedback_turns: maximum number of turns of a training episode that get a hint; see
             `feedback`. A number above 0 needs `by_edit`.
+        teacher_url: server of a teacher of the sampled tokens; empty for none.
 
     Attributes:
         watchdog: reports waiting episodes while its method `watch` runs.
@@ -86,6 +87,7 @@ class Orchestrator:
         note: Note,
         by_edit: bool = False,
         feedback_turns: int = 0,
+        teacher_url: str = "",
     ) -> None:
         self._work, self._curriculum, self._eval_rollouts = work, curriculum, eval_rollouts
         self._sampling, self._timeout_s = sampling, timeout_s
@@ -98,7 +100,7 @@ class Orchestrator:
         self._judge: Any = work.judge  # None if no session needs a verdict
         limits = timeout_s, self._threads, self._faults
         self._grader = drafts.Drafts(work.judge, *limits) if by_edit and work.judge else None
-        self._feedback_turns = feedback_turns
+        self._feedback_turns, self._teacher_url = feedback_turns, teacher_url
         # async judges are slow and may fail, so rollouts are stored before and after grading
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
@@ -133,6 +135,8 @@ class Orchestrator:
         if self._trajectories:
             self._trajectories.sync(step)
         kept = [rollout for group in complete for rollout in group]
+        if self._teacher_url:
+            await teacher.ask(kept, self._teacher_url, self._work.chat, self._timeout_s)
         marked = {}
         if turns := self._feedback_turns:
             for rollout in kept:

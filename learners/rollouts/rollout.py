@@ -91,6 +91,7 @@ class Rollout:
         earned: with credit by edit, the terms that each turn earned, see `drafts.earned`.
         comparison: reward term `COMPARISON`, see `comparisons.compare`; None without a comparison.
         hinted: bad turns with their contexts that have a hint, see `feedback`.
+        teacher: log-probabilities [r] by a served teacher, see `teacher`; empty without one.
         before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
     """
@@ -106,6 +107,7 @@ class Rollout:
     earned: Sequence[Mapping[str, float]] | None = None
     comparison: float | None = None
     hinted: tuple[Hinted, ...] = ()
+    teacher: Sequence[float] = ()
     before: PlayableSession | None = None
     error: Exception | None = None
 
@@ -137,7 +139,7 @@ class Rollout:
     def sample(self) -> Sample:
         """Return the training sample of this rollout, with all advantages set to 0."""
         lists = self.prompt, self.response, self.sampled, self.logprobs
-        return Sample(self.group, *lists, [0.0] * len(self.response), self.hinted)
+        return Sample(self.group, *lists, [0.0] * len(self.response), self.hinted, self.teacher)
 
     def record(self) -> Record:
         """Return the rollout as JSON values, which `restored` reads."""

@@ -40,30 +40,36 @@ class ChunkedHead(nn.Linear):
         targets: Tensor | None = None,
         temperature: float = 1.0,
         marked: Tensor | None = None,
+        taught: Tensor | None = None,
+        teacher: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, ...]:
         """Return log-probabilities [n] of `targets`, and entropies [n] without gradient, in fp32.
 
-        With `marked`, the first tensor [n + m] ends with the divergences KL(with hint || without)
-        of the marked tokens, whose gradient goes through the hidden states without hint only. A
-        third tensor has the tokens' log-probabilities [m] after the hint, without gradient. This is
-        one call with one differentiable result, since DeepSpeed needs as many of both on all ranks.
+        With `marked`, the first tensor [n + m] ends with the divergences KL(teacher || policy) of
+        the marked tokens, whose gradient goes through `hidden` only. A third tensor has the
+        teacher's log-probabilities [m] of the tokens, without gradient. This is one call with one
+        differentiable result, since DeepSpeed needs as many of both on all ranks.
 
         Args:
-            hidden: hidden states [n + m, width]; the last m are those after a hint.
+            hidden: hidden states [n, width].
             targets: token ids [n]; None to return the fp32 logits [n, vocabulary] instead.
             temperature: divisor of the logits in log-probabilities and entropies.
-            marked: index [m] in the n tokens of each token that is also predicted after a hint.
+            marked: index [m] in the n tokens of each token that a teacher predicts, too.
+            taught: hidden states [m, teacher's width] of the teacher.
+            teacher: head [vocabulary, teacher's width] of the teacher; None if the teacher is this
+                model, after a hint.
         """
         if targets is None:
             return _logits(hidden, self.weight.to(_dtype(self.weight)))
-        plain = hidden if marked is None else hidden[: len(targets)]
-        selected = _Selected.apply(plain, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
-        if marked is None:
+        selected = _Selected.apply(hidden, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
+        if marked is None or taught is None:
             return selected  # type: ignore[no-any-return]
-        pair = plain[marked], hidden[len(targets) :].detach()
-        compared = _Compared.apply(*pair, self.weight, targets[marked], temperature)  # type: ignore[no-untyped-call]
-        (logprobs, entropies), (hinted, divergences) = selected, compared
-        return torch.cat([logprobs, divergences]), entropies, hinted
+        both = self.weight, self.weight.detach() if teacher is None else teacher
+        compared = _Compared.apply(  # type: ignore[no-untyped-call]
+            hidden[marked], taught.detach(), *both, targets[marked], temperature
+        )
+        (logprobs, entropies), (known, divergences) = selected, compared
+        return torch.cat([logprobs, divergences]), entropies, known
 
 
 class _Selected(torch.autograd.Function):
@@ -109,24 +115,26 @@ class _Selected(torch.autograd.Function):
 
 
 class _Compared(torch.autograd.Function):
-    """Log-probabilities of tokens after a hint, and divergences of the tokens' distributions."""
+    """A teacher's log-probabilities of tokens, and divergences of the tokens' distributions."""
 
     @staticmethod
     def forward(
         ctx: Any,
         hidden: Tensor,
-        hinted: Tensor,
+        taught: Tensor,
         weight: Tensor,
+        teacher: Tensor,
         targets: Tensor,
         temperature: float,
     ) -> tuple[Tensor, Tensor]:
         empty = hidden.new_zeros(0, dtype=torch.float32)
         logprobs, divergences = [empty], [empty]
         dtype = _dtype(weight)
-        for place, one, other in _pairs(hidden, hinted, weight.to(dtype), temperature):
+        both = (hidden, weight.to(dtype)), (taught, teacher.to(dtype))
+        for place, one, other in _pairs(*both, temperature):
             logprobs.append(other.gather(1, targets[place, None])[:, 0])
             divergences.append(torch.linalg.vecdot(other.exp(), other - one))
-        ctx.save_for_backward(hidden, hinted, weight)
+        ctx.save_for_backward(hidden, taught, weight, teacher)
         ctx.temperature, ctx.dtype = temperature, dtype
         logprob = torch.cat(logprobs)
         ctx.mark_non_differentiable(logprob)
@@ -134,24 +142,29 @@ class _Compared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, _: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, hinted, weight = ctx.saved_tensors
+        hidden, taught, weight, teacher = ctx.saved_tensors
         operand = weight.to(ctx.dtype)
         slopes = grad[:, None] / ctx.temperature
-        pairs = _pairs(hidden, hinted, operand, ctx.temperature)
+        pairs = _pairs((hidden, operand), (taught, teacher.to(ctx.dtype)), ctx.temperature)
         errors = ((one.exp() - other.exp()) * slopes[place] for place, one, other in pairs)
         trained = ctx.needs_input_grad[2]
         hidden_grad, weight_grad = _gradients(hidden, weight, operand, errors, trained)
-        return hidden_grad, None, weight_grad, None, None
+        return hidden_grad, None, weight_grad, None, None, None
 
 
 def _pairs(
-    hidden: Tensor, hinted: Tensor, operand: Tensor, temperature: float
+    policy: tuple[Tensor, Tensor], teacher: tuple[Tensor, Tensor], temperature: float
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield chunks of log-probabilities [c, vocabulary] without and with hints, and their place."""
+    """Yield chunks of log-probabilities [c, vocabulary] of policy and teacher, and their place.
+
+    Each model is given by its hidden states [m, width] and its head [vocabulary, width].
+    """
     size = max(1, CHUNK // 4)  # several tensors of this size exist at a time
-    for start in range(0, len(hidden), size):
+    for start in range(0, len(policy[0]), size):
         place = slice(start, start + size)
-        one, other = (_logits(part[place], operand) / temperature for part in (hidden, hinted))
+        one, other = (
+            _logits(hidden[place], operand) / temperature for hidden, operand in (policy, teacher)
+        )
         yield place, one.log_softmax(1), other.log_softmax(1)
 
 

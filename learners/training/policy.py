@@ -61,21 +61,37 @@ class Policy(nn.Module):
         head = self.model.get_output_embeddings()
         return torch.log_softmax(head(hidden) / temperatures, dim=-1)
 
-    def forward(self, batch: PackedRow) -> tuple[Tensor, ...]:
+    def forward(
+        self, batch: PackedRow, taught: Tensor | None = None, head: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient.
 
         For a row with marked tokens, the first tensor [n + m] also has the divergences by the
-        hints, and a third one the log-probabilities [m] after the hints; see `ChunkedHead`.
+        hints, and a third one the log-probabilities [m] after the hints; see `ChunkedHead`. With a
+        teacher, it is the same for all tokens.
+
+        Args:
+            batch: the row.
+            taught: the teacher's hidden states [n, teacher's width] that predict the loss tokens.
+            head: the teacher's head [vocabulary, teacher's width].
         """
         with self.autocast():
-            tokens, positions = batch.tokens[None], batch.positions[None]
-            hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]
-            head = self.model.get_output_embeddings()
-            # apply the head only to hidden states that predict a loss token
-            if not len(batch.marked):
-                return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]
-            places = torch.cat([batch.predicts, batch.hinted])
-            return head(hidden[places], batch.targets, self.temperature, batch.marked)  # type: ignore[no-any-return]
+            hidden = self.predicting(batch)
+            given = batch.targets, self.temperature
+            output = self.model.get_output_embeddings()
+            n = len(batch.targets)
+            if taught is not None:
+                every = torch.arange(n, device=hidden.device)
+                return output(hidden, *given, every, taught, head)  # type: ignore[no-any-return]
+            if len(batch.marked):
+                return output(hidden[:n], *given, batch.marked, hidden[n:])  # type: ignore[no-any-return]
+            return output(hidden, *given)  # type: ignore[no-any-return]
+
+    def predicting(self, batch: PackedRow) -> Tensor:
+        """Return the hidden states [n + m, width] that predict loss tokens, also after hints."""
+        tokens, positions = batch.tokens[None], batch.positions[None]
+        hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]
+        return hidden[torch.cat([batch.predicts, batch.hinted])]
 
 
 def compile_parts(model: PreTrainedModel) -> None:

@@ -41,6 +41,7 @@ class Sample:
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         advantages: advantages [r]; ignored for tokens that were not sampled.
         hinted: turns that also get a context with a hint.
+        teacher: a served teacher's log-probabilities [r]; empty without one.
     """
 
     group: int
@@ -50,9 +51,11 @@ class Sample:
     logprobs: list[float]
     advantages: list[float]
     hinted: tuple[Hinted, ...] = ()
+    teacher: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        columns = (self.response, self.sampled, self.logprobs, self.advantages)
+        columns = [self.response, self.sampled, self.logprobs, self.advantages]
+        columns += [self.teacher] if self.teacher else []
         lengths = [len(column) for column in columns]
         assert len(set(lengths)) == 1, f"per-token lists differ in length: {lengths}"
         assert self.prompt, "a sample needs a prompt"
@@ -86,6 +89,7 @@ class PackedRow:
         rollouts: number of rollouts in the row.
         marked: index [m] in the n loss tokens of each token of a turn with a hint.
         hinted: index [m] of the hidden state that predicts each marked token after the hint.
+        teacher: a served teacher's log-probabilities [n] of the loss tokens; [0] without one.
     """
 
     tokens: Tensor
@@ -99,6 +103,7 @@ class PackedRow:
     rollouts: int
     marked: Tensor
     hinted: Tensor
+    teacher: Tensor
 
     def to(self, device: torch.device | str) -> "PackedRow":
         """Return a copy of the row with its tensors on `device`."""
@@ -259,7 +264,7 @@ def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
             tree.add(list(alike), 0, ())
     own = [(leaf.sample, places) for leaf, places in tree.leaves if not leaf.hint]
     columns = [_losses(sample, places) for sample, places in own]
-    predicts, targets, logprobs, advantages = map(torch.cat, zip(*columns, strict=True))
+    predicts, targets, logprobs, advantages, teacher = map(torch.cat, zip(*columns, strict=True))
     counts = torch.tensor([len(column[0]) for column in columns])
     starts = dict(zip((id(sample) for sample, _ in own), counts.cumsum(0) - counts, strict=True))
     marked, hinted = [counts[:0]], [counts[:0]]
@@ -281,6 +286,7 @@ def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
         rollouts=len(counts),
         marked=torch.cat(marked),
         hinted=torch.cat(hinted),
+        teacher=teacher,
     )
 
 
@@ -336,12 +342,17 @@ class _Layout(NamedTuple):
 
 
 def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
-    """Return a rollout's (predicts, targets, logprobs, advantages), given its tokens' indices."""
+    """Return a rollout's (predicts, targets, logprobs, advantages, teacher), each [n] or empty.
+
+    `places` are the indices of the rollout's tokens in the row.
+    """
     (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
+    teacher = torch.tensor(sample.teacher, dtype=torch.float32)
     return (
         # in the row, a loss token may be far from its predecessor in the rollout, which predicts it
         places[len(sample.prompt) + sampled - 1],
         torch.tensor(sample.response, dtype=torch.long)[sampled],
         torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],
         torch.tensor(sample.advantages, dtype=torch.float32)[sampled],
+        teacher[sampled] if len(teacher) else teacher,
     )

@@ -5,6 +5,7 @@ import operator
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
+from learners.config import is_served
 from learners.losses import Feedback, Loss, LossInput, Totals
 from learners.training import flops, models, ranks
 from learners.training.backends.settings import (
@@ -23,6 +25,7 @@ from learners.training.backends.settings import (
 )
 from learners.training.policy import Policy
 from learners.training.rows import PackedRow, distribute
+from learners.training.teacher import Teacher
 
 
 class LocalBackend:
@@ -52,6 +55,13 @@ class LocalBackend:
         self._sizes = flops.Sizes(model.config)
         return make_policy(self._settings, model, precision)
 
+    @cached_property
+    def _teacher(self) -> Teacher | None:
+        settings = self._settings
+        if not settings.teacher or is_served(settings.teacher):
+            return None
+        return Teacher(settings.teacher, settings.temperature, settings.precision)
+
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the next steps."""
         for group in self._optimizer.param_groups:
@@ -60,9 +70,9 @@ class LocalBackend:
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch.
 
-        If all advantages are zero, because the rewards in each group are equal, and no turn has a
-        hint, this method only computes metrics: the optimizer's momentum would change the weights
-        despite zero gradients.
+        If all advantages are zero, because the rewards in each group are equal, and there is no
+        hint and no teacher with a weight, this method only computes metrics: the optimizer's
+        momentum would change the weights despite zero gradients.
 
         Args:
             batches: packed rows of the global batch, the same on all ranks.
@@ -70,7 +80,8 @@ class LocalBackend:
 
         Returns:
             Means of metrics over the loss tokens of the global batch, or maxima for names `*_max`;
-            `loss`; `gradient_norm`; throughput; and `skipped`, which is 1 for a skipped update.
+            `loss`; `gradient_norm`; throughput; `skipped`, which is 1 for a skipped update; and
+            with a teacher, `ref_kl`, the mean of log p - log p(teacher).
 
         Raises:
             ValueError: the batch has no loss tokens.
@@ -90,22 +101,24 @@ class LocalBackend:
         total = Totals(sum(len(batch.targets) for batch in batches), rollouts)
         if not total.tokens:
             raise ValueError("a batch without sampled tokens cannot be trained on")
-        skipped = not any(len(row.marked) or bool(row.advantages.any()) for row in batches)
+        drawn = self._settings.teacher and self._settings.feedback_weight
+        moved = (len(row.marked) or bool(row.advantages.any()) for row in batches)
+        skipped = not (drawn or any(moved))
         rows = distribute(batches, ranks.world(), self._cost)[ranks.rank()]
         sums: dict[str, float] = {}
         for number, row in enumerate(rows, 1):
             batch = row.to(ranks.device())
             # a skipped batch also needs the forward pass on all ranks, for its metrics
             with torch.set_grad_enabled(not skipped):
-                scores, entropy, *hinted = self._policy(batch)
-                n, columns = len(batch.targets), (batch.logprobs, batch.advantages)
-                feedback = Feedback(batch.marked, hinted[0], scores[n:]) if hinted else None
-                places = batch.sequences, batch.rollouts
-                part, metrics = loss(LossInput(scores[:n], *columns, *places, total, feedback))
+                logprobs, entropy, feedback = self._scored(batch)
+                columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
+                part, metrics = loss(LossInput(logprobs, *columns, total, feedback))
             # run the backward pass row by row, so that only one row's activations exist at a time
             if not skipped:
                 self._backward(part, number == len(rows))
             metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
+            if self._settings.teacher and feedback:
+                metrics["ref_kl"] = float((logprobs.detach() - feedback.logprobs).sum())
             for name, value in metrics.items():
                 add = max if name.endswith("_max") else operator.add
                 sums[name] = add(sums.get(name, 0.0), value)
@@ -134,6 +147,22 @@ class LocalBackend:
             "skipped": float(skipped),
             **_speed(batches, sum(map(self._cost, batches)), seconds),
         }
+
+    def _scored(self, row: PackedRow) -> tuple[Tensor, Tensor, Feedback | None]:
+        """Return log-probabilities [n], entropies [n], and what hints or a teacher say of a row."""
+        settings, teacher, n = self._settings, self._teacher, len(row.targets)
+        if teacher and settings.feedback_weight and settings.feedback_form == "full":
+            scores, entropy, *known = self._policy(row, *teacher.states(row))
+        else:
+            scores, entropy, *known = self._policy(row)
+        if teacher and not known:
+            known = [teacher.logprobs(row)]
+        elif len(row.teacher):
+            known = [row.teacher]
+        if not known:
+            return scores, entropy, None
+        marked = torch.arange(n, device=scores.device) if settings.teacher else row.marked
+        return scores[:n], entropy, Feedback(marked, known[0], scores[n:])
 
     def _cost(self, row: PackedRow) -> int:
         return flops.train_flops(self._sizes, row, frozen=bool(self._settings.lora_rank))

@@ -35,6 +35,9 @@ class BackendSettings:
         replicas: number of copies of the weights, each sharded over an equal part of the ranks.
         offload: whether sharded weights and optimizer state are kept in CPU memory.
         async_save: whether checkpoints are written in a background thread.
+        teacher: name or folder of the teacher, or URL of its server; empty for no teacher.
+        feedback_weight: weight of the difference between policy and teacher in the loss.
+        feedback_form: "full" if the loss needs divergences over the vocabulary, or "sampled".
     """
 
     model: str
@@ -51,6 +54,9 @@ class BackendSettings:
     replicas: int = 1
     offload: bool = False
     async_save: bool = False
+    teacher: str = ""
+    feedback_weight: float = 0.0
+    feedback_form: str = "full"
 
 
 def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: str) -> Policy:

@@ -55,7 +55,7 @@ class ChunkedHead(nn.Linear):
             targets: token ids [n]; None to return the fp32 logits [n, vocabulary] instead.
             temperature: divisor of the logits in log-probabilities and entropies.
             marked: index [m] in the n tokens of each token that a teacher predicts, too.
-            taught: hidden states [m, teacher's width] of the teacher.
+            taught: hidden states [m, teacher's width] of the teacher, without gradient.
             teacher: head [vocabulary, teacher's width] of the teacher; None if the teacher is this
                 model, after a hint.
         """
@@ -66,7 +66,7 @@ class ChunkedHead(nn.Linear):
             return selected  # type: ignore[no-any-return]
         both = self.weight, self.weight.detach() if teacher is None else teacher
         compared = _Compared.apply(  # type: ignore[no-untyped-call]
-            hidden[marked], taught.detach(), *both, targets[marked], temperature
+            hidden[marked], taught, *both, targets[marked], temperature
         )
         (logprobs, entropies), (known, divergences) = selected, compared
         return torch.cat([logprobs, divergences]), entropies, known

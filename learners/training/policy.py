@@ -84,7 +84,8 @@ class Policy(nn.Module):
                 every = torch.arange(n, device=hidden.device)
                 return output(hidden, *given, every, taught, head)  # type: ignore[no-any-return]
             if len(batch.marked):
-                return output(hidden[:n], *given, batch.marked, hidden[n:])  # type: ignore[no-any-return]
+                # detached here: DeepSpeed counts a module's inputs with gradients
+                return output(hidden[:n], *given, batch.marked, hidden[n:].detach())  # type: ignore[no-any-return]
             return output(hidden, *given)  # type: ignore[no-any-return]
 
     def predicting(self, batch: PackedRow) -> Tensor:

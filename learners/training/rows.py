@@ -54,8 +54,8 @@ class Sample:
     teacher: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        columns = [self.response, self.sampled, self.logprobs, self.advantages]
-        columns += [self.teacher] if self.teacher else []
+        columns: list[Sequence[object]] = [self.response, self.sampled, self.logprobs]
+        columns += [self.advantages, *([self.teacher] if self.teacher else [])]
         lengths = [len(column) for column in columns]
         assert len(set(lengths)) == 1, f"per-token lists differ in length: {lengths}"
         assert self.prompt, "a sample needs a prompt"

@@ -186,8 +186,10 @@ def make_backend(config: Config) -> LocalBackend:
 
 def backend_settings(config: Config) -> BackendSettings:
     """Return the settings of the training backend."""
-    names = (one.name for one in fields(BackendSettings))
-    return BackendSettings(**{name: getattr(config, name) for name in names})
+    values = {one.name: getattr(config, one.name) for one in fields(BackendSettings)}
+    if is_served(config.teacher):  # the rollouts have its log-probabilities
+        values["teacher"] = ""
+    return BackendSettings(**values)
 
 
 def make_trainer(config: Config, checkpoints: Path, keep_steps: int = 0) -> Trainer:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,25 @@ def test_the_divergence_from_the_own_start_is_0_before_training() -> None:
     assert first == 0
     assert second != 0
     assert "ref_kl" not in make().train_step(rows, aipo_loss)
+
+
+def test_a_step_is_the_same_with_a_teacher_on_a_server() -> None:
+    settings = {"feedback_weight": 1.0, "feedback_form": "sampled"}
+    beside = make(teacher=str(folder("qwen3", 1)), **settings)
+    served = make(teacher="http://127.0.0.1:9", **settings)
+    samples = tiny_group(beside._policy)
+    (whole,) = pack(samples, 1000)
+    known = iter(Teacher(str(folder("qwen3", 1)), 1.0, "float32").logprobs(whole).tolist())
+    order = sorted(samples, key=lambda one: (one.group, one.prompt + one.response))
+    taught = {id(one): [next(known) for _ in one.response] for one in order}
+    told = [replace(one, teacher=taught[id(one)]) for one in samples]
+    loss = partial(feedback_loss, weight=1.0, form="sampled")
+    ours, theirs = (
+        dict(made.train_step(pack(given, 1000), loss))
+        for made, given in ((served, told), (beside, samples))
+    )
+    for name in ("loss", "ref_kl", "feedback_gap", "gradient_norm"):
+        assert ours[name] == pytest.approx(theirs[name], rel=1e-5), name
 
 
 # On a server

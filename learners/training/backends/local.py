@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from learners.config import is_served
 from learners.losses import Feedback, Loss, LossInput, Totals
 from learners.training import flops, models, ranks
 from learners.training.backends.settings import (
@@ -58,7 +57,7 @@ class LocalBackend:
     @cached_property
     def _teacher(self) -> Teacher | None:
         settings = self._settings
-        if not settings.teacher or is_served(settings.teacher):
+        if not settings.teacher:
             return None
         return Teacher(settings.teacher, settings.temperature, settings.precision)
 
@@ -101,7 +100,8 @@ class LocalBackend:
         total = Totals(sum(len(batch.targets) for batch in batches), rollouts)
         if not total.tokens:
             raise ValueError("a batch without sampled tokens cannot be trained on")
-        drawn = self._settings.teacher and self._settings.feedback_weight
+        taught = self._settings.teacher or any(len(row.teacher) for row in batches)
+        drawn = taught and self._settings.feedback_weight
         moved = (len(row.marked) or bool(row.advantages.any()) for row in batches)
         skipped = not (drawn or any(moved))
         rows = distribute(batches, ranks.world(), self._cost)[ranks.rank()]
@@ -117,7 +117,7 @@ class LocalBackend:
             if not skipped:
                 self._backward(part, number == len(rows))
             metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
-            if self._settings.teacher and feedback:
+            if feedback and not len(batch.marked):  # of a teacher, not of a hint
                 metrics["ref_kl"] = float((logprobs.detach() - feedback.logprobs).sum())
             for name, value in metrics.items():
                 add = max if name.endswith("_max") else operator.add
@@ -161,7 +161,7 @@ class LocalBackend:
             known = [row.teacher]
         if not known:
             return scores, entropy, None
-        marked = torch.arange(n, device=scores.device) if settings.teacher else row.marked
+        marked = row.marked if len(row.marked) else torch.arange(n, device=scores.device)
         return scores[:n], entropy, Feedback(marked, known[0], scores[n:])
 
     def _cost(self, row: PackedRow) -> int:

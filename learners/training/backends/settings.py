@@ -35,7 +35,7 @@ class BackendSettings:
         replicas: number of copies of the weights, each sharded over an equal part of the ranks.
         offload: whether sharded weights and optimizer state are kept in CPU memory.
         async_save: whether checkpoints are written in a background thread.
-        teacher: name or folder of the teacher, or URL of its server; empty for no teacher.
+        teacher: name or folder of the teacher that each rank loads; empty for none.
         feedback_weight: weight of the difference between policy and teacher in the loss.
         feedback_form: "full" if the loss needs divergences over the vocabulary, or "sampled".
     """

@@ -64,13 +64,18 @@ $(VENV)/.test: $(VENV)/.vllm
 	$(PY) tests/components.py
 	touch $@
 
-# of all bundled environments, in the documentation
+# of all bundled environments and of the bundled data, in the documentation
 cards: $(VENV)/.test
 	for env in ResumeEdit ResumeEditEvidence ResumeEditFeedback ResumeEditNet; do \
 	    for size in "" Mini; do \
 	        $(VENV)/bin/resume-gym card $$env$$size-v0 --out docs/cards || exit 1; \
 	    done; \
 	done
+	for data in default mini pairs; do \
+	    $(VENV)/bin/resume-gym data push $$data --to build/cards/$$data && \
+	    cp build/cards/$$data/README.md docs/cards/data-$$data.md || exit 1; \
+	done
+	rm -r build/cards
 
 # those of the documentation, from what `make train` has trained
 pictures: $(VENV)/.test runs/nano/model

@@ -3,12 +3,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pytest
 import yaml
 from conftest import make_task
 from huggingface_hub import DatasetCard
 
+from resume_gym.cli import main
 from resume_gym.corpus.card import is_of_others, make_card, write_card
-from resume_gym.episode.tasks import Evidence, write_jsonl
+from resume_gym.episode.sources import load_tasks
+from resume_gym.episode.tasks import Evidence, Task, write_jsonl
+from resume_gym.judges.audit import load_pairs
 
 TASKS = [make_task(0), make_task(1), make_task(2, split="eval")]
 
@@ -89,3 +94,31 @@ def test_a_card_lists_the_findings_of_the_check() -> None:
     assert "**not fit** to train on" in checks
     assert "Error: resumes of eval that are near-duplicates of a resume of train: 1\n" in checks
     assert "hand-2 and hand-0 (1.00)" in checks
+
+
+def pushed(name: str, folder: Path) -> datasets.DatasetDict:
+    """The bundled data that the command writes, with the card of the documentation."""
+    assert main(["data", "push", name, "--to", str(folder)]) == 0
+    card = Path(__file__).parents[1] / "docs" / "cards" / f"data-{name}.md"
+    assert (folder / "README.md").read_text("utf-8") == card.read_text("utf-8")
+    assert DatasetCard.load(card).data.license == "apache-2.0"
+    return datasets.load_from_disk(str(folder))
+
+
+def test_the_labelled_pairs_are_a_data_set_with_a_card(tmp_path: Path) -> None:
+    data = pushed("pairs", tmp_path / "pairs")
+    rows = {row["id"]: (half, row) for half, rows in data.items() for row in rows}
+    for pair in load_pairs():
+        half, row = rows.pop(pair.pair_id)
+        assert (half, row["revised"], row["labels"]) == (pair.half, pair.revised, pair.labels)
+        own = {key: row[key] for key in ("task_id", "job", "resume", "fixes", "evidence")}
+        assert Task.from_row({**own, "weakness": pair.task.weakness, "split": "eval"}) == pair.task
+    assert not rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["default", "mini"])
+def test_the_bundled_tasks_are_a_data_set_with_a_card(name: str, tmp_path: Path) -> None:
+    data = pushed(name, tmp_path / name)
+    found = [row["task_id"] for rows in data.values() for row in rows]
+    assert found == [task.task_id for task in load_tasks(name)]

@@ -79,18 +79,23 @@ def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> st
         "Checks": _checks(report),
         "Known limits": [f"- {limit}" for limit in (*_LIMITS, *origin.get("limits", ()))],
     }
-    blocks = [_front_matter(title, len(tasks), origin), f"# {title}", _ABOUT]
+    license_, language = origin.get("license", "unknown"), origin.get("language", "en")
+    head = front_matter(title, len(tasks), license_, ["text-generation"], language)
+    blocks = [head, f"# {title}", _ABOUT]
     for heading, rows in sections.items():
         blocks += [f"## {heading}", "\n".join(rows).strip()]
     return "\n\n".join(blocks) + "\n"
 
 
-def _front_matter(title: str, count: int, origin: Mapping[str, object]) -> str:
+def front_matter(
+    title: str, count: int, license_: str, categories: Sequence[str], language: str = "en"
+) -> str:
+    """Return the YAML head of a card; `license_` and `categories` are the Hub's identifiers."""
     size = next((name for limit, name in _SIZES if count < limit), "n>1M")
     data = {
-        "license": origin.get("license", "unknown"),
-        "task_categories": ["text-generation"],
-        "language": [origin.get("language", "en")],
+        "license": license_,
+        "task_categories": categories,
+        "language": [language],
         "size_categories": [size],
         "pretty_name": title,
         "tags": ["resume", "editing", "reinforcement-learning", "resume-gym"],
@@ -105,7 +110,7 @@ def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
     by_split = [(split, report.splits[split]) for split in SPLITS]
     rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
     rows["all"] = [sum(counts.values()) for _, counts in by_split]
-    yield from _table(["weakness", *SPLITS], rows)
+    yield from table(["weakness", *SPLITS], rows)
     lengths = {
         "resume, characters": [len(task.resume) for task in tasks],
         "job, characters": [len(task.job) for task in tasks],
@@ -113,12 +118,13 @@ def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
         "evidence documents": [len(task.evidence) for task in tasks],
     }
     least = {name: [min(all_), median(all_), max(all_)] for name, all_ in lengths.items() if all_}
-    yield from ("", *_table(["per task", "minimum", "median", "maximum"], least))
+    yield from ("", *table(["per task", "minimum", "median", "maximum"], least))
     yield from ("", f"Tasks with evidence: {report.with_evidence} of {report.tasks}.")
     yield from ("", f"SHA-256 of these tasks as JSON lines: `{digest(tasks)}`")
 
 
-def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator[str]:
+def table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table of numbers, with a name in front of each row."""
     yield f"| {' | '.join(head)} |"
     yield f"|---|{'---:|' * (len(head) - 1)}"
     for name, numbers in rows.items():

@@ -5,10 +5,12 @@ The split "eval" is called "test" in the data sets, by the convention of the Hub
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from resume_gym.episode.rewards import VERDICT_FIELDS
 from resume_gym.episode.tasks import SPLITS, Task
 from resume_gym.support.user_errors import TaskError, missing
 
@@ -76,28 +78,59 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
     """
     if not tasks:
         raise TaskError(f"{to}: there are no tasks to write")
+    _write(partial(_to_datasets, tasks), to, card, private)
+
+
+def push_pairs(
+    rows: Mapping[str, Sequence[Mapping[str, Any]]], to: str, card: str, private: bool = False
+) -> None:
+    """Write the rows of labelled pairs by half; see `push` for the other arguments and errors."""
+
+    def data() -> Any:
+        datasets = _datasets()
+        texts, documents = _texts(datasets)
+        labels = dict.fromkeys(VERDICT_FIELDS, datasets.Value("int8"))
+        names = ("id", "kind", "task_id", "job", "resume", "revised")
+        features = datasets.Features({**dict.fromkeys(names, texts), **documents, "labels": labels})
+        make = datasets.Dataset.from_list
+        return datasets.DatasetDict(
+            {half: make(list(some), features=features) for half, some in rows.items()}
+        )
+
+    _write(data, to, card, private)
+
+
+def _write(data: Callable[[], Any], to: str, card: str, private: bool) -> None:
+    """Write a data set, which is made only if the place is suitable, and its card."""
     if to.startswith("hf://"):
-        _upload(_to_datasets(tasks), *_parse_address(to), card, private)
+        _upload(data(), *_parse_address(to), card, private)
         return
     folder = Path(to)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise TaskError(f"{to}: expected a folder that is empty or does not exist")
-    _to_datasets(tasks).save_to_disk(folder)
+    data().save_to_disk(folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _texts(datasets: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the types of a text, and of the columns `fixes` and `evidence`."""
+    text, flag = datasets.Value("string"), datasets.Value("bool")
+    fix = {"old": text, "new": text, "facts": datasets.List(text), "needs_evidence": flag}
+    evidence = datasets.List({"kind": text, "title": text, "text": text})
+    return text, {"fixes": datasets.List(fix), "evidence": evidence}
 
 
 def _to_datasets(tasks: Sequence[Task]) -> Any:
     """Convert tasks to a `datasets.DatasetDict` with the splits train and test."""
     datasets = _datasets()
-    text, flag = datasets.Value("string"), datasets.Value("bool")
-    fix = {"old": text, "new": text, "facts": datasets.List(text), "needs_evidence": flag}
+    text, documents = _texts(datasets)
     features = datasets.Features(
         {
             **dict.fromkeys(("task_id", "job", "resume", "weakness"), text),
-            "fixes": datasets.List(fix),
+            "fixes": documents["fixes"],
             # A column of JSON: a struct would require the same keys in every persona.
             "persona": datasets.Json(),
-            "evidence": datasets.List({"kind": text, "title": text, "text": text}),
+            "evidence": documents["evidence"],
         }
     )
     if any(task.rubric for task in tasks):

@@ -57,6 +57,14 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"version: {resume_gym.__version__}" in manifest
 
 
+def test_the_entry_for_gymnasiums_list_follows_its_template() -> None:
+    page = (ROOT / "docs" / "gymnasium_list.md").read_text(encoding="utf-8")
+    entry = page.partition("```markdown\n")[2].partition("```")[0]
+    (needed,) = re.findall(r"gymnasium>=([\d.]+)", " ".join(PYPROJECT["project"]["dependencies"]))
+    assert f"/Gymnasium-v{needed}.0-blue)" in entry
+    assert 2 <= len(re.findall(r"[.] |[.]$", entry.strip().splitlines()[-1])) <= 5
+
+
 @pytest.mark.slow
 def test_the_wheel_of_the_source_distribution_holds_every_file(tmp_path: Path) -> None:
     tree = tmp_path / "tree"

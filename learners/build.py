@@ -132,7 +132,8 @@ def make_curriculum(config: Config, work: Workload) -> Curriculum:
     if config.fresh_tasks:
         task = work.tasks[0].task_id
         if not (made := re.fullmatch(r"(full|mini)-train-\d+-\d+", task)):
-            raise ConfigError(f"fresh_tasks: expected generated tasks, such as mini; got {task!r}")
+            told = f"got {task!r}; --no-fresh-tasks trains on the tasks of the source"
+            raise ConfigError(f"fresh_tasks: expected generated tasks, such as mini; {told}")
         return FreshCurriculum(*drawn, made[1])
     if not (ladder := re.fullmatch(LADDER, config.tasks)):
         return Curriculum(*drawn)

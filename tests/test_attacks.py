@@ -288,6 +288,24 @@ class PrefersLetters:
         return Verdict(1, *[int(len(revised) > len(task.resume))] * 5)
 
 
+class SeesNothing:
+    """A judge that finds no difference anywhere."""
+
+    name = "sees nothing"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        return Verdict(1, 0, 0, 0, 0, 0)
+
+
+def test_the_command_fails_for_a_judge_that_tells_nothing_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["judge", "attack", "--env", "ResumeEditMini-v0", "--limit", "1"]
+    assert main([*command, "--judge", "test_attacks:SeesNothing"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.endswith("not sound: repairs earn no more for content than harmless edits")
+
+
 def test_the_command_fails_for_a_judge_that_pays_for_harmless_edits(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -32,9 +32,9 @@ def add_command(commands: Commands) -> None:
         "rewards with the floor: the reward of harmless edits, or of no edit if that is higher. "
         "Honest agents also play tricks, such as repeating what they repaired. A sound judge gives "
         "no policy more than the floor, except `delete` where it hits padding, and no trick more "
-        "than nothing.",
+        "than nothing; and it pays repairs more than harmless edits.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
-        done="no policy earns more than the floor",
+        done="no policy earns more than the floor, and repairs earn more",
         failed="failure, or the judge is not sound",
     )
     add = command.add_argument
@@ -76,5 +76,6 @@ def _run(options: argparse.Namespace) -> int:
     if found:
         console.print(f"not sound: {'; '.join(found)}", style="bold red")
         return 1
-    console.print("sound: no policy earns more than the floor", style="bold green")
+    told = "sound: no policy earns more than the floor, and repairs earn more"
+    console.print(told, style="bold green")
     return 0

@@ -376,6 +376,8 @@ class PolicyRewards:
             floor, what the judge pays for harmless edits, at least 0.
         most: largest such difference on a single task.
         worst: id of the task with the difference `most`.
+        content: mean reward for content, without that for a resume free of false claims, minus that
+            of harmless edits; None for tricks.
     """
 
     policy: str
@@ -383,6 +385,7 @@ class PolicyRewards:
     above: float
     most: float
     worst: str
+    content: float | None = None
 
 
 def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards]:
@@ -414,7 +417,10 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
         name: [reward - least for reward, least in zip(got, floor, strict=True)]
         for name, got in rewards.items()
     }
-    paid = [_content(one, env.session_type) for one in episodes["floor"]]
+    contents = {
+        name: [_content(one, env.session_type) for one in found] for name, found in episodes.items()
+    }
+    paid = contents["floor"]
     if fmean(paid) > 0:  # a floor that is paid for harmless edits hides attacks below it
         above["floor"] = paid
     honest = {
@@ -429,11 +435,9 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
     rows = []
     for name, got in rewards.items():
         most = max(range(len(tasks)), key=above[name].__getitem__)
-        rows.append(
-            PolicyRewards(
-                name, fmean(got), fmean(above[name]), above[name][most], tasks[most].task_id
-            )
-        )
+        furthest = above[name][most], tasks[most].task_id
+        content = fmean(contents[name]) - fmean(paid) if name in contents else None
+        rows.append(PolicyRewards(name, fmean(got), fmean(above[name]), *furthest, content))
     return sorted(rows, key=lambda row: (row.policy in POLICIES, row.policy in TRICKS, -row.mean))
 
 
@@ -447,6 +451,9 @@ def faults(rows: Sequence[PolicyRewards]) -> list[str]:
     if above:
         names = f"{len(above)} of {len(gaming)} policies earn more than the floor"
         found.append(f"{names}: {', '.join(above)}")
+    repairs = [row.content or 0.0 for row in rows if row.policy in ("careful", "oracle")]
+    if repairs and round(max(repairs), 2) <= 0:
+        found.append("repairs earn no more for content than harmless edits")
     return found
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from record import Figure, finish, parser
 
-from learners.build import make_backend, make_orchestrator, make_workload
+from learners.build import make_backend, make_orchestrator, make_workloads
 from learners.config import Config
 from learners.engines import Sampling
 from learners.engines.transformers import TransformersEngine
@@ -169,11 +169,11 @@ def main() -> int:
         group_size=args.rollouts,
         eval_tasks=args.tasks,
     )
-    work = make_workload(config)
+    (work,) = make_workloads(config)
     work = replace(work, tasks=work.held_out)
     policy = make_backend(config).prepare().eval()
     engine = TransformersEngine(policy)
-    orchestrator = make_orchestrator(config, work, engine, None, print)
+    orchestrator = make_orchestrator(config, [work], engine, None, print)
     rollouts = asyncio.run(orchestrator.batch(1)).rollouts
     orchestrator.close()
     cases = cases_of(rollouts, args.turns)

@@ -43,7 +43,7 @@ from typing import Any
 import aiohttp
 from record import Figure, finish, options, resident_kb
 
-from learners.build import make_orchestrator, make_workload, server_settings
+from learners.build import make_orchestrator, make_workloads, server_settings
 from learners.config import Config
 from learners.engines import Completion, Sampling, Weights
 from learners.engines.api_key import headers
@@ -139,14 +139,14 @@ def fake_orchestrator(
     The function returns the task of each episode of a step, drawn from the first `tasks` tasks.
     """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
-    work, engine = make_workload(config), Fake()
+    (work,), engine = make_workloads(config), Fake()
     work = replace(work, judge=Nod(), tasks=work.tasks[:tasks])
 
     def drawn(step: int) -> list[Task]:
         chosen = Curriculum(config.seed, config.groups, GROUP).draw(work.tasks, step, {}.get).tasks
         return [task for task in chosen for _ in range(GROUP)]
 
-    return make_orchestrator(config, work, engine, None, print), engine, work.chat, drawn
+    return make_orchestrator(config, [work], engine, None, print), engine, work.chat, drawn
 
 
 async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout], float]:
@@ -306,7 +306,7 @@ def engine_race(rounds: int) -> Measured:
         server.ready()
         engine = Recorder([server.url], config.model, config.precision, config.timeout_s)
         stack.callback(engine.close)
-        orchestrator = make_orchestrator(config, make_workload(config), engine, None, print)
+        orchestrator = make_orchestrator(config, make_workloads(config), engine, None, print)
         stack.callback(orchestrator.close)
         for turn in range(rounds + 1):
             engine.load_weights(2 * turn, lambda: detached)

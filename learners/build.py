@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learners.config import Config, check_env, is_served
+from learners.config import Config, check_envs, is_served
 from learners.engines import Engine, Sampling
 from learners.engines.command import ServerSettings
 from learners.engines.vllm import VLLMEngine
@@ -22,39 +22,55 @@ from learners.training import models
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
 from learners.training.trainer import Trainer, learning_rate
-from resume_gym import Session
+from resume_gym import Session, TaskError
 from resume_gym.episode.sources import LADDER
 from resume_gym.judges import AsyncJudge
 
 
-def make_workload(config: Config) -> Workload:
-    """Load the tasks, the rules and the judge of a run.
+def make_workloads(config: Config) -> list[Workload]:
+    """Load the tasks, the rules and the judge of each environment of a run.
 
     Raises:
-        ConfigError: the environment, the judge or the model's chat template is not supported, or
-            the goal or the budget names a figure that the run does not have.
+        ConfigError: an environment, its judge or the model's chat template is not supported, or the
+            goal or the budget names a figure that the run does not have.
         TaskError: the tasks cannot be loaded.
     """
-    check_env(config.env)
-    work = Workload.of(
-        config.env,
-        config.tasks,
-        config.judge,
-        config.model,
-        config.eval_tasks,
-        config.second_judge,
-        config.second_judge_every,
-    )
+    check_envs(config.environments)
+    works = [_make_workload(config, env) for env in config.environments]
+    if config.teacher and not is_served(config.teacher):
+        _check_teacher(config)
+    figures = {work.env: _figures(work) for work in works}
+    first, *rest = figures.values()
+    known = [f"eval.{name}" for name in first if all(name in one for one in rest)]
+    if rest:
+        known += [f"eval.{env}/{name}" for env, names in figures.items() for name in names]
+    check_names(conditions(config.goal, "goal"), known, "goal")
+    make_curricula(config, works)  # reports a source whose tasks `fresh_tasks` cannot generate
+    return works
+
+
+def _make_workload(config: Config, env: str) -> Workload:
+    try:
+        work = Workload.of(
+            env,
+            config.tasks,
+            config.judge,
+            config.model,
+            config.eval_tasks,
+            config.second_judge,
+            config.second_judge_every,
+        )
+    except (ConfigError, TaskError) as error:
+        if env in str(error) or len(config.environments) == 1:
+            raise
+        raise type(error)(f"{error}; the environment is {env}") from None
     if config.credit == "edit" and (work.judge is None or isinstance(work.judge, AsyncJudge)):
-        told = f"got the judge {work.judge.name!r}" if work.judge else f"{config.env} has no judge"
+        told = f"{env} has the judge {work.judge.name!r}" if work.judge else f"{env} has no judge"
         raise ConfigError(f"credit: edit needs a judge that asks no model, such as rubric; {told}")
     hinted = config.feedback_weight and not config.teacher
     if hinted and not issubclass(work.session_type, Session):
-        raise ConfigError(f"feedback_weight: hints are about resumes; got {config.env}")
-    if config.teacher and not is_served(config.teacher):
-        _check_teacher(config)
-    _check_goal(config, work)
-    make_curriculum(config, work)  # reports a source whose tasks `fresh_tasks` cannot generate
+        raise ConfigError(f"feedback_weight: hints are about resumes; got {env}")
+    _check_budget(config, work)
     return work
 
 
@@ -76,17 +92,21 @@ def _check_teacher(config: Config) -> None:
         raise ConfigError(f"teacher: expected {expected}, got {sizes[1]} logits")
 
 
-def _check_goal(config: Config, work: Workload) -> None:
-    """Check that the goal's metrics exist, and that the judge has costs that the budget can limit.
-
-    Raises:
-        ConfigError: a metric is unknown, or the budget limits a cost that the judge does not have.
-    """
+def _figures(work: Workload) -> list[str]:
+    """Return the names of the numbers in an evaluation of an environment."""
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
     if work.judge:  # without a judge, a session opens a separate environment, which is slow
         session: Any = work.session(work.held_out[0])
         names += [f"verdict_{name}" for name in session.weights]
-    check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
+    return names
+
+
+def _check_budget(config: Config, work: Workload) -> None:
+    """Check that the judge has the costs that the budget limits.
+
+    Raises:
+        ConfigError: the budget limits a cost that the judge does not have.
+    """
     usage, limited = getattr(work.judge, "usage", None), {one.name for one in budget(config.budget)}
     needs = dict(zip(JUDGE_COSTS, ("that asks a model", "with a list price"), strict=True))
     for name in JUDGE_COSTS:
@@ -98,7 +118,7 @@ def _check_goal(config: Config, work: Workload) -> None:
 
 def make_orchestrator(
     config: Config,
-    work: Workload,
+    works: Sequence[Workload],
     engine: Engine,
     trajectories: Trajectories | None,
     note: Note,
@@ -106,10 +126,10 @@ def make_orchestrator(
     """Create the orchestrator that plays episodes with an engine; see `Orchestrator`."""
     hinted = config.feedback_weight and not config.teacher
     return Orchestrator(
-        work=work,
-        curriculum=make_curriculum(config, work),
+        works=works,
+        curricula=make_curricula(config, works),
         eval_rollouts=config.eval_rollouts,
-        sampling=Sampling(config.temperature, config.max_tokens, work.chat.ends, ()),
+        sampling=Sampling(config.temperature, config.max_tokens, works[0].chat.ends, ()),
         eval_temperature=config.eval_temperature,
         timeout_s=config.timeout_s,
         engine=engine,
@@ -121,25 +141,30 @@ def make_orchestrator(
     )
 
 
-def make_curriculum(config: Config, work: Workload) -> Curriculum:
-    """Create the curriculum, which draws the tasks of each step.
+def make_curricula(config: Config, works: Sequence[Workload]) -> list[Curriculum]:
+    """Create the curriculum of each environment, which draws its tasks of each step.
 
     Raises:
-        ConfigError: `fresh_tasks` is set, but the tasks of the source are not generated.
+        ConfigError: `fresh_tasks` is set, but the tasks of a source are not generated.
     """
+    return [_make_curriculum(config, work, index) for index, work in enumerate(works)]
+
+
+def _make_curriculum(config: Config, work: Workload, index: int) -> Curriculum:
     spare = config.groups if config.replace_equal else 0
     drawn = config.seed, config.groups, config.group_size, spare
+    place: dict[str, Any] = {"shares": tuple(config.environments.values()), "index": index}
     if config.fresh_tasks:
         task = work.tasks[0].task_id
         if not (made := re.fullmatch(r"(full|mini)-train-\d+-\d+", task)):
-            told = f"got {task!r}; --no-fresh-tasks trains on the tasks of the source"
+            told = f"{work.env} has {task!r}"
             raise ConfigError(f"fresh_tasks: expected generated tasks, such as mini; {told}")
-        return FreshCurriculum(*drawn, made[1])
+        return FreshCurriculum(*drawn, made[1], **place)
     if not (ladder := re.fullmatch(LADDER, config.tasks)):
-        return Curriculum(*drawn)
+        return Curriculum(*drawn, **place)
     first: Any = work.session(work.held_out[0])
     size, sequence = ladder["size"] or "full", int(ladder["seed"])
-    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.scale[1])
+    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.scale[1], **place)
 
 
 def make_distant_orchestrator(
@@ -147,7 +172,7 @@ def make_distant_orchestrator(
 ) -> tuple[Orchestrator, VLLMEngine]:
     """Create an orchestrator and its vLLM engine for the rollout process of `BackgroundSampler`."""
     engine = make_vllm_engine(config, urls)
-    return make_orchestrator(config, make_workload(config), engine, trajectories, note), engine
+    return make_orchestrator(config, make_workloads(config), engine, trajectories, note), engine
 
 
 def make_vllm_engine(config: Config, urls: Sequence[str], by_nccl: bool = False) -> VLLMEngine:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
-from learners.config import PRESETS, Config, check_env, read_toml, to_dict
+from learners.config import PRESETS, Config, check_envs, read_toml, to_dict
 from learners.errors import ConfigError
 from resume_gym.judges import named_modules, named_servers
 from resume_gym.support import trust
@@ -102,7 +102,7 @@ def parse(
         if file and not given["trust_remote_code"]:
             _check_trust(file, base, config, words)
         if machine is None:
-            check_env(config.env)
+            check_envs(config.environments)
     except ConfigError as error:
         stop(error)
     return Arguments(argv, config, machine, given)
@@ -185,7 +185,7 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
         for name, spec in (("judge", config.judge), ("second_judge", config.second_judge))
     ]
     for name, does, values in (
-        ("env", _IMPORTS, [config.env] if ":" in config.env else []),
+        ("env", _IMPORTS, [config.env] if ":" in "".join(config.environments) else []),
         *((name, _IMPORTS, named_modules(spec)) for name, spec in judges),
         *((name, "names a server or its key", named_servers(spec)) for name, spec in judges),
         ("engine_urls", "names a server", [u for u in config.engine_urls if not trust.is_local(u)]),

@@ -4,7 +4,7 @@
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from learners import goals
 from learners.errors import ConfigError
 from resume_gym.llm.settings import check_url
 from resume_gym.support import trust
+from resume_gym.support.shares import read_shares
 from resume_gym.support.user_errors import did_you_mean, install
 
 PRESETS = Path(__file__).parent / "presets"
@@ -35,12 +36,13 @@ class Config:
         runs: folder of all runs.
         model: "nano", "smollm2", "smollm2-editor", a folder in Hugging Face format, or OWNER/NAME
             of a model on the Hugging Face Hub, which is downloaded.
-        env: environment id, or module:id to import the module that registers the id.
-        tasks: source of the tasks; empty for the environment's default source.
+        env: environment id, or module:id to import the module that registers the id; or several
+            with shares, such as ID:0.7,ID:0.3, which are the shares of the groups of a step.
+        tasks: source of the tasks; empty for each environment's default source.
         fresh_tasks: train on new generated tasks in each step instead of those of the source, which
             must be generated, too; the held-out tasks remain those of the source.
         judge: judge that grades final documents: a name, or JSON with a name and options; empty
-            for the environment's default judge.
+            for each environment's default judge.
         seed: random seed.
         steps: number of optimizer steps.
         goal: condition such as "eval.reward >= 6 and eval.submit_rate >= 0.95"; the run ends when
@@ -109,7 +111,7 @@ class Config:
         async_save: write checkpoints while the next step runs; for the backend fsdp2.
         eval_every: number of steps between evaluations on held-out tasks; evaluated steps also
             save a checkpoint. With 0, evaluations run only before and after training.
-        eval_tasks: number of held-out tasks per evaluation.
+        eval_tasks: number of held-out tasks per evaluation, of each environment.
         eval_rollouts: number of rollouts per held-out task.
         eval_temperature: sampling temperature in evaluations; also the default of the commands that
             play the trained model.
@@ -208,10 +210,23 @@ class Config:
                 check_url(url, setting, "http://HOST:PORT")
             except ValueError as error:
                 raise ConfigError(str(error)) from None
+        _ = self.environments  # reports invalid shares
         goals.budget(self.budget)
         if goals.conditions(self.goal, "goal") and not self.eval_every:
             raise ConfigError("goal: evaluations check the goal; expected eval_every >= 1, got 0")
         self._check_combinations()
+
+    @property
+    def environments(self) -> Mapping[str, float]:
+        """The share of each environment in the groups of a step, by id or module:id; sums to 1.
+
+        Raises:
+            ConfigError: `env` is not a list of environments with shares; see `read_shares`.
+        """
+        try:
+            return read_shares(self.env)
+        except ValueError as error:
+            raise ConfigError(f"env: {error}") from None
 
     @property
     def starts_servers(self) -> bool:
@@ -298,21 +313,22 @@ def message_of(error: ValidationError) -> str:
     return f"{first['loc'][0]}: expected {expected.format_map(context)}, got {first['input']!r}"
 
 
-def check_env(env: str) -> None:
-    """Import the module of an environment `module:id`, and check that the id is registered.
+def check_envs(envs: Iterable[str]) -> None:
+    """Import the modules of environments `module:id`, and check that the ids are registered.
 
     Raises:
-        ConfigError: the module cannot be imported, or the id is not registered.
+        ConfigError: a module cannot be imported, or an id is not registered.
     """
-    module, _, name = env.rpartition(":")
-    if module:
-        try:
-            trust.import_named(module)
-        except (ImportError, TypeError) as error:
-            raise ConfigError(f"env: cannot import {module!r}: {error}") from None
-    if name not in gymnasium.registry:
-        near = did_you_mean(name, gymnasium.registry)
-        raise ConfigError(f"env: no environment is called {name!r}{near}")
+    for env in envs:
+        module, _, name = env.rpartition(":")
+        if module:
+            try:
+                trust.import_named(module)
+            except (ImportError, TypeError) as error:
+                raise ConfigError(f"env: cannot import {module!r}: {error}") from None
+        if name not in gymnasium.registry:
+            near = did_you_mean(name, gymnasium.registry)
+            raise ConfigError(f"env: no environment is called {name!r}{near}")
 
 
 def read_toml(path: Path) -> Config:

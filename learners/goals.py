@@ -25,7 +25,7 @@ _SIGNS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 _NUMBER = r"[+-]?(?:\d+(?:_\d+)*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?"  # every match is a float
-_CONDITION = re.compile(rf"([a-z]\w*(?:\.\w+)*) *([<>]=?) *({_NUMBER})", re.IGNORECASE)
+_CONDITION = re.compile(rf"([a-z]\w*(?:[-./:]\w+)*) *([<>]=?) *({_NUMBER})", re.IGNORECASE)
 
 
 class Condition(NamedTuple):

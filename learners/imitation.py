@@ -37,7 +37,7 @@ import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveInt
 
-from learners.build import make_orchestrator, make_trainer, make_workload
+from learners.build import make_orchestrator, make_trainer, make_workloads
 from learners.command_line import parse, stop
 from learners.config import Config, message_of, to_toml
 from learners.demonstrations import drills, renamed
@@ -169,7 +169,7 @@ def _episodes(
     dose: Dose, config: Config, phase: Phase, numbers: Iterable[int], seed: str
 ) -> Iterator[list[Sample]]:
     """Return the samples of each episode of a phase; `numbers` are those of the tasks."""
-    work, size = make_workload(config), VARIANTS[config.env]
+    (work,), size = make_workloads(config), VARIANTS[config.env]
     if phase.title == "drill":
         tasks = (generate_task(config.seed, n, "train", size) for n in numbers)
         strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
@@ -288,7 +288,9 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: RunFolder
     policy, step = trainer.policy, trainer.state.get("steps", 0)
     trajectories = folder.trajectories
     policy.temperature = config.eval_temperature
-    orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)
+    orchestrator = make_orchestrator(
+        config, [work], TransformersEngine(policy), trajectories, print
+    )
     summary = asyncio.run(orchestrator.evaluate(step)).summary
     orchestrator.close()
     played = []
@@ -359,7 +361,7 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
             new_model(config.seed, start)
         config = replace(config, model=str(start))
     models.download(config.model)
-    work = make_workload(config)
+    (work,) = make_workloads(config)
     for sentence in set_damaged_aside(folder.checkpoints):
         say(f"warning: {sentence}", error=True)
     # `resume-gym eval` reads the sampling settings of models and checkpoints from this file

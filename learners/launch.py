@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -15,7 +15,7 @@ from learners.build import (
     make_orchestrator,
     make_trainer,
     make_vllm_engine,
-    make_workload,
+    make_workloads,
     server_settings,
 )
 from learners.command_line import Arguments, stop
@@ -122,13 +122,13 @@ def _run(config: Config, train: Train) -> None:
     ranks.start(reserved=first_trainer(config))
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
-    work, first = None, ranks.rank() == 0
+    works, first = list[Workload](), ranks.rank() == 0
     if first:  # check settings before a folder is created or a server is started
-        work = make_workload(config)
+        works = make_workloads(config)
         for name, urls in (
             ("engine_urls", config.engine_urls),
-            ("judge", _servers(work.judge)),
-            ("second_judge", _servers(work.second_judge)),
+            ("judge", _servers(work.judge for work in works)),
+            ("second_judge", _servers(work.second_judge for work in works)),
         ):
             if absent := unreachable(urls):
                 raise ConfigError(f"{name}: no server runs at {' and '.join(absent)}")
@@ -156,9 +156,9 @@ def _run(config: Config, train: Train) -> None:
         steps = longest_span(config.groups) if config.on_collapse == "rollback" else 0
         trainer = make_trainer(config, folder.checkpoints, steps)
         urls = config.engine_urls or started
-        rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
+        rollouts = _make_rollouts(config, trainer, works, folder, servers, urls)
         heart.evaluation = rollouts.evaluation
-        with RunReport(config, folder, work, heart) as report:
+        with RunReport(config, folder, works, heart) as report:
             status = train(config, trainer, rollouts, report)
         rollouts.close()
     if status:
@@ -166,16 +166,17 @@ def _run(config: Config, train: Train) -> None:
         raise SystemExit(status)
 
 
-def _servers(judge: Judge | None) -> list[str]:
-    """Return the addresses of the servers that a judge sends requests to."""
-    parts = [judge, *getattr(judge, "parts", ())]
-    return [str(url) for part in parts if (url := getattr(part, "base_url", None))]
+def _servers(judges: Iterable[Judge | None]) -> list[str]:
+    """Return the addresses of the servers that judges send requests to, each once."""
+    parts = (part for judge in judges for part in (judge, *getattr(judge, "parts", ())))
+    urls = (str(url) for part in parts if (url := getattr(part, "base_url", None)))
+    return list(dict.fromkeys(urls))
 
 
 def _make_rollouts(
     config: Config,
     trainer: Trainer,
-    work: Workload | None,
+    works: Sequence[Workload],
     folder: RunFolder,
     servers: Sequence[Server],
     urls: Sequence[str],
@@ -185,17 +186,17 @@ def _make_rollouts(
     make = partial(
         RolloutSource, trainer, config.temperature, config.precision, dtype, config.colocated
     )
-    if work is None:
+    if not works:
         return make(None)
     if config.engine == "vllm":
         engine = make_vllm_engine(config, urls, transfer(config.colocated) == "nccl")
         build = partial(make_distant_orchestrator, config, urls, folder.trajectories)
         sampler = BackgroundSampler(build, config.steps, config.max_staleness, folder.note)
-        return make(LeadRank(work, engine, sampler, servers, folder.note))
+        return make(LeadRank(works[0], engine, sampler, servers, folder.note))
     policy, copied = trainer.policy, config.backend != "local"
     if copied:  # the engine cannot sample from sharded weights
         model = models.load(config.model, ranks.device())
         policy = Policy(model, config.temperature, config.precision)
     local = TransformersEngine(policy, copied)
-    orchestrator = make_orchestrator(config, work, local, folder.trajectories, folder.note)
-    return make(LeadRank(work, local, InProcessSampler(orchestrator), servers, folder.note))
+    orchestrator = make_orchestrator(config, works, local, folder.trajectories, folder.note)
+    return make(LeadRank(works[0], local, InProcessSampler(orchestrator), servers, folder.note))

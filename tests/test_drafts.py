@@ -16,7 +16,7 @@ from test_net import KINDS, changed
 from test_orchestrator import batch, make, says
 
 from learners.advantages import by_edit
-from learners.build import make_workload
+from learners.build import make_workloads
 from learners.config import Config
 from learners.errors import ConfigError
 from learners.rollouts.drafts import Drafts, changes, measures
@@ -255,4 +255,4 @@ def test_equal_rollouts_have_exactly_no_advantage() -> None:
 )
 def test_a_judge_that_may_ask_a_model_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_workload(Config(credit="edit", **changes))
+        make_workloads(Config(credit="edit", **changes))

@@ -12,7 +12,7 @@ from conftest import BEST, make_task
 from model_answers import FakeAsks, checked, code_of, compared
 from scripted import CHAT, SUBMIT, Scripted
 
-from learners.build import make_orchestrator, make_workload
+from learners.build import make_orchestrator, make_workloads
 from learners.config import Config, ConfigError
 from resume_gym import Rules, Session, Task, TaskError, Verdict, tool_call
 from resume_gym.cli import main
@@ -242,7 +242,7 @@ def test_rules_alone_refuse_an_item_for_models(
         tmp_path, replace(TASK, task_id="b", split="train"), replace(TASK, rubric=(DEGREE,))
     )
     with pytest.raises(ConfigError, match="needs a model judge such as gemini; got 'rubric'"):
-        make_workload(Config(tasks=one))
+        make_workloads(Config(tasks=one))
 
 
 def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,10 +273,11 @@ def test_eval_shows_and_stores_the_items(
 def test_training_counts_the_items(tmp_path: Path) -> None:
     source = file_of(tmp_path, replace(TASK, split="train"), replace(TASK, task_id="held"))
     config = Config(env="ResumeEditMini-v0", tasks=source, groups=1, group_size=2, eval_tasks=1)
-    work = replace(make_workload(config), chat=CHAT)
+    (made,) = make_workloads(config)
+    work = replace(made, chat=CHAT)
     edit = tool_call("str_replace", old=FREED[0], new=FREED[1])
     engine = Scripted(lambda key: (edit, SUBMIT) if key % 2 else (SUBMIT,))
-    batch = asyncio.run(make_orchestrator(config, work, engine, None, print).batch(1))
+    batch = asyncio.run(make_orchestrator(config, [work], engine, None, print).batch(1))
     metrics = batch.summary.metrics()
     assert metrics["verdict_rubric"] == pytest.approx(1 / 4.5 / 2)
     assert sum(turn.get("rubric", 0) for one in batch.rollouts for turn in one.session.ledgers) == 1

@@ -7,7 +7,7 @@ import pytest
 from scripted import CHAT, EDIT, SUBMIT, FixedJudge, Scripted
 from test_orchestrator import make
 
-from learners.build import make_curriculum, make_workload
+from learners.build import make_curricula, make_workloads
 from learners.config import Config
 from learners.engines import Sampling
 from learners.errors import ConfigError
@@ -82,7 +82,7 @@ def levels(folder: Path, highest: float, steps: int = 3) -> list[float]:
     sampling = Sampling(1.0, 64, CHAT.ends, ())
     drawn = ladder(group_size=2, lag=0, highest=highest)
     engine, kept = Scripted(lambda key: (SUBMIT,)), Trajectories(folder)
-    played = Orchestrator(work, drawn, 1, sampling, 1.0, 9.0, engine, kept, print)
+    played = Orchestrator([work], [drawn], 1, sampling, 1.0, 9.0, engine, kept, print)
     return [asyncio.run(played.batch(n)).metrics["level"] for n in range(1, steps + 1)]
 
 
@@ -97,7 +97,7 @@ def test_the_source_ladder_makes_a_ladder() -> None:
     tasks = load_tasks("ladder-mini:5", "eval")
     work = Workload(Rules(max_turns=3, page_lines=20), (), tasks, FixedJudge(), CHAT)
     config = Config(tasks="ladder-mini:5", replace_equal=True)
-    made = make_curriculum(config, work)
+    (made,) = make_curricula(config, [work])
     assert isinstance(made, LadderCurriculum)
     assert (made.size, made.sequence, made.highest) == ("mini", 5, work.session(tasks[0]).bounds[1])
     assert made.spare == made.groups == config.groups
@@ -105,8 +105,8 @@ def test_the_source_ladder_makes_a_ladder() -> None:
 
 def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path: Path) -> None:
     config = Config(fresh_tasks=True, groups=3, group_size=2, replace_equal=True)
-    work = make_workload(config)
-    made = make_curriculum(config, work)
+    (work,) = make_workloads(config)
+    (made,) = make_curricula(config, [work])
     assert isinstance(made, FreshCurriculum)
     assert made.size == "mini"
     drawn = [made.draw(work.tasks, step, {}.__getitem__) for step in (1, 2, 3)]
@@ -114,9 +114,10 @@ def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path:
     assert len({task.resume for task in (*tasks, *work.tasks)}) == 3 * 6 + len(work.tasks)
     assert all(task.split == "train" for task in tasks)
     assert len({one.seed for one in drawn}) == 3
-    again = make_curriculum(config, make_workload(config))
+    (again,) = make_curricula(config, make_workloads(config))
     assert again.draw(work.tasks, 2, {}.__getitem__) == drawn[1]
-    other = make_curriculum(replace(config, seed=2), work).draw(work.tasks, 2, {}.__getitem__)
+    (changed,) = make_curricula(replace(config, seed=2), [work])
+    other = changed.draw(work.tasks, 2, {}.__getitem__)
     assert {task.resume for task in other.tasks}.isdisjoint(task.resume for task in tasks)
     assert [task.split for task in work.held_out] == ["eval"] * 40
 
@@ -124,7 +125,7 @@ def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path:
 def test_fresh_tasks_need_a_source_that_can_make_more(tasks_file: str) -> None:
     for tasks in (tasks_file, "ladder-mini:5"):
         with pytest.raises(ConfigError, match="expected generated tasks, such as mini"):
-            make_workload(Config(fresh_tasks=True, tasks=tasks))
+            make_workloads(Config(fresh_tasks=True, tasks=tasks))
 
 
 def test_equal_groups_are_replaced_and_counted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from huggingface_hub import ModelCard, ModelCardData
 
 import resume_gym
-from learners.build import make_workload
+from learners.build import make_workloads
 from learners.config import Config, ConfigError
 from learners.planning.machine import Machine
 from learners.run import model_card
@@ -53,7 +53,7 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     config = Config(name=path.name, runs=path.parent, eval_tasks=2, eval_rollouts=4, **settings)
     run = RunFolder(path)
     run.configure(config)
-    write_facts(run, config, make_workload(config))
+    write_facts(run, config, make_workloads(config))
     for step in (1, 2):
         row = {"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2}
         run.append({**row, "seconds_rollout": 30.0, "seconds_total": 200.0 * step})

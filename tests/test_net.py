@@ -15,9 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scripted import CHAT, SUBMIT, Scripted
 
-from learners.build import make_orchestrator, make_workload
+from learners.build import make_orchestrator, make_workloads
 from learners.config import Config
 from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import floor_of
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.cli import main
 from resume_gym.env import make_edit_env
@@ -248,13 +249,13 @@ def test_differences_of_the_layout_potential_telescope(sizes: list[int], amplitu
 
 def test_the_trainer_samples_and_grades_it(tmp_path: Path) -> None:
     config = Config(env="ResumeEditNetMini-v0", groups=1, group_size=2, eval_tasks=2)
-    work = make_workload(config)
-    assert work.floor() is not None
+    (work,) = make_workloads(config)
+    assert floor_of([work]) is not None
     task = work.tasks[0]
     fix = next(fix for fix in task.fixes if not fix.needs_evidence)
     edit = tool_call("str_replace", old=fix.old, new=fix.new)
     engine = Scripted(lambda key: (edit, SUBMIT) if key % 2 else (SUBMIT,))
     work = replace(work, tasks=[task], chat=CHAT)
-    made = make_orchestrator(config, work, engine, Trajectories(tmp_path), print)
+    made = make_orchestrator(config, [work], engine, Trajectories(tmp_path), print)
     rollouts = asyncio.run(made.batch(1)).rollouts
     assert sorted(one.session.reward for one in rollouts) == [ALONE, ALONE + 0.5]

@@ -17,7 +17,7 @@ from learners.rollouts import journal
 from learners.rollouts.batch import Batch
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Workload
+from learners.rollouts.workload import Workload, floor_of
 from resume_gym import Rules, Task, Verdict, tool_call
 from resume_gym.judges import (
     AsyncJudge,
@@ -45,7 +45,7 @@ def make(
     held_out = [make_task(9, split="eval")]
     work = Workload(Rules(max_turns=3), TASKS, held_out, judge or FixedJudge(), CHAT)
     kept = Trajectories(folder) if folder else None
-    return make_orchestrator(replace(CONFIG, **changes), work, engine, kept, note)
+    return make_orchestrator(replace(CONFIG, **changes), [work], engine, kept, note)
 
 
 def says(*script: str | Exception) -> Scripted:
@@ -262,10 +262,10 @@ def test_the_floor_costs_no_verdict_of_a_judge_that_may_ask_a_model() -> None:
     judge = FixedJudge()
     held_out = [make_task(9, split="eval")]
     work = Workload(Rules(max_turns=3), TASKS, held_out, judge, CHAT)
-    floor = work.floor()
+    floor = floor_of([work])
     assert floor is not None
     assert (floor.episodes, len(judge.asked)) == (1, 1)
-    assert replace(work, judge=as_async(judge)).floor() is None
+    assert floor_of([replace(work, judge=as_async(judge))]) is None
     assert len(judge.asked) == 1
 
 
@@ -400,7 +400,7 @@ def test_a_second_judge_measures_a_sample_and_changes_no_reward() -> None:
     def found(second: Judge | None, step: int = 1, every: int = 1) -> Batch:
         made = make(says(EDIT, SUBMIT), FixedJudge(), timeout_s=60.0)
         changes = {"second_judge": second, "second_judge_every": every}
-        made._work = replace(made._work, **changes)  # type: ignore[arg-type]
+        made._works[""] = replace(made._works[""], **changes)  # type: ignore[arg-type]
         return batch(made, step)
 
     alone, beside = found(None), found(FixedJudge([WORST]))
@@ -427,7 +427,7 @@ def test_a_second_judge_that_fails_is_counted_and_never_a_number() -> None:
 
     def found() -> Batch:
         made = make(says(EDIT, SUBMIT), FixedJudge(), note=notes.append, timeout_s=2.0)
-        made._work = replace(made._work, second_judge=Failing())
+        made._works[""] = replace(made._works[""], second_judge=Failing())
         return batch(made)
 
     failing = {task for _, _, task in texts(batch(make(says(SUBMIT))))[:1]}

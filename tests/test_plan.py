@@ -72,7 +72,7 @@ def printed(plan: RunPlan) -> str:
 @pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.toml")))
 def test_every_preset_fits_its_machine(name: str) -> None:
     plan = planned(preset(name), machine_of(name))
-    assert plan.verdicts is not None
+    assert list(plan.verdicts) == ["ResumeEditMini-v0"]
     assert bool(plan.times) == bool(plan.machine.gpus) == (plan.config.precision == "bfloat16")
     assert plan.config.eval_every
     if plan.times:
@@ -102,12 +102,12 @@ def test_the_sizes_of_qwen3_are_known_without_its_files(size: str, parameters: i
 
 def test_the_source_s_verdicts_and_their_cost() -> None:
     plan = planned(SOURCE, H200)
-    verdicts = plan.verdicts
+    (verdicts,) = plan.verdicts.values()
     assert verdicts.training == 160 * 48
     assert verdicts.held_out == 40 * 16 * 3
     assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
     assert verdicts.model == "gemini-3-flash-preview"
-    once = RunPlan(replace(SOURCE, judge="gemini"), H200).verdicts
+    (once,) = RunPlan(replace(SOURCE, judge="gemini"), H200).verdicts.values()
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
     assert "$180   by list prices" in printed(plan)
@@ -115,7 +115,8 @@ def test_the_source_s_verdicts_and_their_cost() -> None:
 
 def test_other_judges_have_no_price() -> None:
     own = planned(preset("qwen3_14b_vllm_judge"), H200)
-    assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
+    (verdicts,) = own.verdicts.values()
+    assert (verdicts.requests, verdicts.dollars) == (3, None)
     assert "http://127.0.0.1:8001/v1" in printed(own)
     far = json.dumps({"name": "openai", "model": "unlisted"})
     assert "unknown   the model has no list price" in printed(
@@ -124,7 +125,8 @@ def test_other_judges_have_no_price() -> None:
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
     assert "unknown   tiers(rubric, gemini/" in printed(RunPlan(replace(SOURCE, judge=tiers), H200))
     offline = planned(preset("two_nodes"), TWO)
-    assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16 * 10, 0)
+    (verdicts,) = offline.verdicts.values()
+    assert (verdicts.training, verdicts.requests) == (160 * 14 * 16 * 10, 0)
     assert "the judge reads" not in printed(offline)
 
 

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from trees import rollouts
 
 from learners.aipo import aipo_loss, feedback_loss
-from learners.build import make_workload
+from learners.build import make_workloads
 from learners.config import Config
 from learners.engines import EngineError
 from learners.errors import ConfigError
@@ -219,14 +219,14 @@ def test_bad_settings_are_refused(changes: dict[str, Any], told: str) -> None:
 
 
 def test_a_teacher_needs_no_credit_by_edit_and_the_policy_s_tokenizer(tmp_path: Path) -> None:
-    make_workload(Config(teacher="nano", feedback_weight=0.1))
+    make_workloads(Config(teacher="nano", feedback_weight=0.1))
     (tmp_path / "other").mkdir()
     models.export("nano", models.load("nano").named_parameters(), tmp_path / "other")
     tokenizer = models.load_tokenizer("nano")
     tokenizer.add_tokens(["<new>"])
     tokenizer.save_pretrained(tmp_path / "other")
     with pytest.raises(ConfigError, match=r"^teacher: expected the tokenizer of 'nano', got anoth"):
-        make_workload(Config(teacher=str(tmp_path / "other")))
+        make_workloads(Config(teacher=str(tmp_path / "other")))
 
 
 def test_a_plan_counts_the_teacher() -> None:

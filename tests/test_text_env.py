@@ -14,7 +14,7 @@ from scripted import Scripted
 from tiny import tiny_tokenizer
 
 from learners import aipo
-from learners.build import make_orchestrator, make_workload
+from learners.build import make_orchestrator, make_workloads
 from learners.command_line import parse
 from learners.config import Config, ConfigError
 from learners.rollouts.batch import Batch
@@ -95,13 +95,13 @@ def test_a_played_session_can_be_pickled() -> None:
 
 
 def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
-    work = make_workload(CONFIG)
+    (work,) = make_workloads(CONFIG)
     assert work.judge is None
     work = replace(work, chat=CHAT)  # the engine's own tokenizer speaks
 
     def batch(*turns: str) -> Batch:
         engine, kept = Scripted(lambda key: turns), Trajectories(tmp_path)
-        return asyncio.run(make_orchestrator(CONFIG, work, engine, kept, print).batch(1))
+        return asyncio.run(make_orchestrator(CONFIG, [work], engine, kept, print).batch(1))
 
     made = batch("what", "3", "what", "what")
     rollouts, figures = made.rollouts, made.summary
@@ -128,7 +128,9 @@ def failing(
     work = Workload(Rules(max_turns=3), tasks, tasks[:1], None, CHAT, TextSession, Returns)
     config = replace(CONFIG, env="guessing:Failing-v0", group_size=4)
     return asyncio.run(
-        make_orchestrator(config, work, Scripted(lambda key: ["yes"]), kept, notes.append).batch(1)
+        make_orchestrator(config, [work], Scripted(lambda key: ["yes"]), kept, notes.append).batch(
+            1
+        )
     )
 
 
@@ -190,7 +192,7 @@ def test_a_step_in_which_every_environment_fails_ends_with_its_fault() -> None:
 )
 def test_unsupported_environments_are_named(changes: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        make_workload(replace(CONFIG, **changes))
+        make_workloads(replace(CONFIG, **changes))
 
 
 @pytest.mark.slow

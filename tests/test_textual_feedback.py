@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from trees import rollouts, turn
 
 from learners.aipo import FEEDBACK_SPAN, aipo_loss, feedback_loss, feedback_weight, with_gap
-from learners.build import make_workload
+from learners.build import make_workloads
 from learners.config import Config
 from learners.errors import ConfigError
 from learners.losses import Feedback, LossInput, Totals
@@ -279,8 +279,8 @@ def test_feedback_needs_aipo_and_credit_by_edit(changes: dict[str, Any], told: s
 
 def test_feedback_needs_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(feedback_weight=0.1, credit="edit")
-    work = make_workload(config)
+    (work,) = make_workloads(config)
     other = replace(work, session_type=object)  # type: ignore[arg-type]
     monkeypatch.setattr("learners.build.Workload.of", lambda *given: other)
     with pytest.raises(ConfigError, match=r"^feedback_weight: hints are about resumes"):
-        make_workload(config)
+        make_workloads(config)

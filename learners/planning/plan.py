@@ -5,18 +5,20 @@ reads weights. The plan assumes turns of maximum length, so its tokens, FLOPs, a
 are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not included.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from operator import itemgetter
+from operator import itemgetter, mul
 from statistics import fmean
 from typing import NamedTuple
 
-from learners.build import make_workload
+from learners.build import make_workloads
 from learners.config import Config, is_served
 from learners.engines.command import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
+from learners.rollouts.workload import Workload
 from learners.training import models
 from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from learners.training.rows import PackedRow, Sample, distribute, pack
@@ -96,6 +98,7 @@ class RunPlan:
         context: maximum sequence length of the model, in tokens.
         counted: whether prompt tokens are counted with the model's tokenizer, and not estimated.
         memory: device memory of each trainer, in bytes.
+        works: tasks, rules and judge of each environment.
         host: CPU memory of each trainer, in bytes: offloaded tensors, and the copies that
             `async_save` writes to disk.
 
@@ -116,7 +119,7 @@ class RunPlan:
         self.counted = models.is_here(config.model)
         # nano replaces a model that is not downloaded: its chat template renders text as Qwen3's
         with without_keys():
-            self._work = make_workload(config if self.counted else replace(config, model="nano"))
+            self.works = make_workloads(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
             self._sizes,
             self._world // config.replicas,
@@ -167,12 +170,11 @@ class RunPlan:
     @cached_property
     def step(self) -> StepCost:
         """Estimated costs of an optimizer step."""
-        config, work, sizes = self.config, self._work, self._sizes
-        sessions = (work.session(task) for task in work.tasks[:_TASKS])
-        ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
-        read = ids if self.counted else map(work.chat.read, ids)
-        prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
-        prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
+        config, sizes = self.config, self._sizes
+        each = [self._prompts(work) for work in self.works]
+        prompts, shares = [size for own in each for size in own], config.environments.values()
+        prompt = round(sum(map(mul, map(fmean, each), shares)))
+        response = max(work.rules.max_turns for work in self.works) * config.max_tokens
         # assume that a group's episodes share the first turn, since nearly all begin with `review`
         first, rest = config.max_tokens, response - config.max_tokens
         columns = [True] * response, *([0.0] * response,) * 2
@@ -205,6 +207,13 @@ class RunPlan:
             seconds=busiest / (UTILISATION * gpu.flops) if gpu else None,
         )
 
+    def _prompts(self, work: Workload) -> list[int]:
+        """Return the lengths of prompts of an environment, in tokens."""
+        sessions = (work.session(task) for task in work.tasks[:_TASKS])
+        ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
+        read = ids if self.counted else map(work.chat.read, ids)
+        return [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
+
     @cached_property
     def serving(self) -> Serving | None:
         """Memory of a vLLM server; None if the run starts no servers."""
@@ -223,17 +232,26 @@ class RunPlan:
         return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
 
     @property
-    def verdicts(self) -> Verdicts | None:
-        """Estimated number and cost of the judge's verdicts; None if the run has no judge."""
-        config = self.config
-        # with credit by edit, the judge also grades the drafts: at most one each turn
-        each = self._work.rules.max_turns if config.credit == "edit" else 1
-        training = config.steps * config.groups * config.group_size * each
-        return Verdicts.of(self._work, training, evaluations(config) * self._held_out)
+    def verdicts(self) -> Mapping[str, Verdicts]:
+        """Estimated number and cost of a judge's verdicts, by environment with a judge."""
+        config, found = self.config, dict[str, Verdicts]()
+        for work, share in zip(self.works, config.environments.values(), strict=True):
+            # with credit by edit, the judge also grades the drafts: at most one each turn
+            each = work.rules.max_turns if config.credit == "edit" else 1
+            training = round(share * config.steps * config.groups) * config.group_size * each
+            held_out = evaluations(config) * len(work.held_out) * config.eval_rollouts
+            if verdicts := Verdicts.of(work, training, held_out):
+                found[work.env] = verdicts
+        return found
+
+    @property
+    def judge_url(self) -> str:
+        """Address of the judge's own server; empty if there is none."""
+        return next((one.url for one in self.verdicts.values() if one.url), "")
 
     @property
     def _held_out(self) -> int:
-        return len(self._work.held_out) * self.config.eval_rollouts
+        return sum(len(work.held_out) for work in self.works) * self.config.eval_rollouts
 
     @cached_property
     def times(self) -> Times | None:

@@ -45,20 +45,31 @@ def show(plan: RunPlan, console: Console) -> None:
             grid.add_row(*map(Text, row))
         console.print()
         console.print(grid)
-    if plan.verdicts and plan.verdicts.judge == "rubric" and config.model != "nano":
+    judges = {verdicts.judge for verdicts in plan.verdicts.values()}
+    if "rubric" in judges and config.model != "nano":
         console.print(f"\n{RULES_ONLY}", width=min(100, console.width))
 
 
 def _sections(plan: RunPlan) -> Iterator[tuple[str, Iterator[Cells]]]:
     several = plan.machine.number > 1
+    if len(plan.works) > 1:
+        yield "Environments", _environment_rows(plan)
     yield f"Processes{' of each machine' if several else ''}", _process_rows(plan)
     yield "Memory of a trainer, roughly", _memory_rows(plan)
     if plan.serving:
         yield "Memory of an engine", _serving_rows(plan, plan.serving)
     yield "A step, turns at full length", _step_rows(plan)
-    if plan.verdicts:
-        yield "Verdicts", _verdict_rows(plan, plan.verdicts)
+    for env, verdicts in plan.verdicts.items():
+        title = f"Verdicts in {env}" if len(plan.works) > 1 else "Verdicts"
+        yield title, _verdict_rows(plan, verdicts, plan.config.environments[env])
     yield "The run", _run_rows(plan)
+
+
+def _environment_rows(plan: RunPlan) -> Iterator[Cells]:
+    for work in plan.works:
+        tasks = f"{len(work.tasks):,} tasks for training, {len(work.held_out):,} held-out"
+        share = plan.config.environments[work.env]
+        yield work.env, f"{100 * share:.3g} %", f"of the groups; {tasks}"
 
 
 def _process_rows(plan: RunPlan) -> Iterator[Cells]:
@@ -73,8 +84,8 @@ def _process_rows(plan: RunPlan) -> Iterator[Cells]:
         yield f"vLLM servers: {config.engine_procs}", place(0, engines(config)), note
     for url in config.engine_urls:
         yield "vLLM server", "elsewhere", f"samples; already runs at {url}"
-    if plan.verdicts and plan.verdicts.url:
-        yield "judge's server", "elsewhere", f"grades; must run at {plan.verdicts.url}"
+    if plan.judge_url:
+        yield "judge's server", "elsewhere", f"grades; must run at {plan.judge_url}"
     note = "rank 0 also plays the episodes" if config.engine == "transformers" else "train"
     count = config.trainer_procs
     yield f"trainers: {count}", place(first_trainer(config), count), note
@@ -139,7 +150,7 @@ def _step_rows(plan: RunPlan) -> Iterator[Cells]:
         yield "time", f"{times.step:,.0f} s", waiting
 
 
-def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
+def _verdict_rows(plan: RunPlan, verdicts: Verdicts, share: float) -> Iterator[Cells]:
     drafts = ", of drafts, too" if plan.config.credit == "edit" else ""
     parts = f"{verdicts.training:,} in training{drafts}, {verdicts.held_out:,} in evaluations"
     yield "verdicts", f"{verdicts.total:,}", parts
@@ -149,7 +160,7 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
         return
     each = f"{verdicts.requests} per verdict, to {verdicts.model}"
     yield "requests", f"{verdicts.requests * verdicts.total:,}", each
-    step = plan.config.groups * plan.config.group_size
+    step = round(share * plan.config.groups * plan.config.group_size)
     how = f"tokens per step, at {CHARACTERS} characters each"
     yield "the judge reads", f"{step * verdicts.read:,}", how
     if verdicts.dollars is not None:
@@ -163,14 +174,14 @@ def _run_rows(plan: RunPlan) -> Iterator[Cells]:
     config = plan.config
     yield "steps", f"{config.steps:,}", ""
     every = f", every {number_of(config.eval_every, 'step')}" if config.eval_every else ""
-    episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
+    episodes = f"{len(plan.works) * config.eval_tasks * config.eval_rollouts:,}"
     yield "an evaluation", episodes, f"episodes; before and after{every}"
     if plan.times:
         hours, count = plan.times.total / 3600, evaluations(config)
         played = count * plan.times.evaluation / 3600
         share = f"{played:,.1f} h for {number_of(count, 'evaluation')}"
         yield "time", f"{hours:,.1f} h", f"at most; {share}"
-        own = ", without the judge's server" if plan.verdicts and plan.verdicts.url else ""
+        own = ", without the judge's server" if plan.judge_url else ""
         used = hours * gpus(config, config.trainer_procs) * plan.machine.number
         yield "GPU-hours", f"{used:,.0f}", f"at most{own}"
     else:

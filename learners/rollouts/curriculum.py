@@ -1,7 +1,9 @@
 """Selection of the tasks and the random seed of each step."""
 
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -10,15 +12,16 @@ import numpy as np
 from resume_gym.synthesis.ladder import climb, draw
 from resume_gym.synthesis.procedural import generate_task
 
+_GOLDEN = (5**0.5 - 1) / 2
 Results = Callable[[int], Mapping[int, float]]
 """Function that returns the mean reward of each group of an earlier step, by group number."""
 
 
 class Drawn(NamedTuple):
-    """Tasks and seed of a step.
+    """Tasks and seed of an environment in a step.
 
     Attributes:
-        tasks: the tasks of the step's groups, then of its spare groups; see `Curriculum`.
+        tasks: the tasks of the environment's groups, then of its spare groups; see `Curriculum`.
         seed: seed of the step's episodes.
         level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
     """
@@ -28,29 +31,72 @@ class Drawn(NamedTuple):
     level: int | None = None
 
 
+def places_of(shares: Sequence[float], groups: int, seed: int, step: int) -> list[range]:
+    """Return the places, among the `groups` of a step, that each environment plays.
+
+    An environment with the share s gets s * `groups` places, rounded down or up. The places lie
+    like equally spaced points on a line that is divided by shares. The first point moves from step
+    to step by the golden ratio, so that the shares also hold over few steps, and an environment
+    with a small share is drawn at regular intervals.
+
+    Args:
+        shares: share of each environment; their sum is 1.
+        groups: number of groups in the step.
+        seed: random seed, which determines the first point of step 0.
+        step: number of the step.
+    """
+    first = (Random(f"{seed}:shares").random() + step * _GOLDEN) % 1
+    # the last end is left out: its rounding error could leave the last point to no environment
+    ends = [share * groups for share in accumulate(shares)][:-1]
+    owners = [bisect(ends, place + first) for place in range(groups)]
+    starts = [bisect(owners, index - 1) for index in range(len(shares) + 1)]
+    return [range(*pair) for pair in pairwise(starts)]
+
+
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of the tasks of each step.
+    """Sampler of the tasks of each step, of one environment.
+
+    A run of several environments has a curriculum for each. All have the same `seed`, `groups`,
+    `spare` and `shares`, so that each group belongs to one environment.
 
     With the setting `replace_equal`, a step has spare groups, which replace groups whose rewards
     are all equal. The task of a spare group may be that of another group.
 
     Attributes:
         seed: random seed of the run.
-        groups: number of groups per step; each plays its own task if there are enough tasks.
+        groups: number of groups per step, of all environments; the groups of an environment play
+            different tasks if there are enough tasks.
         group_size: number of rollouts per task.
         spare: number of spare groups per step, which replace groups with equal rewards.
+        shares: share of each environment in the groups; their sum is 1.
+        index: index of this environment in `shares`.
     """
 
     seed: int
     groups: int
     group_size: int
     spare: int = 0
+    shares: Sequence[float] = field(default=(1.0,), kw_only=True)
+    index: int = field(default=0, kw_only=True)
 
     def numbers(self, step: int) -> range:
         """Return the unique numbers of a step's groups, including its spare groups."""
         drawn = self.groups + self.spare
         return range((step - 1) * drawn, step * drawn)
+
+    def own(self, step: int) -> tuple[range, range]:
+        """Return the numbers of this environment's groups in a step, and of its spare groups."""
+        numbers = self.numbers(step)
+        groups, spares = numbers[: self.groups], numbers[self.groups :]
+        return self._share(groups, step), self._share(spares, step)
+
+    def _share(self, numbers: range, step: int) -> range:
+        place = places_of(self.shares, len(numbers), self.seed, step)[self.index]
+        return numbers[place.start : place.stop]
+
+    def _all(self, step: int) -> list[int]:
+        return [number for part in self.own(step) for number in part]
 
     def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
@@ -59,10 +105,11 @@ class Curriculum:
         also uses the rewards of steps that had ended before this step began. A resumed run reads
         these rewards from disk, and so draws the same tasks.
         """
-        rng = np.random.default_rng([self.seed, step])
-        chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
+        own, spare = map(len, self.own(step))
+        rng = np.random.default_rng([self.seed, step, self.index])
+        chosen = rng.choice(len(tasks), own, replace=len(tasks) < own).tolist()
         seed = int(rng.integers(2**62))
-        chosen += rng.choice(len(tasks), self.spare).tolist()
+        chosen += rng.choice(len(tasks), spare).tolist()
         return Drawn([tasks[i] for i in chosen], seed)
 
     def _episode_seed(self, step: int) -> int:
@@ -81,7 +128,7 @@ class FreshCurriculum(Curriculum):
 
     def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
         """Generate the tasks of a step, none of which is in `tasks`; see `Curriculum.draw`."""
-        numbers = (len(tasks) + n for n in self.numbers(step))
+        numbers = (len(tasks) + n for n in self._all(step))
         made = [generate_task(self.seed, n, "train", self.size) for n in numbers]
         return Drawn(made, self._episode_seed(step))
 
@@ -106,7 +153,7 @@ class LadderCurriculum(Curriculum):
     def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
         """Generate the tasks of a step, and ignore `tasks`; see `Curriculum.draw`."""
         top, levels = self._draw_levels(step, results)
-        pairs = zip(self.numbers(step), levels, strict=True)
+        pairs = zip(self._all(step), levels, strict=True)
         made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]
         return Drawn(made, self._episode_seed(step), top)
 
@@ -115,9 +162,10 @@ class LadderCurriculum(Curriculum):
         if step not in self._levels:
             past = []
             for one in range(1, step - self.lag):
-                of = dict(zip(self.numbers(one), self._draw_levels(one, results)[1], strict=True))
-                past += [(of[n], mean / self.highest) for n, mean in sorted(results(one).items())]
+                of = dict(zip(self._all(one), self._draw_levels(one, results)[1], strict=True))
+                means = sorted(results(one).items())
+                past += [(of[n], mean / self.highest) for n, mean in means if n in of]
             top = climb(past)
             rng = Random(f"{self.seed}:{step}")
-            self._levels[step] = top, draw(top, self.groups + self.spare, rng)
+            self._levels[step] = top, draw(top, len(self._all(step)), rng)
         return self._levels[step]

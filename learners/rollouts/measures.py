@@ -136,9 +136,12 @@ def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[
 
 def hacking(rollouts: Sequence[Rollout], hacks: Collection[str]) -> list[bool]:
     """Return for each rollout whether it shows any of `hacks`, which are keys of `HACKS`."""
-    played = [_Edited.of(one.group, one.session) for one in rollouts]  # type: ignore[arg-type]
-    found = [HACKS[name](played) for name in hacks]
-    return [any(shows(one) for shows in found) for one in played]
+    played = [
+        _Edited.of(one.group, one.session) if isinstance(one.session, EditSession) else None
+        for one in rollouts
+    ]
+    found = [HACKS[name]([one for one in played if one]) for name in hacks]
+    return [one is not None and any(shows(one) for shows in found) for one in played]
 
 
 def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:

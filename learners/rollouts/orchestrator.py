@@ -7,12 +7,15 @@ episodes. The caller limits staleness by choosing when it requests the episodes 
 """
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import cache, partial
-from itertools import count, groupby
+from dataclasses import asdict, replace
+from functools import cache, partial, reduce
+from itertools import count, groupby, islice
+from operator import add
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
@@ -26,6 +29,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym.evaluation import Loop, Returns, grade
 from resume_gym.judges import AsyncJudge, JudgeMisconfigured, group_weight, together
+from resume_gym.llm import Usage
 from resume_gym.support.user_errors import number_of
 
 GROUP_SHARE = 0.75
@@ -35,28 +39,39 @@ Store = Callable[[Rollout], Awaitable[None]]
 """Function that stores a finished rollout."""
 
 
+class Planned(NamedTuple):
+    """A group to play: its number, the name of its environment (see `Rollout`) and its task."""
+
+    number: int
+    env: str
+    task: Any
+
+
 class HeldOutResult(NamedTuple):
     """Result of an evaluation on the held-out tasks.
 
     Attributes:
-        summary: figures of the graded episodes.
+        summary: figures of the graded episodes; in a run of several environments, its `errors` also
+            have those of each environment, by names such as `by_env` has.
         versions: oldest and newest version of the weights that sampled the episodes.
         dropped_episodes: number of failed episodes, which are not in the summary.
         seconds: duration of the evaluation in seconds.
+        by_env: figures of each environment by ENV/NAME; empty in a run of one environment.
     """
 
     summary: Returns
     versions: tuple[int, int]
     dropped_episodes: int
     seconds: float
+    by_env: Mapping[str, float] = MappingProxyType({})
 
 
 class Orchestrator:
     """Player of the episodes of steps and evaluations; runs in the event loop of the caller.
 
     Args:
-        work: tasks, rules and judge.
-        curriculum: draws the tasks of a step.
+        works: tasks, rules and judge of each environment.
+        curricula: draw the tasks of a step, one for each of `works`.
         eval_rollouts: number of rollouts per held-out task.
         sampling: sampling parameters in training, except the seed, which is set for each turn.
         eval_temperature: sampling temperature in evaluations.
@@ -76,8 +91,8 @@ class Orchestrator:
 
     def __init__(
         self,
-        work: Workload,
-        curriculum: Curriculum,
+        works: Sequence[Workload],
+        curricula: Sequence[Curriculum],
         eval_rollouts: int,
         sampling: Sampling,
         eval_temperature: float,
@@ -89,7 +104,10 @@ class Orchestrator:
         feedback_turns: int = 0,
         teacher_url: str = "",
     ) -> None:
-        self._work, self._curriculum, self._eval_rollouts = work, curriculum, eval_rollouts
+        names = [work.env if len(works) > 1 else "" for work in works]
+        self._works = dict(zip(names, works, strict=True))
+        self._curricula = dict(zip(names, curricula, strict=True))
+        self._eval_rollouts = eval_rollouts
         self._sampling, self._timeout_s = sampling, timeout_s
         self._eval_sampling = replace(sampling, temperature=eval_temperature)
         self._engine = engine
@@ -97,12 +115,13 @@ class Orchestrator:
         self._evaluated: dict[int, list[Rollout]] = {}  # those of the running evaluations, by step
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
-        self._judge: Any = work.judge  # None if no session needs a verdict
         limits = timeout_s, self._threads, self._faults
-        self._grader = drafts.Drafts(work.judge, *limits) if by_edit and work.judge else None
+        self._graders = {
+            env: drafts.Drafts(work.judge, *limits)
+            for env, work in self._works.items()
+            if by_edit and work.judge
+        }
         self._feedback_turns, self._teacher_url = feedback_turns, teacher_url
-        # async judges are slow and may fail, so rollouts are stored before and after grading
-        self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
         self._words: Mapping[str, int] | None = None
         self._means = cache(self._read_means)
@@ -118,85 +137,148 @@ class Orchestrator:
             JudgeError, EpisodeError: every group has too few graded episodes.
             ConfigError: the stored rollouts belong to another run.
         """
-        groups, size = self._curriculum.groups, self._curriculum.group_size
-        drawn = self._curriculum.draw(self._work.tasks, step, self._means)
+        drawn = {
+            env: self._curricula[env].draw(work.tasks, step, self._means)
+            for env, work in self._works.items()
+        }
+        groups, spares = self._planned(step, drawn)
+        seed = next(iter(drawn.values())).seed
         self.watchdog.lag_s = 0.0
-        complete, failures = await self._play_groups(step, drawn, range(groups))
+        complete, failures = await self._play_groups(step, groups, seed)
         equal = [group for group in complete if len({one.reward for one in group}) == 1]
         replaced: list[list[Rollout]] = []
-        if equal and self._curriculum.spare:
-            more, failed = await self._play_groups(step, drawn, range(groups, groups + len(equal)))
+        if equal and spares:
+            wanted = Counter(group[0].env for group in equal)
+            more, failed = await self._play_groups(step, _first(spares, wanted), seed)
             failures += failed
             if more:
                 replaced = equal
                 complete = [group for group in complete if group not in equal] + more
         if not complete:
-            raise _failed(failures, groups * size)
+            raise _failed(failures, len(groups) * self._group_size)
         if self._trajectories:
             self._trajectories.sync(step)
         kept = [rollout for group in complete for rollout in group]
         if self._teacher_url:
-            await teacher.ask(kept, self._teacher_url, self._work.chat, self._timeout_s)
+            await teacher.ask(kept, self._teacher_url, self._of(kept[0]).chat, self._timeout_s)
         marked = {}
         if turns := self._feedback_turns:
             for rollout in kept:
-                rollout.hinted = feedback.hinted(rollout, self._work.chat, turns)
+                rollout.hinted = feedback.hinted(rollout, self._of(rollout).chat, turns)
             marked = {"marked_turns": sum(len(rollout.hinted) for rollout in kept)}
         return Batch(
             step=step,
             rollouts=kept,
             summary=self._summary(kept),
             dropped_episodes=len(failures),
-            dropped_groups=groups - len(complete),
+            dropped_groups=len(groups) - len(complete),
             lag_s=self.watchdog.lag_s,
-            judge_usage=getattr(self._judge, "usage", None),
+            judge_usage=self._usage(),
             replaced=replaced,
-            level=drawn.level,
+            level=drawn[""].level if "" in drawn else None,
             measures={
-                **measures(kept, self._first_words(step, kept)),
-                **drafts.measures([one.earned or () for one in kept]),
-                **comparisons.measures(complete),
+                **self._measures(step, complete),
                 **marked,
                 **await self._second_opinion(step, kept),
+                **self._by_env(step, complete, drawn),
             },
         )
 
+    def _of(self, rollout: Rollout) -> Workload:
+        return self._works[rollout.env]
+
+    @property
+    def _group_size(self) -> int:
+        return next(iter(self._curricula.values())).group_size
+
+    def _planned(
+        self, step: int, drawn: Mapping[str, Drawn]
+    ) -> tuple[list[Planned], list[Planned]]:
+        """Return the groups of a step and its spare groups, both sorted by number."""
+        groups: list[Planned] = []
+        spares: list[Planned] = []
+        for env, one in drawn.items():
+            own, spare = self._curricula[env].own(step)
+            tasks = iter(one.tasks)
+            groups += [Planned(number, env, next(tasks)) for number in own]
+            spares += [Planned(number, env, next(tasks)) for number in spare]
+        return groups, spares
+
+    def _measures(self, step: int, groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
+        """Return the measures of the texts, edits and comparisons of groups."""
+        rollouts = [rollout for group in groups for rollout in group]
+        return {
+            **measures(rollouts, self._first_words(step)),
+            **drafts.measures([one.earned or () for one in rollouts]),
+            **comparisons.measures(groups),
+        }
+
+    def _by_env(
+        self, step: int, groups: Sequence[Sequence[Rollout]], drawn: Mapping[str, Drawn]
+    ) -> dict[str, float]:
+        """Return the metrics of each environment by ENV/NAME, except of a single environment."""
+        found: dict[str, float] = {}
+        for env in filter(None, self._works):
+            own = [group for group in groups if group[0].env == env]
+            if not own:
+                continue
+            level = drawn[env].level
+            summary = self._summary([one for group in own for one in group], env)
+            named = {
+                **summary.metrics(),
+                **self._measures(step, own),
+                "tasks": summary.tasks,
+                "groups": len(own),
+                **({} if level is None else {"level": level}),
+            }
+            found |= {f"{env}/{name}": value for name, value in named.items()}
+        return found
+
+    def _usage(self) -> Usage | None:
+        """Return what the judges that ask models have used so far; None if no judge does."""
+        used = (getattr(work.judge, "usage", None) for work in self._works.values())
+        known = [one for one in used if one is not None]
+        return reduce(add, known) if known else None
+
     async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
         """Return the metrics of the second judge; empty if it does not grade this step."""
-        judge, every = self._work.second_judge, self._work.second_judge_every
-        if judge is None or (step - 1) % every:
+        judges = {env: work.second_judge for env, work in self._works.items() if work.second_judge}
+        every = next(iter(self._works.values())).second_judge_every
+        if not judges or (step - 1) % every:
             return {}
         limits = self._timeout_s, self._threads
-        return await second_judge.compare(rollouts, judge, *limits, self._faults)
+        return await second_judge.compare(rollouts, judges, *limits, self._faults)
 
-    def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
+    def _first_words(self, step: int) -> Mapping[str, int]:
         """Return the counts of the words written in the first step; empty in that step itself."""
-        toolbox = getattr(rollouts[0].session, "toolbox", None)
-        if self._words is None and self._trajectories and toolbox and step > 1:
-            records = self._trajectories.graded(1)
-            actions = (action for record in records for action in record["actions"])
-            self._words = vocabulary(toolbox, actions)
+        if self._words is None and self._trajectories and step > 1:
+            words = Counter[str]()
+            for record in self._trajectories.graded(1):
+                kind = self._works[record.get("env", "")].session_type
+                if toolbox := getattr(kind, "toolbox", None):
+                    words += vocabulary(toolbox, record["actions"])
+            self._words = words
         return self._words or {}
 
     async def _play_groups(
-        self, step: int, drawn: Drawn, places: range
+        self, step: int, planned: Sequence[Planned], seed: int
     ) -> tuple[list[list[Rollout]], list[Exception]]:
-        """Play `drawn.tasks[places]`; return groups with enough graded episodes, and all errors."""
-        numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
-        tasks = [drawn.tasks[place] for place in places]
-        rollouts, unopened = self._open(tasks, size, numbers[places.start])
+        """Play groups; return those with enough graded episodes, and all errors."""
+        numbers, size = next(iter(self._curricula.values())).numbers(step), self._group_size
+        rollouts, unopened = self._open(planned, size)
         stored = self._trajectories
         if stored:
             rollouts = stored.restore(step, rollouts, numbers, whole=self._engine.repeatable)
-        first = size * places.start
         seeded = [
-            replace(self._sampling, seed=(drawn.seed, first + i)) for i in range(len(rollouts))
+            replace(self._sampling, seed=(seed, size * numbers.index(one.group) + one.member))
+            for one in rollouts
         ]
-        store = partial(self._store, step=step, stored=stored, grader=self._grader)
+        store = partial(self._store, step=step, stored=stored, graders=self._graders)
         graded, failures = await self._play_all(rollouts, seeded, store)
         complete = _complete(graded, size)
-        if group_weight(self._judge):
-            failures += await self._compare(complete, step, stored)
+        scored = [group for group in complete if group_weight(self._of(group[0]).judge)]
+        if scored:
+            failures += await self._compare(scored, step, stored)
             compared = (one for group in complete for one in group if one.error is None)
             complete = _complete(compared, size)
         return complete, failures + unopened
@@ -207,8 +289,9 @@ class Orchestrator:
         """Compare the members of each group, and store them; drop and return those that failed."""
 
         async def work(group: Sequence[Rollout]) -> list[Exception]:
-            with self.watchdog.waiting(id(group[0]), f"judge {self._judge.name!r}"):
-                errors = await comparisons.compare(group, self._judge, self._timeout_s)
+            judge: Any = self._of(group[0]).judge
+            with self.watchdog.waiting(id(group[0]), f"judge {judge.name!r}"):
+                errors = await comparisons.compare(group, judge, self._timeout_s)
             for rollout, error in zip(group, errors, strict=True):
                 if isinstance(error, JudgeMisconfigured):
                     raise error
@@ -239,8 +322,9 @@ class Orchestrator:
             JudgeError, EpisodeError: fewer than three quarters of the episodes were graded.
         """
         began = time.monotonic()
-        rollouts, unopened = self._open(self._work.held_out, self._eval_rollouts)
-        episodes = len(rollouts) + len(unopened)
+        planned = [(env, task) for env, work in self._works.items() for task in work.held_out]
+        groups = [Planned(number, *one) for number, one in enumerate(planned)]
+        rollouts, unopened = self._open(groups, self._eval_rollouts)
         stored = self._trajectories and self._trajectories.held_out()
         if stored:
             stored.path(step).unlink(missing_ok=True)
@@ -250,13 +334,24 @@ class Orchestrator:
         graded, failures = await self._play_all(rollouts, seeded, store)
         del self._evaluated[step]
         failures += unopened
-        if failures and len(graded) < GROUP_SHARE * episodes:
-            raise _failed(failures, episodes)
+        by_env = {env: [one for one in graded if one.env == env] for env in self._works}
+        for env, own in by_env.items():
+            episodes = len(self._works[env].held_out) * self._eval_rollouts
+            if failures and len(own) < GROUP_SHARE * episodes:
+                raise _failed(failures, len(groups) * self._eval_rollouts)
         if stored:
             stored.sync(step)
         versions = {v for rollout in graded for v in rollout.versions if v != NOT_SAMPLED}
         limits, seconds = (min(versions), max(versions)), time.monotonic() - began
-        return HeldOutResult(self._summary(graded), limits, len(failures), seconds)
+        parts = {env: self._summary(own, env) for env, own in by_env.items() if env}
+        summary, named = self._summary(graded), _by_env(parts)
+        errors = {
+            f"{env}/{name}": error for env in parts for name, error in parts[env].errors.items()
+        }
+        summary = replace(
+            summary, errors={**summary.errors, **{n: e for n, e in errors.items() if n in named}}
+        )
+        return HeldOutResult(summary, limits, len(failures), seconds, named)
 
     @property
     def evaluation(self) -> str:
@@ -274,24 +369,31 @@ class Orchestrator:
         return f"evaluation: {len(rollouts) - left:,} of {episodes}, {turns}"
 
     def _open(
-        self, tasks: Sequence[Any], members: int, first: int = 0
+        self, planned: Iterable[Planned], members: int
     ) -> tuple[list[Rollout], list[Exception]]:
-        """Return unplayed rollouts, a group per task, and an error for each rollout not created."""
+        """Return the unplayed rollouts of groups, and an error for each rollout not created."""
         rollouts: list[Rollout] = []
         failures: list[Exception] = []
-        for group, task in enumerate(tasks, first):
+        for group, env, task in planned:
+            work = self._works[env]
             try:
                 with environment():
-                    session = self._work.session(task)
-                    prompt = self._work.chat.prompt(session.system_prompt, session.prompt)
-                    rollouts += [Rollout(group, i, session.fork(), prompt) for i in range(members)]
+                    session = work.session(task)
+                    prompt = work.chat.prompt(session.system_prompt, session.prompt)
+                    rollouts += [
+                        Rollout(group, i, session.fork(), prompt, env=env) for i in range(members)
+                    ]
             except EpisodeError as error:
                 failures += [error] * members
                 self._faults.report(f"All episodes of {task.task_id} are dropped", error)
         return rollouts, failures
 
-    def _summary(self, rollouts: Sequence[Rollout]) -> Returns:
-        return self._work.summary_type.of(rollout.session for rollout in rollouts)
+    def _summary(self, rollouts: Sequence[Rollout], env: str = "") -> Returns:
+        """Return the figures of rollouts: of one environment, or of all if `env` is empty."""
+        works = [self._works[env]] if env else self._works.values()
+        kinds = {work.summary_type for work in works}
+        kind = kinds.pop() if len(kinds) == 1 else Returns
+        return kind.of((one.session for one in rollouts), (one.env for one in rollouts))
 
     async def _play_all(
         self,
@@ -300,9 +402,11 @@ class Orchestrator:
         store: Store,
     ) -> tuple[list[Rollout], list[Exception]]:
         """Play and grade rollouts; return the successful rollouts, and the errors of the others."""
-        groups: list[list[Rollout]] = []
-        if getattr(self._judge, "grouped", False):
-            groups = [list(members) for _, members in groupby(rollouts, lambda one: one.group)]
+        groups = [
+            members
+            for members in _groups(rollouts)
+            if getattr(self._of(members[0]).judge, "grouped", False)
+        ]
         seeded = dict(zip(map(id, rollouts), samplings, strict=True))
         loop = Loop(
             lambda rollout: self._play(rollout, seeded[id(rollout)], store),
@@ -318,13 +422,13 @@ class Orchestrator:
 
     async def _play(self, rollout: Rollout, sampling: Sampling, store: Store) -> None:
         """Play and store an episode; drop it if only this episode fails."""
-        session, key = rollout.session, next(self._keys)
+        session, key, work = rollout.session, next(self._keys), self._of(rollout)
         try:
             try:
                 if not session.done:
-                    await play(rollout, key, self._generate, self._work.chat, sampling)
+                    await play(rollout, key, self._generate, work.chat, sampling)
                     rollout.recall()
-                    if self._judge_waits or not session.needs_verdict:
+                    if _waits(work.judge) or not session.needs_verdict:
                         await store(rollout)
             finally:
                 self._engine.release(key)
@@ -336,10 +440,11 @@ class Orchestrator:
     async def _grade(self, rollouts: Sequence[Rollout], store: Store) -> None:
         """Grade finished episodes of one task, and store them with their verdicts."""
         sessions: list[Any] = [rollout.session for rollout in rollouts]
-        with self.watchdog.waiting(id(rollouts[0]), f"judge {self._judge.name!r}"):
-            errors = await grade(sessions, self._judge, self._timeout_s, self._threads)
+        judge: Any = self._of(rollouts[0]).judge
+        with self.watchdog.waiting(id(rollouts[0]), f"judge {judge.name!r}"):
+            errors = await grade(sessions, judge, self._timeout_s, self._threads)
         for rollout, error in zip(rollouts, errors, strict=True):
-            if error is None or not self._judge_waits:
+            if error is None or not _waits(judge):
                 # a rollout that is stored without a verdict is graded when the run is resumed
                 await store(rollout)
             if error is not None:
@@ -350,10 +455,11 @@ class Orchestrator:
         rollout: Rollout,
         step: int,
         stored: Trajectories | None,
-        grader: drafts.Drafts | None = None,
+        graders: Mapping[str, drafts.Drafts] = MappingProxyType({}),
     ) -> None:
         """Store a finished rollout and, if it is graded, what each of its turns earned."""
         session: Any = rollout.session
+        grader = graders.get(rollout.env)
         if grader and not session.needs_verdict:
             rollout.earned = await grader.earned(session)
         if stored:
@@ -374,8 +480,32 @@ class Orchestrator:
 
 def _complete(rollouts: Iterable[Rollout], size: int) -> list[list[Rollout]]:
     """Return the groups that have at least `GROUP_SHARE` of their `size` members."""
-    groups = [list(group) for _, group in groupby(rollouts, lambda rollout: rollout.group)]
-    return [group for group in groups if len(group) >= GROUP_SHARE * size]
+    return [group for group in _groups(rollouts) if len(group) >= GROUP_SHARE * size]
+
+
+def _groups(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
+    return [list(group) for _, group in groupby(rollouts, lambda rollout: rollout.group)]
+
+
+def _waits(judge: object) -> bool:
+    # async judges are slow and may fail, so rollouts are stored before and after grading
+    return isinstance(judge, AsyncJudge)
+
+
+def _first(planned: Iterable[Planned], counts: Mapping[str, int]) -> list[Planned]:
+    """Return the first groups of each environment, as many as `counts` says."""
+    own = groupby(planned, lambda one: one.env)
+    return [one for env, groups in own for one in islice(groups, counts.get(env, 0))]
+
+
+def _by_env(parts: Mapping[str, Returns]) -> dict[str, float]:
+    """Return the numbers of the summary of each environment, and of its verdicts, by ENV/NAME."""
+    figures: dict[str, float] = {}
+    for env, one in parts.items():
+        verdict = {f"verdict_{name}": mean for name, mean in getattr(one, "verdict", {}).items()}
+        numbers = {**asdict(one), **verdict}.items()
+        figures |= {f"{env}/{name}": n for name, n in numbers if isinstance(n, int | float)}
+    return figures
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:

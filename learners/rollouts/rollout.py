@@ -94,6 +94,7 @@ class Rollout:
         teacher: log-probabilities [r] by a served teacher, see `teacher`; empty without one.
         before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
+        env: name of the environment in a run of several; empty in a run of one.
     """
 
     group: int
@@ -110,6 +111,7 @@ class Rollout:
     teacher: Sequence[float] = ()
     before: PlayableSession | None = None
     error: Exception | None = None
+    env: str = ""
 
     @property
     def reward(self) -> float:
@@ -148,15 +150,18 @@ class Rollout:
         earned = {} if self.earned is None else {"earned": self.earned}
         # not in "reward" and "ledger", which can be compared across groups
         compared = {} if self.comparison is None else {COMPARISON: self.comparison}
-        return {**key, **self.session.record(), **earned, **compared, "tokens": tokens}
+        named = {"env": self.env} if self.env else {}
+        return {**key, **named, **self.session.record(), **earned, **compared, "tokens": tokens}
 
     def restored(self, record: Record) -> Self:
         """Return a copy of this unplayed rollout that has the tokens and the actions of a record.
 
         Raises:
-            ValueError: the record has another task or prompt, its replay has another result, or a
-                list in its `tokens` has a wrong length or an invalid value.
+            ValueError: the record has another environment, task or prompt, its replay has another
+                result, or a list in its `tokens` has a wrong length or an invalid value.
         """
+        if record.get("env", "") != self.env:
+            raise ValueError(f"expected env {self.env!r}, got {record.get('env', '')!r:.80}")
         session = self.session.replay(self.session.task, record)
         tokens = record["tokens"]
         if tokens["prompt"] != self.prompt:

@@ -5,7 +5,7 @@ better, the mean verdict of the first judge rises above the mean verdict of the 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from statistics import fmean
 from typing import Any
@@ -20,13 +20,17 @@ SAMPLE = 32
 
 
 async def compare(
-    rollouts: Sequence[Rollout], judge: Judge, timeout_s: float, threads: Executor, faults: Faults
+    rollouts: Sequence[Rollout],
+    judges: Mapping[str, Judge],
+    timeout_s: float,
+    threads: Executor,
+    faults: Faults,
 ) -> dict[str, float]:
     """Grade a sample of the documents with the second judge, and compare the judges' verdicts.
 
     Args:
         rollouts: graded rollouts; an evenly spaced sample of those with a verdict is graded again.
-        judge: the second judge.
+        judges: the second judge of each environment, by the environment's name in the rollouts.
         timeout_s: time limit for a verdict in seconds, including retries; see `grade`.
         threads: executor that runs a synchronous judge.
         faults: log that reports failures of the second judge to the journal.
@@ -37,11 +41,18 @@ async def compare(
             second judge failed on all documents.
         second_judge_failed: number of documents on which the second judge failed.
     """
-    sessions: list[Any] = [one.session for one in rollouts if one.session.verdict]
-    size = min(SAMPLE, len(sessions))
-    sample = [sessions[n * len(sessions) // size] for n in range(size)]
+    graded = [one for one in rollouts if one.session.verdict]
+    size = min(SAMPLE, len(graded))
+    chosen = [graded[n * len(graded) // size] for n in range(size)]
+    sample: list[Any] = [one.session for one in chosen]
     twins = [session.fork() for session in sample]
-    errors = await asyncio.gather(*(grade([one], judge, timeout_s, threads) for one in twins))
+    asked = (judges[one.env] for one in chosen)
+    errors = await asyncio.gather(
+        *(
+            grade([twin], judge, timeout_s, threads)
+            for twin, judge in zip(twins, asked, strict=True)
+        )
+    )
     leads, failed = [], 0
     for session, twin, (error,) in zip(sample, twins, errors, strict=True):
         if error is None:

@@ -1,4 +1,4 @@
-"""Workload of a run: tasks, rules and judge of the environment that the run is configured for."""
+"""Workload of an environment: its tasks, rules and judge, for a run of one or more environments."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from resume_gym import Rules, Session, TaskError
 from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
 from resume_gym.episode.tasks import SPLITS
-from resume_gym.evaluation import Returns, Summary, evaluate, summarise
+from resume_gym.evaluation import Episode, Returns, Summary, evaluate, summarise
 from resume_gym.judges import AsyncJudge, Judge, check_items
 
 TEXT_TURNS = 64
@@ -23,7 +23,7 @@ TEXT_TURNS = 64
 
 @dataclass(frozen=True)
 class Workload:
-    """Tasks of a run and everything needed to play them.
+    """Tasks of an environment and everything needed to play them.
 
     Attributes:
         rules: limits of an episode.
@@ -35,6 +35,7 @@ class Workload:
         summary_type: class of the summaries of finished sessions.
         second_judge: judge of a sample of documents, see `second_judge.compare`; None if absent.
         second_judge_every: interval in steps between two samples that the second judge grades.
+        env: id of the environment, or module:id.
     """
 
     rules: Rules
@@ -46,6 +47,7 @@ class Workload:
     summary_type: type[Returns] = Summary
     second_judge: Judge | None = None
     second_judge_every: int = 1
+    env: str = ""
 
     @classmethod
     def of(
@@ -81,11 +83,13 @@ class Workload:
             if isinstance(made.unwrapped, EditEnv):
                 work = cls._edited(env, given, model, eval_tasks)
                 second = _second_judge(env, given, second_judge) if second_judge else None
-                return replace(work, second_judge=second, second_judge_every=second_judge_every)
+                return replace(
+                    work, env=env, second_judge=second, second_judge_every=second_judge_every
+                )
             made.close()
             for name in (*given, *["second_judge"] * bool(second_judge)):
                 raise ConfigError(f"{name}: {env} has no such setting, as it is not an `EditEnv`")
-            return cls._played(env, model, eval_tasks)
+            return replace(cls._played(env, model, eval_tasks), env=env)
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
             raise ConfigError(f"env: {env} cannot be created: {error}") from error
         except ValueError as error:
@@ -121,26 +125,29 @@ class Workload:
         chat = ChatTokens.of(model, first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
-    def floor(self) -> Summary | None:
-        """Return the agent `floor`'s results on the held-out tasks.
-
-        Returns:
-            None if the tasks are not resumes, or if the judge may ask a model, which costs money.
-
-        Raises:
-            JudgeError: the judge returned no verdict.
-        """
-        kind = self.session_type
-        if self.judge is None or isinstance(self.judge, AsyncJudge):
-            return None
-        if not issubclass(kind, Session):
-            return None
-        rules, judge = self.rules, self.judge
-        return summarise(evaluate(AGENTS["floor"], self.held_out, rules, judge, session_type=kind))
-
     def session(self, task: Any) -> PlayableSession:
         """Return a new session on a task."""
         return self.session_type(task, self.rules)
+
+
+def floor_of(works: Sequence[Workload]) -> Summary | None:
+    """Return the agent `floor`'s results on the held-out tasks of all environments.
+
+    Returns:
+        None if some tasks are not resumes, or if a judge may ask a model, which costs money.
+
+    Raises:
+        JudgeError: the judge returned no verdict.
+    """
+    played: list[Episode] = []
+    for work in works:
+        kind, judge = work.session_type, work.judge
+        if judge is None or isinstance(judge, AsyncJudge) or not issubclass(kind, Session):
+            return None
+        own = evaluate(AGENTS["floor"], work.held_out, work.rules, judge, session_type=kind)
+        # tasks of different environments may have the same id
+        played += [replace(one, task_id=f"{work.env}/{one.task_id}") for one in own]
+    return summarise(played)
 
 
 def _second_judge(env: str, given: Mapping[str, Any], spec: str) -> Judge:

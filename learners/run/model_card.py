@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import tomli_w
@@ -57,32 +57,64 @@ _METRICS = {
 }
 
 
+class _Environment(NamedTuple):
+    """An environment of a run: its name in the settings, its share, and its facts."""
+
+    name: str
+    share: float
+    facts: Mapping[str, Any]
+
+    @property
+    def module(self) -> str:
+        """Name of the module that registers the environment; empty if none is named."""
+        return self.name.rpartition(":")[0]
+
+    @property
+    def id(self) -> str:
+        """Id of the environment in Gymnasium's registry."""
+        return self.name.rpartition(":")[2]
+
+
 def _program() -> str:
     name = Path(sys.argv[0]).name
     return "resume-gym" if name == "__main__.py" else name  # started by `python -m resume_gym`
 
 
-def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any]:
-    """Store and return the facts that the model card needs in addition to the configuration."""
-    edited = work.judge is not None
+def write_facts(run: RunFolder, config: Config, works: Sequence[Workload]) -> dict[str, Any]:
+    """Store and return the facts that the model card needs in addition to the configuration.
+
+    In a run of several environments, the entry "environments" has the facts of each by its name,
+    and the other entries are those of the first environment with a judge.
+    """
+    each = {work.env: _facts(config, work) for work in works}
     facts = {
         "command": shlex.join((_program(), *sys.argv[1:])),
         "base": _base(config.model),
+        **max(each.values(), key=lambda one: one["judge"] is not None),
+        "versions": _versions(config),
+        "machine": str(Machine.here()),
+        **({"environments": each} if len(works) > 1 else {}),
+    }
+    run.writer.replace(_FACTS, json.dumps(facts, indent=1) + "\n")
+    return facts
+
+
+def _facts(config: Config, work: Workload) -> dict[str, Any]:
+    """Return the facts of an environment."""
+    edited = work.judge is not None
+    return {
         "tasks": {
-            "source": _setting(config, "tasks") if edited else None,
+            "source": _setting(config, work.env, "tasks") if edited else None,
             "train": len(work.tasks),
             "held_out": len(work.held_out),
             "kinds": Counter(task.weakness for task in work.tasks) if edited else {},
         },
-        "judge": work.judge and {"spec": _setting(config, "judge"), "name": work.judge.name},
+        "judge": work.judge
+        and {"spec": _setting(config, work.env, "judge"), "name": work.judge.name},
         "edition": resume_gym.EDITION if edited else None,
         "edited": getattr(work.session_type, "noun", None),
         "max_turns": work.rules.max_turns,
-        "versions": _versions(config),
-        "machine": str(Machine.here()),
     }
-    run.writer.replace(_FACTS, json.dumps(facts, indent=1) + "\n")
-    return facts
 
 
 def _base(model: str) -> Mapping[str, str | None]:
@@ -99,11 +131,11 @@ def _base(model: str) -> Mapping[str, str | None]:
     return {"name": hub or folder.name, "hub": hub, "license": license_}
 
 
-def _setting(config: Config, name: str) -> object:
-    """Return the setting `tasks` or `judge`; if it is empty, the default of the environment."""
-    env = gymnasium.make(config.env)
-    registered = env.spec.kwargs if env.spec else {}
-    default = inspect.signature(type(env.unwrapped).__init__).parameters[name].default
+def _setting(config: Config, env: str, name: str) -> object:
+    """Return the setting `tasks` or `judge`; if it is empty, the default of an environment."""
+    made = gymnasium.make(env)
+    registered = made.spec.kwargs if made.spec else {}
+    default = inspect.signature(type(made.unwrapped).__init__).parameters[name].default
     return getattr(config, name) or registered.get(name, default)
 
 
@@ -157,7 +189,10 @@ def make(run: RunFolder) -> ModelCard:
     metrics, before, after = run.metrics(), run.result("before"), run.result("after")
     columns = {"before training": before, "after training": after, "floor": run.result("floor")}
     results = {name: result for name, result in columns.items() if result}
-    module, _, env = config.env.rpartition(":")
+    environments = [
+        _Environment(name, share, facts.get("environments", {}).get(name, facts))
+        for name, share in config.environments.items()
+    ]
 
     def total(name: str) -> float:
         return sum(step.get(name, 0.0) for step in metrics)
@@ -168,8 +203,9 @@ def make(run: RunFolder) -> ModelCard:
         **facts,
         name=run.path.name,
         config=config,
-        env=env,
-        module=module,
+        environments=environments,
+        several=len(environments) > 1,
+        evaluations=run.evaluations(),
         before=before,
         after=after,
         results=results,
@@ -180,7 +216,7 @@ def make(run: RunFolder) -> ModelCard:
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
         tokens=total("sampled_tokens"),
         time=run.duration(),
-        sample=_sample(run, facts["tasks"]["source"], metrics),
+        sample=_sample(run, [one.facts["tasks"]["source"] for one in environments], metrics),
         settings=_settings(config),
         picture=PICTURE,
         bundled=BUNDLED,
@@ -190,9 +226,11 @@ def make(run: RunFolder) -> ModelCard:
     return card
 
 
-def _sample(run: RunFolder, source: str | None, metrics: Sequence[Metrics]) -> Record | None:
-    """Return an episode of the last step; None if the tasks may be private documents."""
-    if source not in BUNDLED or not metrics:
+def _sample(
+    run: RunFolder, sources: Sequence[str | None], metrics: Sequence[Metrics]
+) -> Record | None:
+    """Return an episode of the last step; None if tasks may be private documents."""
+    if not {*sources} <= {*BUNDLED} or not metrics:
         return None
     return next(iter(run.trajectories.graded(int(metrics[-1]["step"]))), None)
 
@@ -226,7 +264,11 @@ def _metadata(
         license=facts["base"]["license"] or "unknown",
         model_name=name if results else None,
         pipeline_tag="text-generation",
-        tags=["reinforcement-learning", "resume-gym", config.env.rpartition(":")[2], config.loss],
+        tags=[
+            *("reinforcement-learning", "resume-gym"),
+            *(env.rpartition(":")[2] for env in config.environments),
+            config.loss,
+        ],
     )
 
 

@@ -13,7 +13,8 @@ from learners.errors import STOPPED, ConfigError, RunStopped
 from learners.goals import End, holds
 from learners.rollouts.measures import HACKS
 from learners.rollouts.orchestrator import HeldOutResult
-from learners.rollouts.workload import Workload
+from learners.rollouts.rollout import Record
+from learners.rollouts.workload import Workload, floor_of
 from learners.run import model_card
 from learners.run.folder import TOTALS, Metrics, RunFolder, numbered
 from learners.run.heartbeat import Heartbeat
@@ -53,7 +54,7 @@ class RunReport:
     Args:
         config: settings of the run.
         run: folder of the run.
-        work: tasks, rules and judge; None except on rank 0.
+        works: tasks, rules and judge of each environment; empty except on rank 0.
         heart: heartbeat of the run.
 
     Attributes:
@@ -61,10 +62,10 @@ class RunReport:
     """
 
     def __init__(
-        self, config: Config, run: RunFolder, work: Workload | None, heart: Heartbeat
+        self, config: Config, run: RunFolder, works: Sequence[Workload], heart: Heartbeat
     ) -> None:
         self.model: Path = run.path / "model"
-        self._config, self._run, self._work, self._heart = config, run, work, heart
+        self._config, self._run, self._works, self._heart = config, run, works, heart
         self._clock = Stopwatch()
         self._history: list[dict[str, float]] = []
         self._evaluation_s: float | None = None
@@ -83,18 +84,17 @@ class RunReport:
             ConfigError: a logger cannot be opened, or `before.json` is missing.
             RunStopped: under the current settings, an alarm of step `done` stops the run.
         """
-        if stop := ranks.broadcast(self._start(done) if self._work else ""):
+        if stop := ranks.broadcast(self._start(done) if self._works else ""):
             raise RunStopped(stop)
 
     def _start(self, done: int) -> str:
         """Prepare the run folder; return why an alarm stops the run, or an empty string."""
-        assert self._work
         run, steps = self._run, self._config.steps
         if done and run.result("before") is None:  # trained weights cannot reproduce this result
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another run name"
             )
-        self._introduce(model_card.write_facts(run, self._config, self._work))
+        self._introduce(model_card.write_facts(run, self._config, self._works))
         self._begun = run.begun(done)
         if done or self._begun:
             again = f"; repeats {numbered(self._begun)}" if self._begun else ""
@@ -112,7 +112,7 @@ class RunReport:
             self._evaluation_s = self._history[-1].get("seconds_evaluation")
         if done < steps and not run.ended():
             run.set_aside(done)
-        if run.result("floor") is None and (floor := self._work.floor()):
+        if run.result("floor") is None and (floor := floor_of(self._works)):
             run.write_result("floor", floor)
         loggers = Loggers(self._config.log_to, to_dict(self._config), run, done)
         self._loggers = self._open.enter_context(loggers)
@@ -131,13 +131,13 @@ class RunReport:
 
     def ended(self) -> End | None:
         """Return on every rank why the run ends before its last step; None if the run continues."""
-        end: End | None = ranks.broadcast(self._run.ended() if self._work else None)
+        end: End | None = ranks.broadcast(self._run.ended() if self._works else None)
         return end
 
     @property
     def finished(self) -> bool:
         """Whether the run folder has the result after training; False except on rank 0."""
-        return bool(self._work) and self._run.result("after") is not None
+        return bool(self._works) and self._run.result("after") is not None
 
     def begin(self, phase: str, step: int) -> None:
         """Begin a phase of a step, and end the previous phase."""
@@ -146,15 +146,16 @@ class RunReport:
 
     def result(self, when: str) -> Returns | None:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
-        result: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
-        if self._work and result is None:
-            count = len(self._work.held_out) * self._config.eval_rollouts
+        result: Returns | None = ranks.broadcast(self._run.result(when) if self._works else None)
+        if self._works and result is None:
+            tasks = sum(len(work.held_out) for work in self._works)
+            count = tasks * self._config.eval_rollouts
             self._say(f"playing {number_of(count, 'held-out episode')} {when} training")
         return result
 
     def write_result(self, when: str, step: int, evaluation: HeldOutResult) -> Returns:
         """Store the held-out figures "before" or "after" training."""
-        if self._work:
+        if self._works:
             self._record(step, evaluation)
             self._run.write_result(when, evaluation.summary)
         return evaluation.summary
@@ -162,14 +163,14 @@ class RunReport:
     @property
     def dropped(self) -> list[str]:
         """Names of hacks whose episodes are left out of the next batch; empty except on rank 0."""
-        if not self._work or self._config.on_hack != "drop" or not self._history:
+        if not self._works or self._config.on_hack != "drop" or not self._history:
             return []
         return [name for name in HACKS if name in holding(self._history[-1])]
 
     def react(self, step: int, metrics: Metrics) -> Action:
         """Return on every rank the reaction to new alarms after a step; see `alarms.react`."""
         found = Action({})
-        if self._work:
+        if self._works:
             found = self._react([*self._history, {"step": step, **metrics}])
         return ranks.broadcast(found)
 
@@ -187,7 +188,7 @@ class RunReport:
             action: reaction to the alarms of the step.
         """
         self.begin("save", step)
-        if not self._work:
+        if not self._works:
             return
         seconds = self._clock.metrics()
         totals = self._heart.totals(metrics)
@@ -218,12 +219,14 @@ class RunReport:
 
     def evaluated(self, step: int) -> bool:
         """Return whether the evaluation after a step is in the folder."""
-        ended = [evaluation["step"] for evaluation in self._run.evaluations()] if self._work else ()
+        ended = (
+            [evaluation["step"] for evaluation in self._run.evaluations()] if self._works else ()
+        )
         return step in ended
 
     def evaluations(self, ended: Sequence[tuple[int, HeldOutResult]]) -> None:
         """Record evaluations, and mark the checkpoint with the best evaluation."""
-        if not self._work:
+        if not self._works:
             return
         for step, evaluation in ended:
             self._record(step, evaluation)
@@ -231,17 +234,21 @@ class RunReport:
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
         if self.evaluated(step):  # an interrupted process has recorded this evaluation already
             return
-        run, (summary, versions, dropped, self._evaluation_s) = self._run, evaluation
-        counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
-        row = {**counts, **asdict(summary)}
+        run, summary, dropped = self._run, evaluation.summary, evaluation.dropped_episodes
+        self._evaluation_s = evaluation.seconds
+        counts = {"step": step, "versions": evaluation.versions, "dropped_episodes": dropped}
+        row = {**counts, **asdict(summary), **evaluation.by_env}
         run.append_evaluation(row)
         self._tell(self._loggers.log_evaluation(row))
         best = max(run.evaluations(), key=itemgetter("reward"))
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
         message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
+        if len(self._works) > 1:
+            rewards = {work.env: evaluation.by_env[f"{work.env}/reward"] for work in self._works}
+            message += f" ({', '.join(f'{env} {mean:.2f}' for env, mean in rewards.items())})"
         left_out = f", {number_of(dropped, 'episode')} left out" if dropped else ""
         goal = run.goal()
-        reached = ", the goal holds" if goal and holds(goal, asdict(summary)) else ""
+        reached = ", the goal holds" if goal and holds(goal, row) else ""
         self._tell([f"{message}{left_out}{', best so far' if marked else ''}{reached}."])
         self._tell([self._highest_paid(step)], aloud=False)
 
@@ -249,7 +256,7 @@ class RunReport:
         """Return a sentence that names the held-out episodes with the highest rewards."""
         played = self._run.trajectories.held_out().graded(step)
         paid = sorted(played, key=itemgetter("reward"), reverse=True)[:HIGHEST_PAID]
-        names = [f"{one['task_id']} rollout {one['member']} ({one['reward']:.2f})" for one in paid]
+        names = [f"{_task(one)} rollout {one['member']} ({one['reward']:.2f})" for one in paid]
         return (
             f"Step {step}: highest rewards, shown by `resume-gym view {self._run.path}` at "
             f"#/episodes?step={step}&flags=held-out&sort=-reward: {', '.join(names)}."
@@ -263,7 +270,7 @@ class RunReport:
         """
         end = self.ended()
         status = STOPPED if end and end.kind == "budget" else 0
-        if not self._work:
+        if not self._works:
             return status
         self._heart.save()  # the time that the journal and the model card state
         kind, why = end or ("steps", f"all {self._config.steps} steps are done")
@@ -301,3 +308,8 @@ class RunReport:
 
     def _say(self, text: str) -> None:
         self._heart.say(text)
+
+
+def _task(record: Record) -> str:
+    """Return the task of an episode, with its environment in a run of several."""
+    return " of ".join(record[name] for name in ("task_id", "env") if name in record)

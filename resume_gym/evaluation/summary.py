@@ -6,8 +6,9 @@ metrics use this list.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from operator import itemgetter
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -105,10 +106,19 @@ class Returns:
     errors: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     @classmethod
-    def of(cls, sessions: Iterable[Any]) -> "Returns":
-        """Summarise finished sessions."""
+    def of(cls, sessions: Iterable[Any], envs: Iterable[str] = repeat("")) -> "Returns":
+        """Summarise finished sessions.
+
+        Args:
+            sessions: the sessions.
+            envs: name of each session's environment, if they have several: tasks of different
+                environments are different tasks, even if their ids are equal.
+        """
         sessions = tuple(sessions)
-        rewards = by_task((one.task.task_id, {"reward": one.reward}) for one in sessions)["reward"]
+        ids = map(_task_id, sessions, envs)
+        rewards = by_task(
+            (task, {"reward": one.reward}) for task, one in zip(ids, sessions, strict=True)
+        )["reward"]
         error = estimator.error(estimator.task_means(rewards).values())
         return Returns(
             episodes=len(sessions),
@@ -176,9 +186,15 @@ class Summary(Returns):
     tasks_by_best_of: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, sessions: Iterable[AnySession]) -> "Summary":
-        """Summarise finished and graded sessions; raises the errors of `Episode.of`."""
-        return summarise(map(Episode.of, sessions))
+    def of(cls, sessions: Iterable[AnySession], envs: Iterable[str] = repeat("")) -> "Summary":
+        """Summarise finished and graded sessions; see `Returns.of` and the errors of `Episode.of`.
+
+        The means of a verdict field are over the tasks of the environments that have the field.
+        """
+        return summarise(
+            replace(Episode.of(one), task_id=_task_id(one, env))
+            for one, env in zip(sessions, envs, strict=False)
+        )
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of a training step; see `Returns.metrics`."""
@@ -189,6 +205,10 @@ class Summary(Returns):
             **{f"verdict_{name}": value for name, value in self.verdict.items()},
             "judged": 1 - self.unjudged / self.episodes,
         }
+
+
+def _task_id(session: Any, env: str) -> str:
+    return f"{env}/{session.task.task_id}"
 
 
 def summarise(played: Iterable[Episode], best_of: Collection[int] = ()) -> Summary:

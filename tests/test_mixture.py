@@ -38,7 +38,11 @@ from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
-from resume_gym import Rules, Session, Task, TaskError
+from resume_gym import Rules, Session, Task, TaskError, cli, tool_call
+from resume_gym.apps.viewer.data import FolderContents
+from resume_gym.apps.viewer.listing import Listing
+from resume_gym.apps.viewer.search import search
+from resume_gym.folders.writer import FolderWriter
 from resume_gym.judges import Judge
 
 NET, EVIDENCE = "ResumeEditNetMini-v0", "ResumeEditEvidenceMini-v0"
@@ -261,6 +265,51 @@ def test_a_dry_run_names_each_environment_and_its_share(tmp_path: Path) -> None:
     assert "an evaluation 20 episodes; before and after, every 10 steps" in lines
 
 
+# --- readers of a run's folder -------------------------------------------------------------------
+
+
+def write_run(folder: Path) -> None:
+    """A run in which both environments have played a task of the same id."""
+    (folder / "trajectories").mkdir(parents=True)
+    (folder / "config.toml").write_text(f'env = "{NET}:1,{EVIDENCE}:1"\n')
+    writer = FolderWriter(folder)
+    for group, env in enumerate((NET, EVIDENCE)):
+        made: Any = gymnasium.make(env).unwrapped
+        session = made.new_session("mini-train-0-000005")
+        session.step(tool_call("str_replace", old="Evaluating capital", new="Evaluated capital"))
+        session.step(SUBMIT)
+        session.grade(made.judge.judge(session.task, session.text))
+        record = {"group": group, "member": 0, "env": env, **session.record()}
+        writer.append_row("trajectories/step-000001.jsonl", record)
+
+
+def test_the_viewer_names_the_environment_of_each_episode(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    results = FolderContents(tmp_path / "run")
+    results.refresh()
+    assert [row.env for row in results.rows] == [NET, EVIDENCE]
+    assert all(row.weakness for row in results.rows)
+    prompts = results.index()["system_prompts"]
+    assert prompts[EVIDENCE] == SEARCHING.session_type.system_prompt != prompts[NET]
+    assert results.episode(1)["task"]
+    assert len(search(results, "mini-train-0-000005")["matches"]) == 2
+    assert Listing(tmp_path).index()["runs"][0]["env"] == f"{NET}:1,{EVIDENCE}:1"
+
+
+def test_each_environment_is_graded_again_by_its_own_judge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "run")
+    assert cli.main(["rejudge", str(tmp_path / "run"), "--judge", "rubric", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [*told] == [NET, EVIDENCE]
+    for env, result in told.items():
+        assert result["env"] == env
+        assert result["moves"] == {"training, again": []}
+        assert FolderContents(tmp_path / "run-rejudged" / env).settings["env"] == env
+    assert len(Listing(tmp_path).index()["runs"]) == 3
+
+
 # --- a run --------------------------------------------------------------------------------------
 
 MIX = f"{jobs.SHORT}:1,{NET}:1"
@@ -299,9 +348,4 @@ def test_a_resumed_run_has_the_result_of_an_uninterrupted_run(
     last = rows(whole, "evaluations")[-1]
     told = f"({jobs.SHORT} {last[f'{jobs.SHORT}/reward']:.2f}, {NET} {last[f'{NET}/reward']:.2f})"
     assert told in (folder / "journal.md").read_text()
-    facts = json.loads((folder / "facts.json").read_text())
-    assert [*facts["environments"]] == [jobs.SHORT, NET]
-    card = ModelCard.load(folder / "model" / "README.md").text
-    assert f"in environments `{jobs.SHORT}` (50 % of the groups), `{NET}` (50 % of the" in card
-    assert f"--env {NET}" in card
-    assert f"| {NET} | " in card
+    assert f"| {NET} | " in ModelCard.load(folder / "model" / "README.md").text

@@ -104,6 +104,32 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     assert (tmp_path / "model" / "dashboard.png").read_bytes() == b"a picture"
 
 
+def test_a_card_of_several_environments(tmp_path: Path) -> None:
+    echo = f"{__name__}:CardEcho-v0"
+    run = a_run(tmp_path / "mix", edited=False, env=f"ResumeEditMini-v0:3,{echo}:1")
+    for step in (0, 2):
+        rewards = {"reward": 2.0, "ResumeEditMini-v0/reward": 3.5 + step, f"{echo}/reward": 0.5}
+        run.append_evaluation({"step": step, **rewards})
+    data, text = loaded(run, tmp_path / "model")
+    assert {"ResumeEditMini-v0", "CardEcho-v0"} <= set(data.tags or ())
+    for part in (
+        f"in environments `ResumeEditMini-v0` (75 % of the groups), `{echo}` (25 % of the groups) "
+        "of Resume Gym",
+        "In `ResumeEditMini-v0`, the model revises a document (resume) through tool calls",
+        f"In `{echo}`, actions and observations of the environment are texts.",
+        "4 held-out tasks, 4 episodes each",
+        "| mean reward | after step 0 | after step 2 |",
+        "| ResumeEditMini-v0 | 3.50 | 5.50 |",
+        "| test\\_model\\_card:CardEcho-v0 | 0.50 | 0.50 |",
+        "resume-gym eval --agent FOLDER_OF_THIS_FILE --env ResumeEditMini-v0\n",
+        "`ResumeEditMini-v0`:\n\nTasks: `mini`, 160 for training (",
+        f"`{echo}`:\n\nEpisodes start from 4096 seeds",
+        "No judge: the reward is the sum of the environment's step rewards.\n\n## Training",
+    ):
+        assert part in text, part
+    assert json.loads((run.path / "facts.json").read_text())["judge"]["name"] == "rubric"
+
+
 def test_a_card_tells_where_a_run_came_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

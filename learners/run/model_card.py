@@ -200,10 +200,9 @@ def make(run: RunFolder) -> ModelCard:
     card: ModelCard = ModelCard.from_template(
         _metadata(run.path.name, config, facts, after),
         str(_TEMPLATE),
-        **facts,
+        **{**facts, "environments": environments},
         name=run.path.name,
         config=config,
-        environments=environments,
         several=len(environments) > 1,
         evaluations=run.evaluations(),
         before=before,

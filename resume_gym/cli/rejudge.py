@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from resume_gym.apps.viewer.data import FolderContents as Stored
+from resume_gym.apps.viewer.rows import env_of
 from resume_gym.cli.arguments import (
     Commands,
     add_judge,
@@ -23,7 +24,7 @@ from resume_gym.evaluation.contest import Contest, Entry, Key
 from resume_gym.evaluation.players import Scripted
 from resume_gym.evaluation.results import RECORD_ERRORS
 from resume_gym.evaluation.table import differences_table
-from resume_gym.judges import Judge
+from resume_gym.judges import as_async
 from resume_gym.support.printing import say
 from resume_gym.support.terminal import Terminal
 from resume_gym.support.trust import FLAG, HELP
@@ -43,7 +44,8 @@ def add_command(commands: Commands) -> None:
         help="grade stored episodes with another judge, and compare",
         description="Grade the episodes of a run or an evaluation again. Print how the rewards and "
         "the verdicts change, and which episodes change most. The result, which `plot` and `view` "
-        "open, is an evaluation with each agent twice: with the stored and with the new verdicts.",
+        "open, is an evaluation with each agent twice: with the stored and with the new verdicts. "
+        "A run of several environments gives an evaluation of each, in a folder of its own.",
         examples=["rejudge runs/nano --judge gemini", "rejudge result --out again"],
         done="all episodes are graded",
         failed="failure, or some episodes are not graded",
@@ -61,26 +63,41 @@ def _run(options: argparse.Namespace) -> int:
     folder: Path = options.folder.resolve()
     options.out = options.out or folder.with_name(f"{folder.name}-rejudged")
     check_places(options)
-    judge = make_async_judge(options.judge)
+    make_async_judge(options.judge)  # reports an unknown judge before the episodes are read
     stored = Stored(folder, options.trust_remote_code)
     stored.refresh()
     if stored.unreadable:
         raise TaskError(f"{folder}: {stored.damage()[0]}")
     for told in stored.damage():
         say(f"{folder}: {told}", error=True)
-    agents = _replay(stored)
-    if not agents:
+    played = _replay(stored)
+    if not played:
         raise TaskError(f"{folder}: no episode has been graded")
-    contest = _contest(stored, agents, options.judge, judge)
-    judges = {"stored": stored.settings.get("judge"), "again": options.judge}
+    results: dict[str, Any] = {}
+    status = 0
+    for env, agents in played.items():
+        contest = _contest(stored, env, agents, options.judge)
+        out = options.out / env.rpartition(":")[2]
+        results[env], failed = _rejudge(stored, contest, agents, out, options.json)
+        status = max(status, failed)
+    if options.json:
+        print_json(results.get("", results))
+    return status
+
+
+def _rejudge(
+    stored: Stored, contest: Contest, agents: Mapping[str, Sessions], out: Path, quiet: bool
+) -> tuple[dict[str, Any], int]:
+    """Grade the sessions of an environment again; return the result and the exit status."""
+    judges = {"stored": stored.settings.get("judge"), "again": contest.judge_spec}
     pairs = [
-        [_entry(f"{agent}, {name}", folder.name, judge) for name, judge in judges.items()]
+        [_entry(f"{agent}, {name}", stored.path.name, judge) for name, judge in judges.items()]
         for agent in agents
     ]
     for (before, after), sessions in zip(pairs, agents.values(), strict=True):
         before.left = dict(sessions)
         after.left = {key: _ungraded(session) for key, session in sessions.items()}
-    with opened(options.out, contest, [entry for pair in pairs for entry in pair]) as results:
+    with opened(out, contest, [entry for pair in pairs for entry in pair]) as results:
         play_entries(contest, [after for _, after in pairs], _CONCURRENCY, results)
         for before, after in pairs:  # leave out episodes without a new verdict
             before.left = _shared(before.left, after)
@@ -88,39 +105,40 @@ def _run(options: argparse.Namespace) -> int:
         play_entries(contest, [before for before, _ in pairs], _CONCURRENCY, results)
         figures, evaluated = conclude(contest, pairs, results)
     moved = {after.name: _moves(before, after)[:_MOVES] for before, after in pairs}
-    if options.json:
-        print_json({**evaluated, "moves": moved})
-    else:
-        _print(options.out, figures.comparisons, moved)
-    return report_failures([after for _, after in pairs])
+    if not quiet:
+        _print(out, figures.comparisons, moved)
+    return {**evaluated, "moves": moved}, report_failures([after for _, after in pairs])
 
 
-def _replay(stored: Stored) -> dict[str, Sessions]:
-    """Replay the stored episodes; return the graded sessions by agent.
+def _replay(stored: Stored) -> dict[str, dict[str, Sessions]]:
+    """Replay the stored episodes; return the graded sessions by environment and agent.
 
     Raises:
         TaskError: a record is invalid, differs from its replay, or is of an unknown task or domain.
     """
-    tasks = stored.tasks
-    if tasks.session_type is None:
-        raise TaskError(f"{stored.path}: {tasks.note or 'expected an editing environment'}")
-    agents: dict[str, Sessions] = {}
-    counts: Counter[tuple[str, str]] = Counter()  # a run may play a task at several steps
+    for env, tasks in stored.tasks.items():
+        if tasks.session_type is None:
+            told = tasks.note or f"expected an editing environment {env}".rstrip()
+            raise TaskError(f"{stored.path}: {told}")
+    played: dict[str, dict[str, Sessions]] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()  # a run may play a task at several steps
     for agent, record in _records(stored):
         try:
-            task_id = record["task_id"]
-            session = tasks.session_type.replay(tasks.by_id[task_id], record)
+            task_id, env = record["task_id"], env_of(record)
+            session = stored.tasks[env].session_type.replay(
+                stored.tasks[env].by_id[task_id], record
+            )
             if record["graded"]:
                 Episode.of(session)  # raises ValueError if the session is not graded
-                rollout = int(record.get("rollout", counts[agent, task_id]))
+                rollout = int(record.get("rollout", counts[env, agent, task_id]))
                 if rollout not in range(2**31):  # a limit far above the rollouts of any evaluation
                     raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
-                agents.setdefault(agent, {})[rollout, task_id] = session
-                counts[agent, task_id] += 1
+                played.setdefault(env, {}).setdefault(agent, {})[rollout, task_id] = session
+                counts[env, agent, task_id] += 1
         except RECORD_ERRORS as problem:
             told = f"{type(problem).__name__}: {problem}{_other_edition(stored)}"
             raise TaskError(f"an episode of {agent} cannot be replayed: {told}") from None
-    return agents
+    return played
 
 
 def _other_edition(stored: Stored) -> str:
@@ -141,15 +159,24 @@ def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield row.agent or held_out, stored.record(number)
 
 
-def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: Judge) -> Contest:
-    """Return the settings of an evaluation in which `judge` grades the stored episodes again."""
+def _contest(stored: Stored, env: str, agents: Mapping[str, Sessions], spec: str) -> Contest:
+    """Return the settings of an evaluation in which a judge grades stored episodes again.
+
+    Raises:
+        TaskError: the environment, which is named `env` in the records, refuses the judge.
+    """
+    make: Any = stored.tasks[env].make_judge
+    try:
+        judge = as_async(make(spec))
+    except ValueError as problem:
+        raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
     sessions = {key: one for sessions in agents.values() for key, one in sessions.items()}
     tasks = list({one.task.task_id: one.task for one in sessions.values()}.values())
-    env, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
+    only, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
     rollouts, first = 1 + max(rollout for rollout, _ in sessions), next(iter(sessions.values()))
     split = str(stored.settings.get("split") or "all")
     rest = source, split, tasks, spec, judge, rollouts, 0, type(first)
-    return Contest(env, first.rules, *rest)
+    return Contest(env or only, first.rules, *rest)
 
 
 def _entry(agent: str, folder: str, judge: object) -> Entry:

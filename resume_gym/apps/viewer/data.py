@@ -17,8 +17,8 @@ from threading import Lock
 from typing import Any
 
 from resume_gym.apps.viewer import episode
-from resume_gym.apps.viewer.rows import EpisodeRow, make_row
-from resume_gym.apps.viewer.tasks import Tasks, find_tasks
+from resume_gym.apps.viewer.rows import EpisodeRow, env_of, make_row
+from resume_gym.apps.viewer.tasks import Tasks, tasks_by_env
 from resume_gym.evaluation.estimator import by_task
 from resume_gym.evaluation.stored import outdated, stored
 from resume_gym.folders.jobs import RUN, job_of, stamp, status
@@ -84,10 +84,13 @@ class FolderContents:
         self._name = secrets.token_hex(8)
 
     @cached_property
-    def tasks(self) -> Tasks:
-        """Tasks of the environment; loaded on first access, since `Listing` needs no tasks."""
+    def tasks(self) -> Mapping[str, Tasks]:
+        """Tasks by environment, see `tasks_by_env`; loaded late, since `Listing` needs no tasks."""
         env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
-        return find_tasks(env, source, self._reader.trusted) if env else Tasks()
+        return tasks_by_env(env, source, self._reader.trusted)
+
+    def _tasks_of(self, record: Mapping[str, Any]) -> Tasks:
+        return self.tasks.get(env_of(record), Tasks())
 
     def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end of the evaluation
@@ -156,7 +159,7 @@ class FolderContents:
 
     def _add(self, file: Path, record: Mapping[str, object], place: tuple[Path, int, int]) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
-        row = make_row(record, int(found[2]) if found else None, self.tasks)
+        row = make_row(record, int(found[2]) if found else None, self._tasks_of(record))
         if found and found[1] == "eval":  # eval-N.jsonl: held-out tasks after step N
             row = row._replace(group=f"eval {row.group}", flags=("held-out", *row.flags))
         number = self._numbers.setdefault((row.agent, row.group, row.member), len(self.rows))
@@ -203,7 +206,7 @@ class FolderContents:
         """
         record = self.record(number)
         with unreadable():
-            task = self.tasks.by_id.get(str(record["task_id"]))
+            task = self._tasks_of(record).by_id.get(str(record["task_id"]))
             return sendable(episode.episode(record, task))
 
     @property
@@ -232,11 +235,12 @@ class FolderContents:
             "columns": ["number", *EpisodeRow._fields],
             "rows": rows,
             "continues": since > 0,
-            "system_prompt": self.tasks.system_prompt,
+            "system_prompts": {env: tasks.system_prompt for env, tasks in self.tasks.items()},
         }
         try:
             figures = self.figures()
-            notes = [*filter(None, [self.tasks.note]), *self.damage(), *figures["notes"]]
+            told = filter(None, (tasks.note for tasks in self.tasks.values()))
+            notes = [*told, *self.damage(), *figures["notes"]]
             return sendable({**common, **figures, "notes": notes})
         except TaskError:
             raise
@@ -290,10 +294,14 @@ class FolderContents:
         last = max((row["step"] for row in metrics), default=0)
         for row in held_out:
             for when, result, step in (("before", before, 0), ("after", after, last)):
+                if not result or row["step"] != step:
+                    continue
                 wrong = [name for name in result if row.get(name, result[name]) != result[name]]
-                if wrong and row["step"] == step:
+                if wrong:
                     told = f"{when}.json differs from evaluations.jsonl at step {step}"
                     notes.append(f"{told}: {', '.join(wrong[:_NAMED])}.")
+                # only evaluations.jsonl has the figures of each environment
+                result |= {name: row[name] for name in row if "/" in name}
         between = {
             f"step {row['step']}": {name: row[name] for name in row if name != "step"}
             for row in held_out

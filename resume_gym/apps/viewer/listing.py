@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from resume_gym.apps.viewer.data import FolderContents
-from resume_gym.apps.viewer.tasks import Tasks
 from resume_gym.folders.jobs import job_of, stamp, status
 from resume_gym.support.json_lines import is_finite
 
@@ -87,7 +86,7 @@ def _summary(results: FolderContents) -> dict[str, Any]:
     settings, told = results.settings, results.figures()
     figures, metrics = told["figures"], told["metrics"]
     if not results.is_run and figures:  # read the episodes, which `damage` needs, but load no tasks
-        results.tasks = Tasks()
+        results.tasks = {}
         results.refresh()
     floor = figures.pop("floor", {}).get("reward") if results.is_run else settings.get("floor")
     rewards = {name: one["reward"] for name, one in figures.items() if is_finite(one.get("reward"))}

@@ -17,6 +17,7 @@ class EpisodeRow(NamedTuple):
         group: key shared by the episodes on the same task and, in a run, at the same step.
         member: index within the group; in an evaluation, index of the agent's rollout.
         task: ID of the task.
+        env: name of the environment in a run of several; empty in a run of one.
         weakness: weakness of the task; empty if unknown.
         outcome: "submitted", "out of turns", "ended" (no submission needed), or "not graded".
         reward: reward of the episode; None if the episode is not graded.
@@ -34,6 +35,7 @@ class EpisodeRow(NamedTuple):
     group: str
     member: int
     task: str
+    env: str
     weakness: str
     outcome: str
     reward: float | None
@@ -44,6 +46,11 @@ class EpisodeRow(NamedTuple):
     lines: int | None
     page_lines: int | None
     flags: tuple[str, ...]
+
+
+def env_of(record: Mapping[str, Any]) -> str:
+    """Return the name of an episode's environment in a run of several; empty in a run of one."""
+    return str(record.get("env") or "")
 
 
 def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> EpisodeRow:
@@ -62,6 +69,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
         group=task if step is None else f"{step}/{int(record['group'])}",
         member=int(record.get("rollout", 0) if step is None else record["member"]),
         task=task,
+        env=env_of(record),
         weakness=str(record.get("weakness") or tasks.weakness(task)),
         outcome=outcome if graded else "not graded",
         reward=_figure(record.get("reward")) if graded else None,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from resume_gym.apps.viewer.data import FolderContents, UnreadableError, unreadable
 from resume_gym.apps.viewer.episode import TurnView, turns
+from resume_gym.apps.viewer.rows import EpisodeRow, env_of
 from resume_gym.apps.viewer.tasks import Tasks
 
 MATCHES = 100
@@ -69,7 +70,7 @@ def search(
         if number > start and (len(matches) == MATCHES or time.monotonic() > end):
             return {"matches": matches, "next": number}
         try:
-            if not query.may_match(results.rows[number].task, results.line(number)):
+            if not query.may_match(results.rows[number], results.line(number)):
                 continue
             record = results.record(number)
             with unreadable():
@@ -83,11 +84,12 @@ def search(
 class _Query:
     """Words to find, with white space between them, in episodes on the tasks of a folder."""
 
-    def __init__(self, words: Sequence[str], tasks: Tasks) -> None:
+    def __init__(self, words: Sequence[str], tasks: Mapping[str, Tasks]) -> None:
         self._pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
         self._about = {
-            name: [*_strings(asdict(task))]
-            for name, task in tasks.by_id.items()
+            (env, name): [*_strings(asdict(task))]
+            for env, known in tasks.items()
+            for name, task in known.by_id.items()
             if is_dataclass(task) and not isinstance(task, type)
         }
         found = {name: map(self._pattern.search, texts) for name, texts in self._about.items()}
@@ -96,14 +98,14 @@ class _Query:
         runs = re.findall(r"[a-z0-9]+", text) if text.isascii() else []
         self._longest = max(runs, key=len, default="").encode()
 
-    def may_match(self, task: str, line: bytes) -> bool:
+    def may_match(self, row: EpisodeRow, line: bytes) -> bool:
         """Return False only if the episode does not match; the line is not parsed."""
         # JSON may escape all characters but letters and digits
-        return task in self._tasks or self._longest in line.lower()
+        return (row.env, row.task) in self._tasks or self._longest in line.lower()
 
     def match(self, number: int, record: Mapping[str, Any]) -> Match | None:
         """Return where the words first occur in an episode; None if they do not."""
-        about = self._about.get(str(record["task_id"]), ())
+        about = self._about.get((env_of(record), str(record["task_id"])), ())
         texts = ((place, text, self._pattern.search(text)) for place, text in _texts(record, about))
         found = [(place, text, hit) for place, text, hit in texts if hit]
         if not found:

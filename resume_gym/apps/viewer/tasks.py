@@ -1,7 +1,7 @@
 """Tasks of a viewed run or evaluation, loaded by its environment; the folder stores no tasks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -9,6 +9,7 @@ import gymnasium as gym
 from resume_gym.env import find_edit_env
 from resume_gym.episode.editing import AnySession
 from resume_gym.episode.sources import BUNDLED
+from resume_gym.support.shares import read_shares
 from resume_gym.support.trust import FLAG
 
 # task sources that generate at most 1,000 tasks and read no file
@@ -24,11 +25,13 @@ class Tasks(NamedTuple):
         by_id: tasks by ID.
         session_type: session class of the environment; None if unknown or if it edits no document.
         note: why the tasks could not be loaded; empty on success.
+        make_judge: method `EditEnv.make_judge` of the environment; None if unknown.
     """
 
     by_id: Mapping[str, Any] = {}
     session_type: type[AnySession] | None = None
     note: str = ""
+    make_judge: Callable[[str], Any] | None = None
 
     @property
     def system_prompt(self) -> str:
@@ -38,6 +41,22 @@ class Tasks(NamedTuple):
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
         return str(getattr(self.by_id.get(task_id), "weakness", ""))
+
+
+def tasks_by_env(setting: str, source: str, trusted: bool = True) -> dict[str, Tasks]:
+    """Load the tasks of all environments that the setting `env` names; see `find_tasks`.
+
+    Returns:
+        Tasks by the name of the environment in the records of its episodes; the name of a single
+        environment is empty.
+    """
+    try:
+        envs = [*read_shares(setting)]
+    except ValueError:
+        envs = [setting]  # `find_tasks` says in a note that there is no such environment
+    if len(envs) == 1:
+        return {"": find_tasks(setting, source, trusted) if setting else Tasks()}
+    return {env: find_tasks(env, source, trusted) for env in envs}
 
 
 def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
@@ -59,7 +78,8 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
             return Tasks()
         options: dict[str, Any] = {"tasks": source} if source else {}
         made: Any = gym.make(env, split=None, **options).unwrapped
-        return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
+        tasks = {task.task_id: task for task in made.tasks}
+        return Tasks(tasks, kind.session_type, make_judge=made.make_judge)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
             note=f"The tasks of {env} cannot be loaded ({problem}): their fields are not shown."

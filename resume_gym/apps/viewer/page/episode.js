@@ -29,7 +29,7 @@ async function episodePage(number) {
     notes(detail.notes),
     detail.failure ? notes(["It could not be graded: " + detail.failure]) : null,
     groupPart(row, group),
-    taskPart(detail.task),
+    taskPart(detail.task, index.system_prompts[row.env]),
     h("div.beside", h("div", ledger(detail)), h("div", turnsPart(detail), verdict(detail))),
     documentParts(detail),
   ];
@@ -56,6 +56,7 @@ function headline(row, detail) {
     ["reward", rewardOf(row)],
     ["score", known(row.score) ? fixed(row.score, 1) + " of 100" : null],
     ["outcome", row.outcome],
+    ["environment", row.env],
     ["weakness", words(row.weakness)],
     ["played by", row.agent],
     ["step", row.step],
@@ -82,8 +83,7 @@ function groupPart(row, group, other = null) {
   return h("details", { open: group.length <= 16 }, summary, h("p", members));
 }
 
-function taskPart(fields) {
-  const prompt = index.system_prompt;
+function taskPart(fields, prompt) {
   const part = (name, ...content) =>
     h("details", h("summary", words(name)), h("div.card", content));
   const now = h("p.muted", "As the environment has it now; records do not hold it.");

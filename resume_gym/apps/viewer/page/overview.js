@@ -42,7 +42,7 @@ function facts() {
   return factList([
     ["status", index.status],
     ["episodes", episodes.length],
-    ["tasks", new Set(episodes.map((one) => one.task)).size],
+    ["tasks", new Set(episodes.map(taskOf)).size],
     ["steps", metrics.length || null],
     ["environment", env],
     ["model", model],

@@ -7,6 +7,7 @@ const COLUMNS = [
   ["agent", "agent", "wide"],
   ["step", "step", "number"],
   ["task", "task", "wide"],
+  ["env", "environment", "wide"],
   ["member", "rollout", "number"],
   ["weakness", "weakness", "", (one) => words(one.weakness)],
   ["outcome", "outcome", ""],
@@ -18,7 +19,7 @@ const COLUMNS = [
   ["lines", "lines", "number", (one) => one.lines + "/" + one.page_lines],
   ["flags", "flags", "wide", flagsCell],
 ];
-const CHOICES = ["agent", "step", "weakness", "outcome", "flags"];
+const CHOICES = ["agent", "step", "env", "weakness", "outcome", "flags"];
 const ORDER = new Intl.Collator("en", { numeric: true });
 let lastQuery = new URLSearchParams(); // of the table; the page of an episode links back to it
 let lastEpisode = null; // opened last; the table scrolls to it
@@ -97,10 +98,16 @@ function table(rows, query) {
 // Mean reward of graded episodes; each task counts once, with the mean of its episodes.
 function meanReward(graded) {
   const tasks = new Map();
-  for (const { task, reward } of graded) tasks.set(task, [...(tasks.get(task) || []), reward]);
+  for (const one of graded) {
+    const task = taskOf(one);
+    tasks.set(task, [...(tasks.get(task) || []), one.reward]);
+  }
   const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
   return tasks.size ? fixed(mean([...tasks.values()].map(mean)), 2) : "-";
 }
+
+// Tasks of different environments may have the same id.
+const taskOf = ({ env, task }) => `${env}/${task}`;
 
 function tableCell([name, , , content], row) {
   if (!known(row[name])) return "-";

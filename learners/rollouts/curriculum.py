@@ -1,9 +1,9 @@
 """Selection of the tasks and the random seed of each step."""
 
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -169,3 +169,37 @@ class LadderCurriculum(Curriculum):
             rng = Random(f"{self.seed}:{step}")
             self._levels[step] = top, draw(top, len(self._all(step)), rng)
         return self._levels[step]
+
+
+class Planned(NamedTuple):
+    """A group to play: its number, the name of its environment (see `Rollout`) and its task."""
+
+    number: int
+    env: str
+    task: Any
+
+
+def planned_groups(
+    step: int, curricula: Mapping[str, Curriculum], drawn: Mapping[str, Drawn]
+) -> tuple[list[Planned], list[Planned]]:
+    """Return the groups of a step, and its spare groups, both sorted by number.
+
+    Args:
+        step: number of the step.
+        curricula: curriculum of each environment, by its name.
+        drawn: what each curriculum has drawn for the step.
+    """
+    groups: list[Planned] = []
+    spares: list[Planned] = []
+    for env, one in drawn.items():
+        own, spare = curricula[env].own(step)
+        tasks = iter(one.tasks)
+        groups += [Planned(number, env, next(tasks)) for number in own]
+        spares += [Planned(number, env, next(tasks)) for number in spare]
+    return groups, spares
+
+
+def first_of(planned: Iterable[Planned], counts: Mapping[str, int]) -> list[Planned]:
+    """Return the first groups of each environment, as many as `counts` says, in their order."""
+    own = groupby(planned, lambda one: one.env)
+    return [one for env, groups in own for one in islice(groups, counts.get(env, 0))]

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cache, partial, reduce
-from itertools import count, groupby, islice
+from itertools import count, groupby
 from operator import add
 from statistics import fmean
 from types import MappingProxyType
@@ -21,7 +21,13 @@ from typing import Any, NamedTuple
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollouts import comparisons, drafts, feedback, second_judge, teacher
 from learners.rollouts.batch import Batch
-from learners.rollouts.curriculum import Curriculum, Drawn
+from learners.rollouts.curriculum import (
+    Curriculum,
+    Drawn,
+    Planned,
+    first_of,
+    planned_groups,
+)
 from learners.rollouts.journal import Faults, Note, Watchdog
 from learners.rollouts.measures import measures, vocabulary
 from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, environment, play
@@ -37,14 +43,6 @@ GROUP_SHARE = 0.75
 _JUDGE_THREADS = 32
 Store = Callable[[Rollout], Awaitable[None]]
 """Function that stores a finished rollout."""
-
-
-class Planned(NamedTuple):
-    """A group to play: its number, the name of its environment (see `Rollout`) and its task."""
-
-    number: int
-    env: str
-    task: Any
 
 
 class HeldOutResult(NamedTuple):
@@ -107,6 +105,7 @@ class Orchestrator:
         names = [work.env if len(works) > 1 else "" for work in works]
         self._works = dict(zip(names, works, strict=True))
         self._curricula = dict(zip(names, curricula, strict=True))
+        self._group_size, self._numbers = curricula[0].group_size, curricula[0].numbers
         self._eval_rollouts = eval_rollouts
         self._sampling, self._timeout_s = sampling, timeout_s
         self._eval_sampling = replace(sampling, temperature=eval_temperature)
@@ -141,7 +140,7 @@ class Orchestrator:
             env: self._curricula[env].draw(work.tasks, step, self._means)
             for env, work in self._works.items()
         }
-        groups, spares = self._planned(step, drawn)
+        groups, spares = planned_groups(step, self._curricula, drawn)
         seed = next(iter(drawn.values())).seed
         self.watchdog.lag_s = 0.0
         complete, failures = await self._play_groups(step, groups, seed)
@@ -149,7 +148,7 @@ class Orchestrator:
         replaced: list[list[Rollout]] = []
         if equal and spares:
             wanted = Counter(group[0].env for group in equal)
-            more, failed = await self._play_groups(step, _first(spares, wanted), seed)
+            more, failed = await self._play_groups(step, first_of(spares, wanted), seed)
             failures += failed
             if more:
                 replaced = equal
@@ -186,23 +185,6 @@ class Orchestrator:
 
     def _of(self, rollout: Rollout) -> Workload:
         return self._works[rollout.env]
-
-    @property
-    def _group_size(self) -> int:
-        return next(iter(self._curricula.values())).group_size
-
-    def _planned(
-        self, step: int, drawn: Mapping[str, Drawn]
-    ) -> tuple[list[Planned], list[Planned]]:
-        """Return the groups of a step and its spare groups, both sorted by number."""
-        groups: list[Planned] = []
-        spares: list[Planned] = []
-        for env, one in drawn.items():
-            own, spare = self._curricula[env].own(step)
-            tasks = iter(one.tasks)
-            groups += [Planned(number, env, next(tasks)) for number in own]
-            spares += [Planned(number, env, next(tasks)) for number in spare]
-        return groups, spares
 
     def _measures(self, step: int, groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
         """Return the measures of the texts, edits and comparisons of groups."""
@@ -264,7 +246,7 @@ class Orchestrator:
         self, step: int, planned: Sequence[Planned], seed: int
     ) -> tuple[list[list[Rollout]], list[Exception]]:
         """Play groups; return those with enough graded episodes, and all errors."""
-        numbers, size = next(iter(self._curricula.values())).numbers(step), self._group_size
+        numbers, size = self._numbers(step), self._group_size
         rollouts, unopened = self._open(planned, size)
         stored = self._trajectories
         if stored:
@@ -490,12 +472,6 @@ def _groups(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
 def _waits(judge: object) -> bool:
     # async judges are slow and may fail, so rollouts are stored before and after grading
     return isinstance(judge, AsyncJudge)
-
-
-def _first(planned: Iterable[Planned], counts: Mapping[str, int]) -> list[Planned]:
-    """Return the first groups of each environment, as many as `counts` says."""
-    own = groupby(planned, lambda one: one.env)
-    return [one for env, groups in own for one in islice(groups, counts.get(env, 0))]
 
 
 def _by_env(parts: Mapping[str, Returns]) -> dict[str, float]:

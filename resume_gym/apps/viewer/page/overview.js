@@ -2,6 +2,7 @@
 
 const PANELS = [
   ["Reward, and its spread", /^reward$/],
+  ["Reward by environment", /\/reward$/],
   ["The reward's parts", /^(tool_syntax|content|layout)$/],
   ["Score, 0 to 100", /^score$/],
   ["Rates, 0 to 1", /^(submit_rate|layout_pass|failed_share|judged)$/],

@@ -116,18 +116,18 @@ def _replay(stored: Stored) -> dict[str, dict[str, Sessions]]:
     Raises:
         TaskError: a record is invalid, differs from its replay, or is of an unknown task or domain.
     """
+    kinds: dict[str, type[AnySession]] = {}
     for env, tasks in stored.tasks.items():
         if tasks.session_type is None:
-            told = tasks.note or f"expected an editing environment {env}".rstrip()
+            told = tasks.note or f"expected an editing environment{f', got {env}' * bool(env)}"
             raise TaskError(f"{stored.path}: {told}")
+        kinds[env] = tasks.session_type
     played: dict[str, dict[str, Sessions]] = {}
     counts: Counter[tuple[str, str, str]] = Counter()  # a run may play a task at several steps
     for agent, record in _records(stored):
         try:
             task_id, env = record["task_id"], env_of(record)
-            session = stored.tasks[env].session_type.replay(
-                stored.tasks[env].by_id[task_id], record
-            )
+            session = kinds[env].replay(stored.tasks[env].by_id[task_id], record)
             if record["graded"]:
                 Episode.of(session)  # raises ValueError if the session is not graded
                 rollout = int(record.get("rollout", counts[env, agent, task_id]))

@@ -248,7 +248,7 @@ def test_equal_rollouts_have_exactly_no_advantage() -> None:
     [
         (
             {"judge": "critique"},
-            r"^credit: edit needs a judge .*got the judge 'critique\(rubric\)'$",
+            r"^credit: edit needs a judge .*has the judge 'critique\(rubric\)'$",
         ),
         ({"env": "CartPole-v1"}, "action"),
     ],

@@ -23,6 +23,7 @@ from jobs import computed, episodes, rows
 from rich.console import Console
 from scripted import EDIT, SUBMIT, FixedJudge, Scripted
 from tiny import tiny_tokenizer
+from viewer_runs import MIXED, write_mixed_run
 
 from learners import aipo
 from learners.build import make_orchestrator, make_workloads
@@ -38,14 +39,13 @@ from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
-from resume_gym import Rules, Session, Task, TaskError, cli, tool_call
+from resume_gym import Rules, Session, Task, TaskError, cli
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.listing import Listing
 from resume_gym.apps.viewer.search import search
-from resume_gym.folders.writer import FolderWriter
 from resume_gym.judges import Judge
 
-NET, EVIDENCE = "ResumeEditNetMini-v0", "ResumeEditEvidenceMini-v0"
+NET, EVIDENCE = MIXED
 GUESSING = f"{Guessing.__module__}:Guessing-v0"
 CONFIG = Config(env="A-v0:2,B-v0:1", groups=3, group_size=2, seed=5, timeout_s=30.0)
 SEARCHING: Any = gymnasium.make(EVIDENCE).unwrapped
@@ -268,23 +268,8 @@ def test_a_dry_run_names_each_environment_and_its_share(tmp_path: Path) -> None:
 # --- readers of a run's folder -------------------------------------------------------------------
 
 
-def write_run(folder: Path) -> None:
-    """A run in which both environments have played a task of the same id."""
-    (folder / "trajectories").mkdir(parents=True)
-    (folder / "config.toml").write_text(f'env = "{NET}:1,{EVIDENCE}:1"\n')
-    writer = FolderWriter(folder)
-    for group, env in enumerate((NET, EVIDENCE)):
-        made: Any = gymnasium.make(env).unwrapped
-        session = made.new_session("mini-train-0-000005")
-        session.step(tool_call("str_replace", old="Evaluating capital", new="Evaluated capital"))
-        session.step(SUBMIT)
-        session.grade(made.judge.judge(session.task, session.text))
-        record = {"group": group, "member": 0, "env": env, **session.record()}
-        writer.append_row("trajectories/step-000001.jsonl", record)
-
-
 def test_the_viewer_names_the_environment_of_each_episode(tmp_path: Path) -> None:
-    write_run(tmp_path / "run")
+    write_mixed_run(tmp_path / "run")
     results = FolderContents(tmp_path / "run")
     results.refresh()
     assert [row.env for row in results.rows] == [NET, EVIDENCE]
@@ -299,7 +284,7 @@ def test_the_viewer_names_the_environment_of_each_episode(tmp_path: Path) -> Non
 def test_each_environment_is_graded_again_by_its_own_judge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(tmp_path / "run")
+    write_mixed_run(tmp_path / "run")
     assert cli.main(["rejudge", str(tmp_path / "run"), "--judge", "rubric", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [*told] == [NET, EVIDENCE]

@@ -13,12 +13,14 @@ from playwright.sync_api import expect, sync_playwright
 from viewer_runs import (
     EVIL,
     GROUP,
+    MIXED,
     RULES,
     STEPS,
     evil_task,
     play,
     read,
     write_evaluation,
+    write_mixed_run,
     write_run,
 )
 
@@ -547,6 +549,17 @@ def test_an_episode_shows_what_happened(page, run):
     assert prompt.locator("pre").is_hidden()
     prompt.locator("summary").click()
     assert prompt.locator("pre").inner_text() == Session.system_prompt
+
+
+def test_the_episodes_of_several_environments_are_told_apart(page, tmp_path):
+    with served(write_mixed_run(tmp_path / "run")) as address:
+        show(page, address, "episodes")
+        assert page.locator("td.env").all_text_contents() == list(MIXED)
+        for number, name in enumerate(MIXED):
+            show(page, address, f"episode/{number}")
+            expect(page.locator(".facts").first).to_contain_text(f"environment {name}")
+            prompt = page.locator("details", has=page.locator("summary", has_text="system prompt"))
+            assert ("search" in (prompt.locator("pre").text_content() or "")) == bool(number)
 
 
 def test_two_of_a_group_are_compared(page, run):

@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 from conftest import JOB, RESUME
 
 from resume_gym import Rules, Session, Task, Verdict, tool_call
@@ -17,6 +18,7 @@ from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.episode.rewards import VERDICT_FIELDS
 from resume_gym.episode.tasks import write_jsonl
 from resume_gym.evaluation import Episode, summarise
+from resume_gym.folders.writer import FolderWriter
 from resume_gym.support.trust import remember
 
 EVIL = (
@@ -25,6 +27,7 @@ EVIL = (
 )
 RULES = Rules(max_turns=6, page_lines=9, page_width=40)
 STEPS, GROUP = 3, 4
+MIXED = ("ResumeEditNetMini-v0", "ResumeEditEvidenceMini-v0")
 
 
 def evil_task(number: int) -> Task:
@@ -86,6 +89,23 @@ def write_run(folder: Path) -> Path:
             metrics.write(json.dumps({**figures, "verdict_clarity": 0.1, EVIL: 1.0}) + "\n")
     (folder / "before.json").write_text(json.dumps(asdict(summarise(played))))
     (folder / "journal.md").write_text(f"# Journal\n\n- 2026-11-22 {EVIL}\n", encoding="utf-8")
+    return folder
+
+
+def write_mixed_run(folder: Path) -> Path:
+    """A run in which both environments of `MIXED` have played a task of the same id."""
+    (folder / "trajectories").mkdir(parents=True)
+    env = ",".join(f"{name}:1" for name in MIXED)
+    (folder / "config.toml").write_text(f'env = "{env}"\n')
+    writer = FolderWriter(folder)
+    for group, name in enumerate(MIXED):
+        made: Any = gymnasium.make(name).unwrapped
+        session = made.new_session("mini-train-0-000005")
+        session.step(tool_call("str_replace", old="Evaluating capital", new="Evaluated capital"))
+        session.step(tool_call("submit"))
+        session.grade(made.judge.judge(session.task, session.text))
+        record = {"group": group, "member": 0, "env": name, **session.record()}
+        writer.append_row("trajectories/step-000001.jsonl", record)
     return folder
 
 

@@ -157,7 +157,7 @@ def _make_curriculum(config: Config, work: Workload, index: int) -> Curriculum:
     if config.fresh_tasks:
         task = work.tasks[0].task_id
         if not (made := re.fullmatch(r"(full|mini)-train-\d+-\d+", task)):
-            told = f"{work.env} has {task!r}"
+            told = f"{work.env} has {task!r}; --no-fresh-tasks trains on the tasks of the source"
             raise ConfigError(f"fresh_tasks: expected generated tasks, such as mini; {told}")
         return FreshCurriculum(*drawn, made[1], **place)
     if not (ladder := re.fullmatch(LADDER, config.tasks)):

@@ -1,5 +1,6 @@
 """Tests of one library's adapters, in an environment that has the library: `--library trl`."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -19,3 +20,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix == ".py" and collection_path.name not in wanted:
         return True
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out slow tests in six of seven runs with the variable PART (0 to 6)."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    for place, item in enumerate(slow):
+        if os.environ.get("PART", str(place)) != str(place):
+            items.remove(item)

@@ -54,6 +54,7 @@ def test_the_package_alone_plays_an_episode(tmp_path: Path) -> None:
         told(tmp_path, sys.executable, "-c", "import torch")
 
 
+@pytest.mark.slow
 def test_uv_runs_the_script_with_the_wheel(tmp_path: Path) -> None:
     for file, folder in ((EXAMPLE, "examples"), (WHEEL, "dist")):
         (tmp_path / folder).mkdir()
@@ -69,6 +70,7 @@ def test_uv_runs_the_script_with_the_wheel(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "one_file" / "model").is_dir()
 
 
+@pytest.mark.slow
 def test_the_steps_of_the_image_install_a_server_that_is_valid(tmp_path: Path) -> None:
     """In a plain folder with an environment of its own, as no Docker daemon may be at hand."""
     dockerfile = (IMAGE / "Dockerfile").read_text(encoding="utf-8")

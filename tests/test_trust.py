@@ -24,10 +24,10 @@ from resume_gym.judges import make_judge, named_modules, named_servers
 from resume_gym.support import trust
 
 Capsys = pytest.CaptureFixture[str]
-ENV = "planted:Planted-v0"
+ENV = "smuggled:Smuggled-v0"
 _CODE = """
 import gymnasium
-gymnasium.register("Planted-v0", "resume_gym.env:ResumeEditEnv")
+gymnasium.register("Smuggled-v0", "resume_gym.env:ResumeEditEnv")
 open("imported.txt", "w").close()
 """
 
@@ -35,13 +35,13 @@ open("imported.txt", "w").close()
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Change to a folder with a module, and with a run whose configuration names it."""
-    (tmp_path / "planted.py").write_text(_CODE)
+    (tmp_path / "smuggled.py").write_text(_CODE)
     write(env=ENV, runs=tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     yield tmp_path
-    sys.modules.pop("planted", None)
-    gymnasium.registry.pop("Planted-v0", None)
+    sys.modules.pop("smuggled", None)
+    gymnasium.registry.pop("Smuggled-v0", None)
 
 
 def write(runs: Path = Path(), **values: Any) -> None:
@@ -59,7 +59,7 @@ def told(argv: list[str], capsys: Capsys) -> str:
 
 def test_a_module_that_only_a_file_names_is_not_imported(here: Path, capsys: Capsys) -> None:
     argv = ["--config", "run/config.toml"]
-    said = "env: run/config.toml names a module to import, 'planted:Planted-v0'"
+    said = "env: run/config.toml names a module to import, 'smuggled:Smuggled-v0'"
     assert told(argv, capsys) == f"resume-gym: {said}; if you trust it, add --trust-remote-code\n"
     assert said in told([*argv, "--dry-run"], capsys)
     assert not (here / "imported.txt").exists()
@@ -76,18 +76,18 @@ def test_a_module_that_the_command_line_names_is_imported(flags: list[str], here
 @pytest.mark.parametrize(
     "judge",
     [
-        "planted:judge",
-        {"name": "planted:judge"},
-        {"name": "votes", "judge": "planted:judge"},
-        {"name": "votes", "judge": json.dumps({"name": "planted:judge"})},
-        {"name": "tiers", "locals": ["rubric", {"name": "planted:judge"}], "frontier": "gemini"},
+        "smuggled:judge",
+        {"name": "smuggled:judge"},
+        {"name": "votes", "judge": "smuggled:judge"},
+        {"name": "votes", "judge": json.dumps({"name": "smuggled:judge"})},
+        {"name": "tiers", "locals": ["rubric", {"name": "smuggled:judge"}], "frontier": "gemini"},
     ],
 )
 def test_a_judge_that_only_a_file_names_is_refused(judge: Any, capsys: Capsys) -> None:
     spec = judge if isinstance(judge, str) else json.dumps(judge)
     write(judge=spec)
     argv = ["--config", "run/config.toml"]
-    assert "judge: run/config.toml names a module to import, 'planted:judge'" in told(argv, capsys)
+    assert "judge: run/config.toml names a module to import, 'smuggled:judge'" in told(argv, capsys)
     assert parse([*argv, "--trust-remote-code"]).config.judge == spec
     assert parse([*argv, "--judge", spec]).config.judge == spec
 
@@ -155,7 +155,7 @@ def test_the_current_folder_is_searched_for_custom_judges_only(here: Path) -> No
     make_judge("rubric")
     assert "" not in sys.path
     with pytest.raises(ValueError, match="no attribute 'judge'"):
-        make_judge("planted:judge")
+        make_judge("smuggled:judge")
     assert (here / "imported.txt").exists()
     assert "" not in sys.path
 
@@ -170,8 +170,8 @@ def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
     shutil.move("run", "away")
     write(env=ENV)
     assert "--trust-remote-code" in told(["--config", "run/config.toml"], capsys)
-    write(env="other:Planted-v0")
-    assert "'other:Planted-v0'" in told(["--config", "run/config.toml"], capsys)
+    write(env="other:Smuggled-v0")
+    assert "'other:Smuggled-v0'" in told(["--config", "run/config.toml"], capsys)
 
 
 def test_agents_are_read_without_the_modules_of_their_runs(here: Path) -> None:
@@ -200,9 +200,9 @@ def test_a_run_of_a_stranger_that_is_resumed_here_is_not_remembered(here: Path) 
 
 
 def test_the_id_of_a_folder_is_written_to_no_other_file(here: Path) -> None:
-    (here / "run" / trust.STARTED).symlink_to(here / "planted.py")
+    (here / "run" / trust.STARTED).symlink_to(here / "smuggled.py")
     trust.remember(here / "run", {})
-    assert (here / "planted.py").read_text() == _CODE
+    assert (here / "smuggled.py").read_text() == _CODE
     assert trust.is_remembered(here / "run", {})
 
 

@@ -76,6 +76,6 @@ def _run(options: argparse.Namespace) -> int:
     if found:
         console.print(f"not sound: {'; '.join(found)}", style="bold red")
         return 1
-    told = "sound: no policy earns more than the floor, and repairs earn more"
-    console.print(told, style="bold green")
+    sound = "sound: no policy earns more than the floor, and repairs earn more"
+    console.print(sound, style="bold green")
     return 0

@@ -45,7 +45,7 @@ def add_command(commands: Commands) -> None:
         description="Grade the episodes of a run or an evaluation again. Print how the rewards and "
         "the verdicts change, and which episodes change most. The result, which `plot` and `view` "
         "open, is an evaluation with each agent twice: with the stored and with the new verdicts. "
-        "A run of several environments gives an evaluation of each, in a folder of its own.",
+        "A run of several environments gives one evaluation for each, in separate folders.",
         examples=["rejudge runs/nano --judge gemini", "rejudge result --out again"],
         done="all episodes are graded",
         failed="failure, or some episodes are not graded",

@@ -185,15 +185,19 @@ A mere swap of words is no gain, however grand the new word is, and length is no
 hesitate between two texts, they share a place."""
 
 
-class _Part(BaseModel):
+class AnswerPart(BaseModel):
+    """An object in a model's answer; unknown and missing fields are errors."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Answer(_Part):
+class CodedAnswer(AnswerPart):
+    """A model's answer, with the code that its prompt begins with."""
+
     code: str
 
 
-class ListedDifference(_Part):
+class ListedDifference(AnswerPart):
     """A difference between texts A and B, quoted from both; one of the quotations may be empty."""
 
     number: int
@@ -202,7 +206,7 @@ class ListedDifference(_Part):
     change: str = Field(max_length=1000)
 
 
-class Graded(_Part):
+class Graded(AnswerPart):
     """Grade of one field of a comparison; `because` numbers the changes that decide the grade."""
 
     because: list[int] = Field(max_length=40)
@@ -211,7 +215,7 @@ class Graded(_Part):
     confidence: Confidence
 
 
-class ComparisonAnswer(_Answer):
+class ComparisonAnswer(CodedAnswer):
     """Answer to `comparison_prompt`: the differences, then a grade for each field."""
 
     changes: list[ListedDifference] = Field(max_length=40)
@@ -222,7 +226,7 @@ class ComparisonAnswer(_Answer):
     preference: Graded
 
 
-class ListedClaim(_Part):
+class ListedClaim(AnswerPart):
     """An unsupported claim of a revision."""
 
     quote: str
@@ -230,7 +234,7 @@ class ListedClaim(_Part):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-class SupportAnswer(_Answer):
+class SupportAnswer(CodedAnswer):
     """Answer to `support_prompt`: the changes, then the unsupported claims."""
 
     changes: list[str] = Field(max_length=200)
@@ -239,7 +243,7 @@ class SupportAnswer(_Answer):
     confidence: Confidence
 
 
-class ItemGrade(_Part):
+class ItemGrade(AnswerPart):
     """The model's answer about an item: whether it is true of the revision, not of the original."""
 
     number: int
@@ -248,13 +252,13 @@ class ItemGrade(_Part):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-class ItemsAnswer(_Answer):
+class ItemsAnswer(CodedAnswer):
     """Answer to `items_prompt`: a grade for each rubric item."""
 
     items: list[ItemGrade] = Field(max_length=20)
 
 
-class RankedText(_Part):
+class RankedText(AnswerPart):
     """Place of a revision among the others; 1 is the best, and equal revisions share a place."""
 
     number: int
@@ -263,13 +267,13 @@ class RankedText(_Part):
     place: int
 
 
-class RankingAnswer(_Answer):
+class RankingAnswer(CodedAnswer):
     """Answer to `ranking_prompt`: a place for each revision."""
 
     texts: list[RankedText] = Field(max_length=200)
 
 
-A = TypeVar("A", bound=_Answer)
+A = TypeVar("A", bound=CodedAnswer)
 
 _SYSTEM = {COMPARISON: _COMPARE, SUPPORT: _SUPPORT, ITEMS: _RUBRIC, RANKING: _RANK}
 _SCHEMAS = {
@@ -367,7 +371,7 @@ def read_comparison(answer: str, prompt: Prompt, a: str, b: str) -> ComparisonAn
             "B" cites no change; a field cites an unlisted change; or a cited change has no
             quotation, or a quotation that does not occur in its text.
     """
-    parsed = _read(ComparisonAnswer, answer, prompt)
+    parsed = read_answer(ComparisonAnswer, answer, prompt)
     changes = {change.number: change for change in parsed.changes}
     for field in GRADED_FIELDS:
         graded: Graded = getattr(parsed, field)
@@ -399,7 +403,7 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
             the claim is neither "moved" nor an "instruction"; or "answer" contradicts the list of
             claims.
     """
-    parsed = _read(SupportAnswer, answer, prompt)
+    parsed = read_answer(SupportAnswer, answer, prompt)
     for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
             raise ValueError(f"claims: {claim.quote[:80]!r} does not occur in REVISED")
@@ -421,7 +425,7 @@ def read_items(answer: str, prompt: Prompt, task: Task, revised: str) -> dict[st
             items from 1 in order; or an item graded as new has a quotation that occurs in both
             texts or in neither.
     """
-    parsed = _read(ItemsAnswer, answer, prompt)
+    parsed = read_answer(ItemsAnswer, answer, prompt)
     numbers = [one.number for one in parsed.items]
     if numbers != list(range(1, len(task.judged) + 1)):
         raise ValueError(f"items: expected the numbers 1 to {len(task.judged)}, got {numbers}")
@@ -443,7 +447,7 @@ def read_ranking(answer: str, prompt: Prompt, texts: Sequence[str]) -> list[int]
             texts from 1 in order; a quotation does not occur in its text; or the places are not
             from 1 to at most the number of texts.
     """
-    parsed = _read(RankingAnswer, answer, prompt)
+    parsed = read_answer(RankingAnswer, answer, prompt)
     numbers = [one.number for one in parsed.texts]
     if numbers != list(range(1, len(texts) + 1)):
         raise ValueError(f"texts: expected the numbers 1 to {len(texts)}, got {numbers}")
@@ -456,7 +460,12 @@ def read_ranking(answer: str, prompt: Prompt, texts: Sequence[str]) -> list[int]
     return places
 
 
-def _read(kind: type[A], answer: str, prompt: Prompt) -> A:
+def read_answer(kind: type[A], answer: str, prompt: Prompt) -> A:
+    """Parse the answer to a prompt with a code.
+
+    Raises:
+        ValueError: the answer does not match the schema, or lacks the code.
+    """
     try:
         parsed = kind.model_validate_json(answer)
     except ValidationError as problem:

@@ -11,11 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from resume_gym.episode.tasks import Item, Task
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
-from resume_gym.judges.prompt import items_prompt, read_items
+from resume_gym.judges.prompt import (
+    AnswerPart,
+    CodedAnswer,
+    items_prompt,
+    read_answer,
+    read_items,
+)
 from resume_gym.llm import Malformed, Prompt, Refused
 from resume_gym.llm.client import Client
 from resume_gym.llm.schemas import schema_of
@@ -53,21 +59,16 @@ words alone: do not ask that something is mentioned, listed or named, but what t
 the work."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Written(_Part):
+class Written(AnswerPart):
     """An item as the model writes it."""
 
     text: str = Field(max_length=_CHARS)
     quote: str
 
 
-class Answer(_Part):
+class Answer(CodedAnswer):
     """The model's answer."""
 
-    code: str
     items: list[Written] = Field(min_length=1, max_length=MOST)
 
 
@@ -101,8 +102,8 @@ async def write_rubric(task: Task, client: Client, attempts: int) -> Rubric:
     for attempt in range(attempts):
         prompt = ask_for(task, [*passed], faults, attempt)
         try:
-            answer = await client.ask(prompt, partial(read, prompt=prompt))
-            items, found = examine(task, answer, client.name)
+            answer = await client.ask(prompt, partial(read_answer, Answer, prompt=prompt))
+            items, found = examine(task, answer.items, client.name)
             met = await _met(task, items, client) if items else {}
         except (Refused, Malformed) as problem:
             faults.append(str(problem))
@@ -135,23 +136,6 @@ def ask_for(task: Task, passed: Sequence[str], faults: Sequence[str], draw: int 
     ask = f"Write the items, in JSON, with the code {code}."
     user = f"The code is {code}.\n\n{shown}{again}\n\n{ask}"
     return Prompt(_SYSTEM, user, schema_of(Answer), VERSION, draw)
-
-
-def read(answer: str, prompt: Prompt) -> list[Written]:
-    """Parse an answer to `ask_for`.
-
-    Raises:
-        ValueError: the answer does not match the schema, or lacks the code.
-    """
-    try:
-        parsed = Answer.model_validate_json(answer)
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "answer"
-        raise ValueError(f"{where}: {first['msg']}") from None
-    if not prompt.user.startswith(f"The code is {parsed.code}.\n"):
-        raise ValueError(f"code: expected the code of the prompt, got {parsed.code[:40]!r}")
-    return parsed.items
 
 
 def examine(task: Task, written: Sequence[Written], writer: str) -> tuple[list[Item], list[str]]:

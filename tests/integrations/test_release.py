@@ -72,7 +72,7 @@ def test_uv_runs_the_script_with_the_wheel(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_steps_of_the_image_install_a_server_that_is_valid(tmp_path: Path) -> None:
-    """In a plain folder with an environment of its own, as no Docker daemon may be at hand."""
+    """In a plain folder with a separate environment, since Docker may be missing."""
     dockerfile = (IMAGE / "Dockerfile").read_text(encoding="utf-8")
     told(IMAGE, BIN / "hadolint", "Dockerfile")
     folder = tmp_path / "env"

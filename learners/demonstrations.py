@@ -224,7 +224,7 @@ def demonstrations(
                     context = [*before[: len(before) - len(reply)], *chat.reply(told)] * bool(
                         before
                     )
-                    samples.append(_sample(first, context, turn))
+                    samples.append(one_turn(first, context, turn))
             drawn = Counter(act(session, rng) for _ in range(each))
             weights = [0.0] * (len(before) - len(reply)) + [replies * each] * len(reply)
             for text, draws in drawn.items():
@@ -235,7 +235,7 @@ def demonstrations(
                 weights = [0.0] * len(before)  # train on a reply only once
             text = intended = next(iter(drawn))
             if rng.random() < SLIPS:
-                text = _spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
+                text = spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
             step = session.step(text)
             observation, intended = step.observation, intended if step.error != "none" else ""
             reply = list(chat.reply(observation))
@@ -243,9 +243,9 @@ def demonstrations(
         yield samples
 
 
-def _sample(prompt: list[int], before: list[int], turn: list[int]) -> Sample:
-    """Return a sample of one turn with the weight 1."""
-    weights = [0.0] * len(before) + [1.0] * len(turn)
+def one_turn(prompt: list[int], before: list[int], turn: list[int], weight: float = 1.0) -> Sample:
+    """Return a sample of the turn that follows the tokens `before`; only its tokens have weight."""
+    weights = [0.0] * len(before) + [weight] * len(turn)
     sampled = [one > 0 for one in weights]
     return Sample(0, prompt, before + turn, sampled, [0.0] * len(weights), weights)
 
@@ -276,7 +276,7 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
 _QUOTE = re.compile(r'"old": "((?:[^"\\]|\\.)+)"')
 
 
-def _spoilt(text: str, before: list[str], rng: Random) -> str:
+def spoilt(text: str, before: list[str], rng: Random) -> str:
     """Return a faulty call: an earlier one, or `text` cut off, misquoted or with a wrong word."""
     kind = rng.randrange(5)
     if kind == 0 and before:

@@ -259,18 +259,25 @@ def test_a_quarter_of_the_samples_have_a_hint_as_the_last_words_before_the_call(
     assert 0.17 < hinted_turns / turns < 0.33
 
 
-def test_edits_of_a_page_quote_the_page_once() -> None:
-    numbers, kinds = range(20), set()
+def test_edits_of_a_page_quote_it_once_as_earlier_edits_left_it() -> None:
+    numbers, kinds, earlier = range(20), set(), set()
     for samples_of_page in edits_of_pages("apprentice", numbers, 3, "mini", "nano"):
-        assert len(samples_of_page) > 4
         assert len({tuple(sample.prompt) for sample in samples_of_page}) == 1
-        page = TOKENIZER.decode(samples_of_page[0].prompt)
         for sample in samples_of_page:
-            call = parse(TOKENIZER.decode(sample.response[:-1]))
+            page, turns = TOKENIZER.decode(sample.prompt), TOKENIZER.decode(sample.response)
+            *before, last = turns.split("<|im_start|>assistant\n")
+            earlier.add(len(before))
+            for turn in before:
+                match parse(turn.partition("<|im_end|>")[0]):
+                    case ToolCall("str_replace", {"old": old, "new": new}) if page.count(old) == 1:
+                        page = page.replace(old, new)
+            call = parse(last.removesuffix("<|im_end|>"))
             assert isinstance(call, ToolCall)
             assert page.count(call.arguments["old"]) == 1
+            assert sum(weight > 0 for weight in sample.advantages) == sample.turns[-1]
             kinds.add(bool(call.arguments["new"]))
     assert kinds == {True, False}
+    assert earlier == {0, 1, 2, 3}
 
 
 def test_a_useless_or_invented_edit_quotes_the_word_before_it() -> None:

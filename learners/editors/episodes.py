@@ -8,7 +8,7 @@ from random import Random
 
 from transformers import PreTrainedTokenizerBase
 
-from learners.demonstrations import Act, demonstrations, renamed, shorter
+from learners.demonstrations import SLIPS, Act, demonstrations, one_turn, renamed, shorter, spoilt
 from learners.editors.apprentice import apprentice, repairs
 from learners.editors.edits import REPAIRS, choose
 from learners.editors.hinted import hinted
@@ -16,7 +16,7 @@ from learners.editors.scripted import careful, fixes
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import load_tokenizer
 from learners.training.rows import Sample
-from resume_gym import Rules, Session, Task
+from resume_gym import Rules, Session, Task, tool_call
 from resume_gym.episode.evidence import EvidenceSession
 from resume_gym.episode.feedback import FeedbackSession
 from resume_gym.synthesis.procedural import generate_task
@@ -32,7 +32,8 @@ _WITH_EVIDENCE, _WITH_EVIDENCE_IN_VAIN, _WITH_FEEDBACK = 0.6, 0.06, 0.08  # shar
 _LARGE = 20  # one in so many pages is of full size
 _REWORDED = 0.7
 _EDITS = 24  # edits that are drawn on a page without instructions
-_ONE_EDIT = Rules(max_turns=3)  # so few turns that edits are drawn from the whole page
+_PLAYED = 3  # maximum number of edits made before these are drawn
+_REVIEWED = 0.2  # share of such pages that are reviewed first
 
 
 def episodes(
@@ -72,10 +73,11 @@ def episodes(
 def edits_of_pages(
     editor: str, numbers: Iterable[int], seed: int, size: str, model: str
 ) -> Iterator[list[Sample]]:
-    """Yield samples of many edits of the same page, without instructions and without history.
+    """Yield samples of many edits of the same page, without instructions.
 
-    A model learns to find on the page what it quotes: four fifths of the tokens are edits, where an
-    episode has one fifth, and each page has many. Half of the pages are shortened.
+    A model learns to find on the page what it quotes: most of the tokens are edits, where an
+    episode has one fifth, and each page has many. Half of the pages are shortened. Up to `_PLAYED`
+    calls come before, with their replies, since quoting after a reply has to be learned as well.
 
     Args:
         editor: apprentice or repairs, whose edits are drawn at random.
@@ -90,15 +92,24 @@ def edits_of_pages(
         task = generate_task(seed, number, "train", size)
         rng = Random(f"{seed}:{task.task_id}")
         task = renamed(task, rng)
-        session = Session(shorter(task, rng) if rng.random() < 0.5 else task, _ONE_EDIT)
-        prompt = chat.prompt("", session.resume)
-        edits = (choose(session, rng, useful) for _ in range(_EDITS))
-        drawn = Counter(edit.call for edit in edits if edit)
-        turns = [(chat.write(text), float(draws)) for text, draws in drawn.items()]
-        yield [
-            Sample(0, prompt, turn, [True] * len(turn), [0.0] * len(turn), [draws] * len(turn))
-            for turn, draws in turns
-        ]
+        played = rng.randint(0, _PLAYED)
+        # so few turns are left afterwards that edits are drawn from the whole rest of the page
+        session = Session(shorter(task, rng) if rng.random() < 0.5 else task, Rules(played + 3))
+        prompt, before = chat.prompt("", session.resume), list[int]()
+        for turn in range(played):
+            edit = choose(session, rng, useful)
+            call = edit.call if edit else tool_call("review")
+            if turn == 0 and rng.random() < _REVIEWED:
+                call = tool_call("review")
+            elif rng.random() < SLIPS:
+                call = spoilt(call, [], rng)
+            before += [*chat.write(call), *chat.reply(session.step(call).observation)]
+        drawn = Counter(edit.call for _ in range(_EDITS) if (edit := choose(session, rng, useful)))
+        if drawn:  # no line may be left below the last edit
+            yield [
+                one_turn(prompt, before, chat.write(text), float(draws))
+                for text, draws in drawn.items()
+            ]
 
 
 def samples(

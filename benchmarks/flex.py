@@ -1,4 +1,4 @@
-"""Attention over packed prefix trees with FlexAttention; the GPU benchmarks check and time it."""
+"""Attention over packed prefix trees with FlexAttention, for the GPU benchmarks."""
 
 from functools import lru_cache
 

@@ -92,7 +92,6 @@ ARMS: Mapping[str, Arm] = {
 }
 """Arms by name. `careful` and `fixes` are not controls, since their editors know the repairs."""
 CONTROLS = ("start", "imitation", "raft", "noop")
-FLAGS = (f"--env={ENV}", "--credit=edit", "--fresh-tasks")
 QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
 
 
@@ -163,7 +162,7 @@ class Matrix:
                 command = ["learners/imitation.py", *common, *budget, f"--env={ENV}"]
                 command += ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
             else:
-                command = ["learners/aipo.py", *common, *FLAGS, *flags]
+                command = ["learners/aipo.py", *common, *flags]
                 command += QUICK if self._args.quick else ()
             subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
             (run / "ended").write_text(f"{(time.monotonic() - began) / 60:.2f}\n")

@@ -8,7 +8,7 @@ docs/domains.md explains this file.
     python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --name notes \
         --model runs/notes-start/model
 
-An earlier version of the second command, without `--credit turn` and with another warm start,
+An earlier version of the second command, with `--credit episode` and another warm start,
 printed these means over 16 episodes on each of 20 held-out releases, before and after 20 steps:
 
     mean                           1.79    3.68

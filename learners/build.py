@@ -45,7 +45,6 @@ def make_workloads(config: Config) -> list[Workload]:
     if rest:
         known += [f"eval.{env}/{name}" for env, names in figures.items() for name in names]
     check_names(conditions(config.goal, "goal"), known, "goal")
-    make_curricula(config, works)  # reports a source whose tasks `fresh_tasks` cannot generate
     return works
 
 
@@ -64,9 +63,10 @@ def _make_workload(config: Config, env: str) -> Workload:
         if env in str(error) or len(config.environments) == 1:
             raise
         raise type(error)(f"{error}; the environment is {env}") from None
-    if config.credit == "edit" and (work.judge is None or isinstance(work.judge, AsyncJudge)):
-        told = f"{env} has the judge {work.judge.name!r}" if work.judge else f"{env} has no judge"
-        raise ConfigError(f"credit: edit needs a judge that asks no model, such as rubric; {told}")
+    if config.credit == "edit" and isinstance(work.judge, AsyncJudge):
+        expected = "episode, or a judge that asks no model, such as rubric"
+        told = f"got edit, and {env} has the judge {work.judge.name!r}"
+        raise ConfigError(f"credit: expected {expected}; {told}")
     hinted = config.feedback_weight and not config.teacher
     if hinted and not issubclass(work.session_type, Session):
         raise ConfigError(f"feedback_weight: hints are about resumes; got {env}")
@@ -142,11 +142,7 @@ def make_orchestrator(
 
 
 def make_curricula(config: Config, works: Sequence[Workload]) -> list[Curriculum]:
-    """Create the curriculum of each environment, which draws its tasks of each step.
-
-    Raises:
-        ConfigError: `fresh_tasks` is set, but the tasks of a source are not generated.
-    """
+    """Create the curriculum of each environment, which draws its tasks of each step."""
     return [_make_curriculum(config, work, index) for index, work in enumerate(works)]
 
 
@@ -154,17 +150,21 @@ def _make_curriculum(config: Config, work: Workload, index: int) -> Curriculum:
     spare = config.groups if config.replace_equal else 0
     drawn = config.seed, config.groups, config.group_size, spare
     place: dict[str, Any] = {"shares": tuple(config.environments.values()), "index": index}
-    if config.fresh_tasks:
-        task = work.tasks[0].task_id
-        if not (made := re.fullmatch(r"(full|mini)-train-\d+-\d+", task)):
-            told = f"{work.env} has {task!r}; --no-fresh-tasks trains on the tasks of the source"
-            raise ConfigError(f"fresh_tasks: expected generated tasks, such as mini; {told}")
-        return FreshCurriculum(*drawn, made[1], **place)
+    if size := fresh_size(config, work):
+        return FreshCurriculum(*drawn, size, **place)
     if not (ladder := re.fullmatch(LADDER, config.tasks)):
         return Curriculum(*drawn, **place)
     first: Any = work.session(work.held_out[0])
     size, sequence = ladder["size"] or "full", int(ladder["seed"])
     return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.scale[1], **place)
+
+
+def fresh_size(config: Config, work: Workload) -> str:
+    """Return the size of the tasks that each step generates; empty if it generates none."""
+    if config.tasks or not config.fresh_tasks:
+        return ""
+    made = re.fullmatch(r"(full|mini)-train-\d+-\d+", work.tasks[0].task_id)
+    return made[1] if made else ""
 
 
 def make_distant_orchestrator(

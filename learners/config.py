@@ -39,8 +39,8 @@ class Config:
         env: environment id, or module:id to import the module that registers the id; or several
             with shares, such as ID:0.7,ID:0.3, which are the shares of the groups of a step.
         tasks: source of the tasks; empty for each environment's default source.
-        fresh_tasks: train on new generated tasks in each step instead of those of the source, which
-            must be generated, too; the held-out tasks remain those of the source.
+        fresh_tasks: if tasks is empty and the default source is generated, train on new generated
+            tasks in each step; the held-out tasks remain those of the default source.
         judge: judge that grades final documents: a name, or JSON with a name and options; empty
             for each environment's default judge.
         seed: random seed.
@@ -76,10 +76,10 @@ class Config:
         timeout_s: timeout in seconds of one completion, verdict or weight update, including its
             retries; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, all other losses mean-centred ones.
-        credit: how rewards become advantages: turn gives each turn its own advantage, without the
-            tool rewards of earlier turns; episode gives all turns of a rollout the same advantage;
-            edit pays each edit for what it changes, which takes verdicts on all drafts, so it needs
-            a judge that asks no model.
+        credit: how rewards become advantages: edit pays each edit for what it changes, which takes
+            verdicts on all drafts, so it needs a judge that asks no model; episode gives all turns
+            of a rollout the same advantage; turn gives each turn its own advantage, without the
+            tool rewards of earlier turns.
         feedback_weight: weight of targeted textual feedback: after a hint, the policy gives other
             probabilities to a bad turn, and the loss draws it towards them; 0 for no feedback. It
             needs the loss aipo and credit edit, and ends when the difference no longer falls.
@@ -136,9 +136,9 @@ class Config:
     name: str = "nano"
     runs: Annotated[Path, _CONVERTED] = Path("runs")
     model: str = "nano"
-    env: str = "ResumeEditMini-v0"
+    env: str = "ResumeEditNetMini-v0"
     tasks: str = ""
-    fresh_tasks: bool = False
+    fresh_tasks: bool = True
     judge: str = ""
     seed: NonNegativeInt = 1
     steps: PositiveInt = 20
@@ -162,7 +162,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
-    credit: Literal["turn", "episode", "edit"] = "turn"
+    credit: Literal["edit", "episode", "turn"] = "edit"
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1

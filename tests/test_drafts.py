@@ -203,7 +203,7 @@ def test_a_run_stores_what_turns_earned_and_grades_no_draft_of_an_evaluation(
     made = make(engine, judge, credit="edit")
     asyncio.run(made.evaluate(0))
     assert all("Built" in text for _, text in judge.asked[asked:])
-    assert "earned" not in batch(make(engine)).rollouts[0].record()
+    assert "earned" not in batch(make(engine, credit="episode")).rollouts[0].record()
 
 
 def test_a_failed_verdict_drops_the_episode_and_not_the_run() -> None:
@@ -247,8 +247,8 @@ def test_equal_rollouts_have_exactly_no_advantage() -> None:
     ("changes", "message"),
     [
         (
-            {"judge": "critique"},
-            r"^credit: edit needs a judge .*has the judge 'critique\(rubric\)'$",
+            {"judge": "critique", "env": "ResumeEditMini-v0"},
+            r"^credit: expected episode, or .*has the judge 'critique\(rubric\)'$",
         ),
         ({"env": "CartPole-v1"}, "action"),
     ],

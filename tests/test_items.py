@@ -242,7 +242,7 @@ def test_rules_alone_refuse_an_item_for_models(
         tmp_path, replace(TASK, task_id="b", split="train"), replace(TASK, rubric=(DEGREE,))
     )
     with pytest.raises(ConfigError, match="needs a model judge such as gemini; got 'rubric'"):
-        make_workloads(Config(tasks=one))
+        make_workloads(Config(env="ResumeEditMini-v0", tasks=one))
 
 
 def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,7 @@ from test_orchestrator import make
 from learners.build import make_curricula, make_workloads
 from learners.config import Config
 from learners.engines import Sampling
-from learners.errors import ConfigError
-from learners.rollouts.curriculum import FreshCurriculum, LadderCurriculum
+from learners.rollouts.curriculum import Curriculum, FreshCurriculum, LadderCurriculum
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
@@ -104,7 +103,7 @@ def test_the_source_ladder_makes_a_ladder() -> None:
 
 
 def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path: Path) -> None:
-    config = Config(fresh_tasks=True, groups=3, group_size=2, replace_equal=True)
+    config = Config(groups=3, group_size=2, replace_equal=True)
     (work,) = make_workloads(config)
     (made,) = make_curricula(config, [work])
     assert isinstance(made, FreshCurriculum)
@@ -122,10 +121,13 @@ def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path:
     assert [task.split for task in work.held_out] == ["eval"] * 40
 
 
-def test_fresh_tasks_need_a_source_that_can_make_more(tasks_file: str) -> None:
-    for tasks in (tasks_file, "ladder-mini:5"):
-        with pytest.raises(ConfigError, match="expected generated tasks, such as mini"):
-            make_workloads(Config(fresh_tasks=True, tasks=tasks))
+def test_tasks_that_are_named_or_not_generated_are_not_replaced_by_fresh_ones(
+    tasks_file: str,
+) -> None:
+    for changes in ({"tasks": tasks_file}, {"tasks": "mini"}, {"env": "guessing:Guessing-v0"}):
+        config = Config(**changes)
+        (made,) = make_curricula(config, make_workloads(config))
+        assert type(made) is Curriculum
 
 
 def test_equal_groups_are_replaced_and_counted(tmp_path: Path) -> None:

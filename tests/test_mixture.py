@@ -230,10 +230,13 @@ def test_an_evaluation_needs_three_quarters_of_each_environment() -> None:
 @pytest.mark.parametrize(
     ("envs", "changes", "told"),
     [
-        ((NET, GUESSING), {"credit": "edit"}, f"^credit: .*{GUESSING} has no judge"),
+        ((EVIDENCE, NET), {"judge": "critique"}, f"^credit: .*{EVIDENCE} has the judge 'critique"),
         ((NET, GUESSING), {"judge": "rubric"}, f"^judge: {GUESSING} has no such setting"),
-        ((NET, GUESSING), {"fresh_tasks": True}, f"^fresh_tasks: .*; {GUESSING} has '"),
-        ((EVIDENCE, NET), {"judge": "critique"}, f"^judge: .*; the environment is {NET}"),
+        (
+            (EVIDENCE, NET),
+            {"judge": "critique", "credit": "episode"},
+            f"^judge: .*; the environment is {NET}",
+        ),
     ],
 )
 def test_an_error_names_the_environment_that_refuses_a_setting(
@@ -252,13 +255,14 @@ def test_a_goal_may_name_an_environment() -> None:
 
 
 def test_a_dry_run_names_each_environment_and_its_share(tmp_path: Path) -> None:
-    config = Config(env=f"{NET}:2,{EVIDENCE}:1", steps=3, groups=8, group_size=4, eval_tasks=10)
+    settings = {"steps": 3, "groups": 8, "group_size": 4, "eval_tasks": 10, "credit": "episode"}
+    config = Config(env=f"{NET}:2,{EVIDENCE}:1", **settings)  # type: ignore[arg-type]
     plan = RunPlan(config, Machine.here())
     console = Console(file=(tmp_path / "out").open("w"), width=200)
     show(plan, console)
     console.file.close()
     lines = [" ".join(line.split()) for line in (tmp_path / "out").read_text().splitlines()]
-    assert f"{NET} 66.7 % of the groups; 160 tasks for training, 10 held-out" in " ".join(lines)
+    assert f"{NET} 66.7 % of the groups; new tasks in each step, 10 held-out" in " ".join(lines)
     assert f"{EVIDENCE} 33.3 % of the groups" in " ".join(lines)
     assert [one.training for one in plan.verdicts.values()] == [16 * 4, 8 * 4]
     assert f"Verdicts in {NET}" in lines

@@ -52,7 +52,7 @@ def train(
 def check_settings(runs: Path, name: str) -> None:
     """The run has the settings of the preset that decide what it teaches."""
     used, preset = read_toml(runs / "job" / "config.toml"), read_toml(PRESETS / f"{name}.toml")
-    for setting in ("env", "credit", "fresh_tasks", "lora_rank", "learning_rate", "loss"):
+    for setting in ("env", "credit", "lora_rank", "learning_rate", "loss"):
         assert getattr(used, setting) == getattr(preset, setting)
 
 

@@ -111,6 +111,8 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
         assert len({tuple(one.session.rewards) for one in group}) == 1  # type: ignore[attr-defined]
     assert type(figures) is Returns
     assert (figures.episodes, figures.tasks) == (6, 2)
+    # without a judge, credit by edit has nothing to grade
+    assert made.earned == [[sum(turn.values()) for turn in one] for one in made.ledgers]
     assert [one.record() for one in batch().rollouts] == [one.record() for one in rollouts]
     assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
 

@@ -161,7 +161,7 @@ def test_an_engine_sleeps_only_when_no_evaluation_needs_it(colocated: bool) -> N
 
 
 def test_turns_are_credited_and_the_scales_run_on() -> None:
-    parts = played(Config(steps=3))
+    parts = played(Config(steps=3, credit="turn"))
     expected: Mapping[str, float] = {}
     for step, found in enumerate(parts.called("samples"), 1):
         batch = parts.batch(step)

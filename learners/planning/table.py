@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from learners.build import fresh_size
 from learners.planning.plan import (
     BANDWIDTH,
     UTILISATION,
@@ -67,7 +68,9 @@ def _sections(plan: RunPlan) -> Iterator[tuple[str, Iterator[Cells]]]:
 
 def _environment_rows(plan: RunPlan) -> Iterator[Cells]:
     for work in plan.works:
-        tasks = f"{len(work.tasks):,} tasks for training, {len(work.held_out):,} held-out"
+        fresh = fresh_size(plan.config, work)
+        training = "new tasks in each step" if fresh else f"{len(work.tasks):,} tasks for training"
+        tasks = f"{training}, {len(work.held_out):,} held-out"
         share = plan.config.environments[work.env]
         yield work.env, f"{100 * share:.3g} %", f"of the groups; {tasks}"
 

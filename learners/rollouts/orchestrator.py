@@ -116,9 +116,9 @@ class Orchestrator:
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         limits = timeout_s, self._threads, self._faults
         self._graders = {
-            env: drafts.Drafts(work.judge, *limits)
+            env: drafts.Drafts(work.judge, *limits) if work.judge else None
             for env, work in self._works.items()
-            if by_edit and work.judge
+            if by_edit
         }
         self._feedback_turns, self._teacher_url = feedback_turns, teacher_url
         self._keys = count()
@@ -437,13 +437,13 @@ class Orchestrator:
         rollout: Rollout,
         step: int,
         stored: Trajectories | None,
-        graders: Mapping[str, drafts.Drafts] = MappingProxyType({}),
+        graders: Mapping[str, drafts.Drafts | None] = MappingProxyType({}),
     ) -> None:
         """Store a finished rollout and, if it is graded, what each of its turns earned."""
         session: Any = rollout.session
-        grader = graders.get(rollout.env)
-        if grader and not session.needs_verdict:
-            rollout.earned = await grader.earned(session)
+        if rollout.env in graders and not session.needs_verdict:
+            grader = graders[rollout.env]
+            rollout.earned = await grader.earned(session) if grader else session.ledgers
         if stored:
             stored.append(step, rollout)
 

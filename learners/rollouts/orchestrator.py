@@ -10,32 +10,30 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
-from functools import cache, partial, reduce
+from dataclasses import replace
+from functools import cache, partial
 from itertools import count, groupby
-from operator import add
 from statistics import fmean
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts import comparisons, drafts, feedback, second_judge, teacher
+from learners.rollouts import comparisons, drafts, feedback, second_judge, summaries, teacher
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import (
     Curriculum,
-    Drawn,
     Planned,
     first_of,
     planned_groups,
 )
 from learners.rollouts.journal import Faults, Note, Watchdog
-from learners.rollouts.measures import measures, vocabulary
-from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, environment, play
+from learners.rollouts.measures import vocabulary
+from learners.rollouts.rollout import EpisodeError, Rollout, environment, play
+from learners.rollouts.summaries import HeldOutResult
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
-from resume_gym.evaluation import Loop, Returns, grade
+from resume_gym.evaluation import Loop, grade
 from resume_gym.judges import AsyncJudge, JudgeMisconfigured, group_weight, together
-from resume_gym.llm import Usage
 from resume_gym.support.user_errors import number_of
 
 GROUP_SHARE = 0.75
@@ -43,25 +41,6 @@ GROUP_SHARE = 0.75
 _JUDGE_THREADS = 32
 Store = Callable[[Rollout], Awaitable[None]]
 """Function that stores a finished rollout."""
-
-
-class HeldOutResult(NamedTuple):
-    """Result of an evaluation on the held-out tasks.
-
-    Attributes:
-        summary: figures of the graded episodes; in a run of several environments, its `errors` also
-            have those of each environment, by names such as `by_env` has.
-        versions: oldest and newest version of the weights that sampled the episodes.
-        dropped_episodes: number of failed episodes, which are not in the summary.
-        seconds: duration of the evaluation in seconds.
-        by_env: figures of each environment by ENV/NAME; empty in a run of one environment.
-    """
-
-    summary: Returns
-    versions: tuple[int, int]
-    dropped_episodes: int
-    seconds: float
-    by_env: Mapping[str, float] = MappingProxyType({})
 
 
 class Orchestrator:
@@ -160,7 +139,7 @@ class Orchestrator:
         kept = [rollout for group in complete for rollout in group]
         if self._teacher_url:
             await teacher.ask(kept, self._teacher_url, self._of(kept[0]).chat, self._timeout_s)
-        marked = {}
+        marked, words = {}, self._first_words(step)
         if turns := self._feedback_turns:
             for rollout in kept:
                 rollout.hinted = feedback.hinted(rollout, self._of(rollout).chat, turns)
@@ -168,59 +147,23 @@ class Orchestrator:
         return Batch(
             step=step,
             rollouts=kept,
-            summary=self._summary(kept),
+            summary=summaries.summary(self._works, kept),
             dropped_episodes=len(failures),
             dropped_groups=len(groups) - len(complete),
             lag_s=self.watchdog.lag_s,
-            judge_usage=self._usage(),
+            judge_usage=summaries.usage(self._works),
             replaced=replaced,
             level=drawn[""].level if "" in drawn else None,
             measures={
-                **self._measures(step, complete),
+                **summaries.measures_of(complete, words),
                 **marked,
                 **await self._second_opinion(step, kept),
-                **self._by_env(step, complete, drawn),
+                **summaries.by_env(self._works, complete, drawn, words),
             },
         )
 
     def _of(self, rollout: Rollout) -> Workload:
         return self._works[rollout.env]
-
-    def _measures(self, step: int, groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
-        """Return the measures of the texts, edits and comparisons of groups."""
-        rollouts = [rollout for group in groups for rollout in group]
-        return {
-            **measures(rollouts, self._first_words(step)),
-            **drafts.measures([one.earned or () for one in rollouts]),
-            **comparisons.measures(groups),
-        }
-
-    def _by_env(
-        self, step: int, groups: Sequence[Sequence[Rollout]], drawn: Mapping[str, Drawn]
-    ) -> dict[str, float]:
-        """Return the metrics of each environment by ENV/NAME, except of a single environment."""
-        found: dict[str, float] = {}
-        for env in filter(None, self._works):
-            own = [group for group in groups if group[0].env == env]
-            if not own:
-                continue
-            level = drawn[env].level
-            summary = self._summary([one for group in own for one in group], env)
-            named = {
-                **summary.metrics(),
-                **self._measures(step, own),
-                "tasks": summary.tasks,
-                "groups": len(own),
-                **({} if level is None else {"level": level}),
-            }
-            found |= {f"{env}/{name}": value for name, value in named.items()}
-        return found
-
-    def _usage(self) -> Usage | None:
-        """Return what the judges that ask models have used so far; None if no judge does."""
-        used = (getattr(work.judge, "usage", None) for work in self._works.values())
-        known = [one for one in used if one is not None]
-        return reduce(add, known) if known else None
 
     async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
         """Return the metrics of the second judge; empty if it does not grade this step."""
@@ -316,24 +259,15 @@ class Orchestrator:
         graded, failures = await self._play_all(rollouts, seeded, store)
         del self._evaluated[step]
         failures += unopened
-        by_env = {env: [one for one in graded if one.env == env] for env in self._works}
-        for env, own in by_env.items():
-            episodes = len(self._works[env].held_out) * self._eval_rollouts
-            if failures and len(own) < GROUP_SHARE * episodes:
+        kept = Counter(one.env for one in graded)
+        for env, work in self._works.items():
+            episodes = len(work.held_out) * self._eval_rollouts
+            if failures and kept[env] < GROUP_SHARE * episodes:
                 raise _failed(failures, len(groups) * self._eval_rollouts)
         if stored:
             stored.sync(step)
-        versions = {v for rollout in graded for v in rollout.versions if v != NOT_SAMPLED}
-        limits, seconds = (min(versions), max(versions)), time.monotonic() - began
-        parts = {env: self._summary(own, env) for env, own in by_env.items() if env}
-        summary, named = self._summary(graded), _by_env(parts)
-        errors = {
-            f"{env}/{name}": error for env in parts for name, error in parts[env].errors.items()
-        }
-        summary = replace(
-            summary, errors={**summary.errors, **{n: e for n, e in errors.items() if n in named}}
-        )
-        return HeldOutResult(summary, limits, len(failures), seconds, named)
+        seconds = time.monotonic() - began
+        return HeldOutResult.of(self._works, graded, len(failures), seconds)
 
     @property
     def evaluation(self) -> str:
@@ -369,13 +303,6 @@ class Orchestrator:
                 failures += [error] * members
                 self._faults.report(f"All episodes of {task.task_id} are dropped", error)
         return rollouts, failures
-
-    def _summary(self, rollouts: Sequence[Rollout], env: str = "") -> Returns:
-        """Return the figures of rollouts: of one environment, or of all if `env` is empty."""
-        works = [self._works[env]] if env else self._works.values()
-        kinds = {work.summary_type for work in works}
-        kind = kinds.pop() if len(kinds) == 1 else Returns
-        return kind.of((one.session for one in rollouts), (one.env for one in rollouts))
 
     async def _play_all(
         self,
@@ -472,16 +399,6 @@ def _groups(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
 def _waits(judge: object) -> bool:
     # async judges are slow and may fail, so rollouts are stored before and after grading
     return isinstance(judge, AsyncJudge)
-
-
-def _by_env(parts: Mapping[str, Returns]) -> dict[str, float]:
-    """Return the numbers of the summary of each environment, and of its verdicts, by ENV/NAME."""
-    figures: dict[str, float] = {}
-    for env, one in parts.items():
-        verdict = {f"verdict_{name}": mean for name, mean in getattr(one, "verdict", {}).items()}
-        numbers = {**asdict(one), **verdict}.items()
-        figures |= {f"{env}/{name}": n for name, n in numbers if isinstance(n, int | float)}
-    return figures
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:

@@ -19,8 +19,8 @@ from learners.engines import Engine, EngineError, Sampling
 from learners.engines.server import Server
 from learners.rollouts.batch import Batch
 from learners.rollouts.journal import Note
-from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.sampler import Sampler
+from learners.rollouts.summaries import HeldOutResult
 from learners.rollouts.workload import Workload
 from learners.training import ranks
 from learners.training.rows import Sample

@@ -19,7 +19,8 @@ from learners.engines import EngineError
 from learners.engines.vllm import VLLMEngine
 from learners.rollouts.batch import Batch
 from learners.rollouts.journal import Note
-from learners.rollouts.orchestrator import HeldOutResult, Orchestrator
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.summaries import HeldOutResult
 from learners.training import ranks
 
 SILENT_S = 120.0

@@ -12,8 +12,8 @@ from learners.config import Config, to_dict
 from learners.errors import STOPPED, ConfigError, RunStopped
 from learners.goals import End, holds
 from learners.rollouts.measures import HACKS
-from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.rollout import Record
+from learners.rollouts.summaries import HeldOutResult
 from learners.rollouts.workload import Workload, floor_of
 from learners.run import model_card
 from learners.run.folder import TOTALS, Metrics, RunFolder, numbered

@@ -132,8 +132,14 @@ def processor() -> str:
 
 
 def machine() -> str:
-    """Return the kind of machine, such as "2-core-xeon"; it does not reveal the host name."""
+    """Return the kind of machine, such as "2-core-xeon"; it does not reveal the host name.
+
+    "-bf16" at the end says that the CPU multiplies in bfloat16, which trains several times faster.
+    """
     model = processor().lower()
     families = ("xeon", "epyc", "ryzen", "core", "apple", "neoverse", "grace")
     family = next((one for one in families if one in model), platform.machine().lower())
-    return f"{os.cpu_count()}-core-{family}"
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text().split() if cpuinfo.exists() else []
+    fast = {"avx512_bf16", "amx_bf16", "bf16"} & set(flags)
+    return f"{os.cpu_count()}-core-{family}" + ("-bf16" if fast else "")

@@ -103,19 +103,20 @@ def main() -> int:
     reader.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     reader.add_argument("--seeds", type=int, default=5, help="number of runs of each arm")
     reader.add_argument("--rollouts", type=int, default=4, help="episodes per page")
+    reader.add_argument("--pages", nargs="+", choices=PAGES, default=list(PAGES))
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()
     if args.quick:
-        args.arms, args.seeds, args.rollouts = ["aipo", "imitation"], 1, 1
+        args.arms, args.seeds, args.rollouts, args.pages = ["aipo", "imitation"], 1, 1, ["mini"]
     with tempfile.TemporaryDirectory() as temporary:
         matrix = Matrix(args, (args.keep or Path(temporary)).resolve())
         models = {"start": [args.start]}
         for arm in ["aipo", *(one for one in args.arms if one != "aipo")]:
             models[arm] = [matrix.model(arm, seed) for seed in range(1, args.seeds + 1)]
-        tables = {kind: matrix.table(kind, models) for kind in PAGES}
+        tables = {kind: matrix.table(kind, models) for kind in dict.fromkeys(["mini", *args.pages])}
         repetitions = {
             "arms": tables,
-            "best of": {} if args.quick else matrix.best_of(models),
+            "best of": matrix.best_of(models) if "raft" in args.arms else {},
             "steps": {arm: matrix.steps(arm, 1) for arm in ("aipo", "raft") if arm in models},
             "minutes": matrix.minutes(models),
         }

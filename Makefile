@@ -78,10 +78,11 @@ cards: $(VENV)/.test
 	rm -r build/cards
 
 # those of the documentation, from what `make train` has trained
+MATRIX ?= $(firstword $(wildcard benchmarks/results/main_job-*.json))
 pictures: $(VENV)/.test runs/nano/model
 	$(VENV)/bin/resume-gym eval --agent before=nano --agent after=runs/nano --agent careful \
 	    --env ResumeEditMini-v0 --rollouts 4 --out runs/nano-held-out
-	PYTHONPATH=tests $(PY) docs/pictures.py runs/nano runs/nano-held-out
+	PYTHONPATH=tests $(PY) docs/pictures.py runs/nano runs/nano-held-out $(MATRIX)
 
 runs/nano/model: | $(VENV)/.train
 	$(PY) learners/aipo.py

@@ -1,11 +1,12 @@
 """Make the pictures of the documentation; `make pictures` plays the episodes and runs this script.
 
-    python docs/pictures.py runs/nano runs/nano-held-out
+    python docs/pictures.py runs/nano runs/nano-held-out benchmarks/results/main_job-MACHINE.json
 
 Requires `tests` on the module path, which locates Chromium.
 """
 
 import argparse
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
+from typing import Any
 
 import gymnasium as gym
 from components import chromium
@@ -24,10 +26,12 @@ from rich.text import Text
 
 from resume_gym import tool_call
 from resume_gym.agents import make_agent
+from resume_gym.agents.edit_kinds import HARMFUL, OTHER, USEFUL, USELESS
 from resume_gym.apps.plot.plot import plot
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.rows import EpisodeRow
 from resume_gym.apps.viewer.server import serve
+from resume_gym.figures.style import BLUE, GREEN, GREY, RED, SKY, save, step_panels, styled
 
 SIZE = (1104, 690)
 SCALE = 1.16
@@ -49,10 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition(";")[0])
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("evaluation", type=Path, help="what `resume-gym eval --out` has written")
+    parser.add_argument("matrix", type=Path, help="result file of `benchmarks/main_job.py`")
     options = parser.parse_args()
     episode()
     plots(options.run, ["training"])
     plots(options.evaluation, ["weaknesses"])
+    kinds(json.loads(options.matrix.read_text())["repetitions"]["steps"]["aipo"])
     with launched() as browser:
         viewer(browser, options.run)
         terminal(browser)
@@ -78,6 +84,35 @@ def plots(folder: Path, names: list[str]) -> None:
         plot([folder], Path(drawn), ["png"])
         for name in names:
             shutil.copy(Path(drawn) / f"{name}.png", DOCS)
+
+
+def kinds(steps: list[dict[str, Any]]) -> None:
+    """Draw the edits of each kind an episode, their shares and the reward, over the steps."""
+    numbers = range(1, len(steps) + 1)
+    named = {
+        "repairs": (USEFUL, GREEN),
+        "useless edits": (USELESS, GREY),
+        "harmful edits": (HARMFUL, RED),
+        "others": (OTHER, SKY),
+    }
+    made = {
+        name: [sum(step["edits by kind"].get(kind, 0.0) for kind in group) for step in steps]
+        for name, (group, _) in named.items()
+    }
+    total = [sum(one) or 1.0 for one in zip(*made.values(), strict=True)]
+    titles = "successful edits an episode", "share of the edits, in percent", "reward in training"
+    with styled():
+        figure, (counts, shares, reward) = step_panels("What training teaches", titles, 3)
+        for name, values in made.items():
+            colour = named[name][1]
+            counts.plot(numbers, values, color=colour, label=name)
+            percent = [100 * n / of for n, of in zip(values, total, strict=True)]
+            shares.plot(numbers, percent, color=colour)
+        reward.plot(numbers, [step["reward"] for step in steps], color=BLUE)
+        for axes in (counts, shares):
+            axes.set_ylim(bottom=0)
+        counts.legend(fontsize=7)
+        save(figure, DOCS / "kinds.png")
 
 
 @contextmanager

@@ -45,7 +45,8 @@ from resume_gym.evaluation.comparison import signed_rank
 from resume_gym.evaluation.estimator import best_of
 from resume_gym.synthesis.procedural import generate_task
 
-ROOT = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+LEARNERS = HERE.parent / "learners"
 ENV = "ResumeEditNetMini-v0"
 PAGES: Mapping[str, tuple[str, str]] = {
     "mini": (ENV, "ResumeEditMini-v0"),
@@ -109,7 +110,7 @@ def main() -> int:
     if args.quick:
         args.arms, args.seeds, args.rollouts, args.pages = ["aipo", "imitation"], 1, 1, ["mini"]
     with tempfile.TemporaryDirectory() as temporary:
-        matrix = Matrix(args, (args.keep or Path(temporary)).resolve())
+        matrix = Matrix(args, (args.keep or Path(temporary)).resolve(), ARMS)
         models = {"start": [args.start]}
         for arm in ["aipo", *(one for one in args.arms if one != "aipo")]:
             models[arm] = [matrix.model(arm, seed) for seed in range(1, args.seeds + 1)]
@@ -135,10 +136,14 @@ class Matrix:
     Args:
         args: arguments of the command.
         folder: folder of the runs and of the played episodes.
+        arms: arms by name.
     """
 
-    def __init__(self, args: Any, folder: Path) -> None:
-        self._args, self._folder = args, folder
+    def __init__(self, args: Any, folder: Path, arms: Mapping[str, Arm]) -> None:
+        self._args, self._folder, self._arms = args, folder, arms
+        self.rollouts: int = args.rollouts
+        if Path(args.start).exists():  # a name stays as it is
+            args.start = str(Path(args.start).resolve())
         folder.mkdir(parents=True, exist_ok=True)
         self._strangers = folder / "strangers.jsonl"
         write_jsonl(self._strangers, readers.strangers()[:STRANGERS])
@@ -152,7 +157,7 @@ class Matrix:
         """Train the run of an arm with a seed, unless it has ended, and return its model."""
         name = f"{_slug(arm)}-{seed}"
         run = self._folder / name
-        flags, editor, start = ARMS[arm]
+        flags, editor, start = self._arms[arm]
         begins = self.model(start, seed) if start else self._args.start
         common = [f"--model={begins}", f"--seed={seed}", f"--name={name}"]
         common += [f"--runs={self._folder}", f"--threads={self._args.threads}"]
@@ -160,12 +165,12 @@ class Matrix:
             began = time.monotonic()
             if editor:
                 budget = [f"--tokens={self._computed(seed)}", f"--editor={editor}", "--pages=0"]
-                command = ["learners/imitation.py", *common, *budget, f"--env={ENV}"]
+                command = [str(LEARNERS / "imitation.py"), *common, *budget, f"--env={ENV}"]
                 command += ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
             else:
-                command = ["learners/aipo.py", *common, *flags]
+                command = [str(LEARNERS / "aipo.py"), *common, *flags]
                 command += QUICK if self._args.quick else ()
-            subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
+            subprocess.run([sys.executable, *command], check=True, cwd=HERE)
             (run / "ended").write_text(f"{(time.monotonic() - began) / 60:.2f}\n")
         return str(run / "model")
 
@@ -186,7 +191,7 @@ class Matrix:
         """Let all models and the scripted agents play pages of a kind; return figures by arm."""
         agents = {f"{arm} {n}": one for arm, found in models.items() for n, one in enumerate(found)}
         episodes = defaultdict(list)
-        for row in self._played(kind, agents, self._args.rollouts, SCRIPTED):
+        for row in self.played(kind, agents, self.rollouts, SCRIPTED):
             episodes[row["agent"]].append(row)
         arms = {arm: [f"{arm} {n}" for n in range(len(found))] for arm, found in models.items()}
         arms |= {name: [name] for name in SCRIPTED}
@@ -205,7 +210,7 @@ class Matrix:
             table[arm] = {
                 **means,
                 "interval": interval(by_page(scored[arm], "net")),
-                **compared(scored[arm], scored["aipo"]),
+                **(compared(scored[arm], scored["aipo"]) if "aipo" in scored else {}),
                 **edits_of(count(rows, self._envs[kind][0]), len(rows)),
             }
         return table
@@ -240,7 +245,7 @@ class Matrix:
         """Draw lines that these arms changed on mini pages, and mix them for readers."""
         env = self._envs["mini"][0]
         tasks = {task.task_id: task for task in env.tasks}
-        folder = self._folder / f"played-mini-{self._args.rollouts}"
+        folder = self._folder / f"played-mini-{self.rollouts}"
         changed = [
             line
             for arm in arms
@@ -255,33 +260,44 @@ class Matrix:
         """Return the mean best of k of the start, of rejection sampling and of AIPO, one run."""
         agents = {arm: models[arm][0] for arm in ("start", "raft", "aipo") if arm in models}
         rewards: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for row in self._played("mini", agents, max(BEST_OF), (), {"temperature": 0.7}):
+        for row in self.played("mini", agents, max(BEST_OF), (), {"temperature": 0.7}):
             rewards[row["agent"]][row["task_id"]].append(row["reward"])
         return {
             arm: {k: fmean(best_of(one, k) for one in pages.values()) for k in BEST_OF}
             for arm, pages in rewards.items()
         }
 
-    def _played(
+    def played(
         self,
         kind: str,
         agents: Mapping[str, str],
         rollouts: int,
         scripted: Sequence[str],
         more: Mapping[str, Any] | None = None,
+        env: str = "",
     ) -> Iterator[dict[str, Any]]:
-        """Yield the records of all episodes of these agents on pages of a kind."""
+        """Yield the records of all episodes of these agents on pages of a kind.
+
+        Args:
+            kind: kind of the pages, a key of `PAGES`.
+            agents: models by the name of the agent.
+            rollouts: episodes per page.
+            scripted: names of scripted agents that play, too.
+            more: further sampling settings of the models.
+            env: environment; by default the one of the pages that pays by the line.
+        """
         settings = {**SAMPLING, "threads": self._args.threads, **(more or {})}
         specs = {one: json.dumps({"model": model, **settings}) for one, model in agents.items()}
         specs |= {name: name for name in scripted}
         for name, spec in specs.items():
             # a folder for each agent: `eval` would compare every pair of agents, which takes long
-            out = self._folder / f"played-{kind}-{rollouts}" / _slug(name)
-            command = [sys.executable, "-m", "resume_gym", "eval", "--env", PAGES[kind][0]]
+            folder = f"played-{kind}-{rollouts}" + _slug(f" {env.rpartition(':')[2]}") * bool(env)
+            out = self._folder / folder / _slug(name)
+            command = [sys.executable, "-m", "resume_gym", "eval", "--env", env or PAGES[kind][0]]
             command += [f"--agent={name}={spec}", "--rollouts", str(rollouts), "--out", str(out)]
             command += ["--tasks", source] if (source := self._source(kind)) else []
             command += ["--limit", "2"] if self._args.quick else []
-            subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+            subprocess.run(command, check=True, cwd=HERE, stdout=subprocess.DEVNULL)
             with (out / "episodes.jsonl").open() as lines:
                 yield from map(json.loads, lines)
 

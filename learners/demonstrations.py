@@ -24,7 +24,7 @@ from resume_gym.synthesis.weaknesses import HEDGES
 from resume_gym.text.lines import GLUE, LEXICON
 from resume_gym.text.verbs import FRAMES
 
-SLIPS = 0.15
+SLIPS = 0.2
 """Share of played turns that contain an error, so that policies learn to continue after errors."""
 # maximum number of tokens in an excerpt; with 400, models took much longer to learn to copy
 _EXCERPT = 64
@@ -278,12 +278,13 @@ _QUOTE = re.compile(r'"old": "((?:[^"\\]|\\.)+)"')
 
 def spoilt(text: str, before: list[str], rng: Random) -> str:
     """Return a faulty call: an earlier one, or `text` cut off, misquoted or with a wrong word."""
-    kind = rng.randrange(5)
-    if kind == 0 and before:
+    # the commonest fault of small policies is to repeat a call
+    if before and rng.random() < 0.4:
         return rng.choice(before)
-    if kind == 1:
+    kind = rng.randrange(4)
+    if kind == 0:
         return text[: rng.randrange(len(text))]
-    if kind > 2 and (quote := _QUOTE.search(text)):
+    if kind > 1 and (quote := _QUOTE.search(text)):
         # the misspelt quotations of a policy that copies badly
         at = rng.choice(
             [n for n, one in enumerate(quote[1]) if one.isalpha()] or [0]

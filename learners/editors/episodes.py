@@ -102,7 +102,7 @@ def edits_of_pages(
             if turn == 0 and rng.random() < _REVIEWED:
                 call = tool_call("review")
             elif rng.random() < SLIPS:
-                call = spoilt(call, [], rng)
+                call = spoilt(call, [one for one, _ in session.state.transcript], rng)
             before += [*chat.write(call), *chat.reply(session.step(call).observation)]
         drawn = Counter(edit.call for _ in range(_EDITS) if (edit := choose(session, rng, useful)))
         if drawn:  # no line may be left below the last edit

@@ -131,7 +131,9 @@ class Workload:
 
 
 def floor_of(works: Sequence[Workload]) -> Summary | None:
-    """Return the agent `floor`'s results on the held-out tasks of all environments.
+    """Return what an agent that improves nothing earns on the held-out tasks of all environments.
+
+    In each environment this is the better of `floor`, which makes harmless edits, and `noop`.
 
     Returns:
         None if some tasks are not resumes, or if a judge may ask a model, which costs money.
@@ -144,7 +146,11 @@ def floor_of(works: Sequence[Workload]) -> Summary | None:
         kind, judge = work.session_type, work.judge
         if judge is None or isinstance(judge, AsyncJudge) or not issubclass(kind, Session):
             return None
-        own = evaluate(AGENTS["floor"], work.held_out, work.rules, judge, session_type=kind)
+        both = (
+            evaluate(AGENTS[name], work.held_out, work.rules, judge, session_type=kind)
+            for name in ("floor", "noop")
+        )
+        own = max(both, key=lambda episodes: summarise(episodes).reward)
         # tasks of different environments may have the same id
         played += [replace(one, task_id=f"{work.env}/{one.task_id}") for one in own]
     return summarise(played)

@@ -284,7 +284,7 @@ class RunReport:
         columns = {f"before: {self._config.model}": before, "after": after}
         self._heart.console.print(table({**columns, **({"floor": floor} if floor else {})}))
         if floor:
-            self._say("floor: an agent whose edits improve nothing")
+            self._say("floor: an agent that improves nothing")
         if end:
             self._say(f"ended: {why}")
         files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"

@@ -1,5 +1,11 @@
 """The bundled policy is what the design says, and speaks the environment's protocol."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import tiny_tokenizer
+from tokenizers.decoders import DecodeStream
+
+from learners.nano.model import CAPITAL
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import NANO, load, load_tokenizer
 from resume_gym import TOOLS, Session, load_tasks, tool_call
@@ -42,3 +48,22 @@ def test_a_quote_has_the_tokens_of_the_document() -> None:
 
     assert holds(tokenizer.encode(f"\n{bullet}"))
     assert holds(call)
+
+
+def test_a_word_has_the_same_tokens_with_a_capital_and_another_ending() -> None:
+    tokenizer = tiny_tokenizer()
+    moved, moving, capital = (tokenizer.encode(text) for text in (" moved", " moving", " Moved"))
+    assert capital == [*tokenizer.encode(CAPITAL), *moved]
+    assert moved[:-1] == moving[:-1]
+    for text in ("SQL", " LinkedIn", "need"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(st.text(st.sampled_from("aZ eding-LMs.\n3\u00e9\u8bed"), max_size=40))
+def test_texts_are_decoded_whole_and_as_a_stream(text: str) -> None:
+    tokenizer = tiny_tokenizer()
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    stream = DecodeStream()
+    parts = [stream.step(tokenizer.backend_tokenizer, one) for one in ids]
+    assert "".join(one for one in parts if one) == text

@@ -251,7 +251,8 @@ def test_the_trainer_samples_and_grades_it(tmp_path: Path) -> None:
     config = Config(groups=1, group_size=2, eval_tasks=2, fresh_tasks=False)
     (work,) = make_workloads(config)
     floor = floor_of([work])
-    assert floor and floor.reward == ALONE, "swaps earn less than a page left alone"
+    assert floor is not None
+    assert floor.reward == ALONE, "swaps earn less than a page left alone"
     task = work.tasks[0]
     fix = next(fix for fix in task.fixes if not fix.needs_evidence)
     edit = tool_call("str_replace", old=fix.old, new=fix.new)

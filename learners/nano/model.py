@@ -1,22 +1,59 @@
 """The nano model: a plain Qwen3 with 4.5 million parameters, and a byte-level BPE tokenizer."""
 
 from collections.abc import Iterable
+from string import ascii_lowercase
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from learners.training.models import NANO
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 VOCABULARY = 4096
+CAPITAL = "\ufffd"
+"""Mark of a capital. Decoders of a stream wait for the next token after this character."""
+_SUFFIX = Regex("(?<=[a-z]{2})(?:ing|ed)(?![A-Za-z])")
 
 
 def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer on texts, and give it the Hermes chat template."""
+    """Train a byte-level BPE tokenizer on texts, and give it the Hermes chat template.
+
+    A small model learns to copy tokens, but not how words are spelt. So a word with a capital has
+    the same tokens as without, after the token `CAPITAL`, and the endings -ing and -ed are tokens:
+    to replace "responsible for moving" by "Moved", a model copies the token " mov".
+    """
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    pairs = [(letter.upper(), letter) for letter in ascii_lowercase]
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            # the mark stands before the space, since BPE encodes a word with the space before it
+            *(
+                normalizers.Replace(Regex(f" {big}(?=[a-z])"), f"{CAPITAL} {small}")
+                for big, small in pairs
+            ),
+            *(
+                normalizers.Replace(Regex(f"(?<![A-Za-z]){big}(?=[a-z])"), f"{CAPITAL}{small}")
+                for big, small in pairs
+            ),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(CAPITAL, "isolated"),
+            pre_tokenizers.Split(_SUFFIX, "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.ByteLevel(),
+            *(decoders.Replace(f"{CAPITAL} {small}", f" {big}") for big, small in pairs),
+            *(decoders.Replace(f"{CAPITAL}{small}", big) for big, small in pairs),
+            # an unfinished text has to end with the mark, so that streams wait
+            decoders.Replace(Regex(rf"{CAPITAL} \z"), f" {CAPITAL}"),
+        ]
+    )
     tokenizer.train_from_iterator(
         texts,
         trainers.BpeTrainer(

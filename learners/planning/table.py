@@ -188,7 +188,11 @@ def _run_rows(plan: RunPlan) -> Iterator[Cells]:
         used = hours * gpus(config, config.trainer_procs) * plan.machine.number
         yield "GPU-hours", f"{used:,.0f}", f"at most{own}"
     else:
-        yield "time", "unknown", "needs bf16, known GPUs and own vLLM servers"
+        yield (
+            "time",
+            "unknown",
+            "needs bf16, own vLLM servers and known GPUs, such as --dry-run H100",
+        )
 
 
 def _kind(plan: RunPlan) -> str:

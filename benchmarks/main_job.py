@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +125,7 @@ def main() -> int:
         controls = [arm for arm in ("imitation", "raft") if arm in models]
         if controls and not args.quick:
             best = max(controls, key=lambda arm: tables["mini"][arm]["net"])
-            matrix.lines(["start", "aipo", best])
+            matrix.lines("main", dict.fromkeys(["start", "aipo", best], LINES))
     return finish(
         "main_job", args, list(figures(repetitions)), repetitions, ("torch", "transformers")
     )
@@ -137,10 +138,18 @@ class Matrix:
         args: arguments of the command.
         folder: folder of the runs and of the played episodes.
         arms: arms by name.
+        sampling: settings of the models that play, where they differ from `SAMPLING`.
     """
 
-    def __init__(self, args: Any, folder: Path, arms: Mapping[str, Arm]) -> None:
+    def __init__(
+        self,
+        args: Any,
+        folder: Path,
+        arms: Mapping[str, Arm],
+        sampling: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._args, self._folder, self._arms = args, folder, arms
+        self._sampling = {**SAMPLING, "threads": args.threads, **sampling}
         self.rollouts: int = args.rollouts
         if Path(args.start).exists():  # a name stays as it is
             args.start = str(Path(args.start).resolve())
@@ -241,20 +250,26 @@ class Matrix:
     def _source(self, kind: str) -> str | None:
         return str(self._strangers) if kind == "strangers" else None
 
-    def lines(self, arms: Sequence[str]) -> None:
-        """Draw lines that these arms changed on mini pages, and mix them for readers."""
+    def lines(self, name: str, counts: Mapping[str, int]) -> None:
+        """Draw lines that agents changed on mini pages, and mix them for a round of readers.
+
+        Args:
+            name: name of the round.
+            counts: number of lines by arm or scripted agent.
+        """
         env = self._envs["mini"][0]
         tasks = {task.task_id: task for task in env.tasks}
         folder = self._folder / f"played-mini-{self.rollouts}"
         changed = [
             line
-            for arm in arms
-            for path in sorted(folder.glob(f"{_slug(arm)}-*/episodes.jsonl"))
-            for row in map(json.loads, path.read_text().splitlines())
-            for line in readers.edited(arm, env.session_type.replay(tasks[row["task_id"]], row))
+            for agent in counts
+            for played in (folder / agent, *sorted(folder.glob(f"{_slug(agent)}-[0-9]*")))
+            if (played / "episodes.jsonl").exists()
+            for row in readers.read(played / "episodes.jsonl")
+            for line in readers.edited(agent, env.session_type.replay(tasks[row["task_id"]], row))
         ]
-        rules = {name: (task, env.rules) for name, task in tasks.items()}
-        readers.mix("main", changed, dict.fromkeys(arms, LINES), rules, 0)
+        rules = {task_id: (task, env.rules) for task_id, task in tasks.items()}
+        readers.mix(name, changed, counts, rules, 0)
 
     def best_of(self, models: Mapping[str, Sequence[str]]) -> dict[str, dict[int, float]]:
         """Return the mean best of k of the start, of rejection sampling and of AIPO, one run."""
@@ -286,7 +301,7 @@ class Matrix:
             more: further sampling settings of the models.
             env: environment; by default the one of the pages that pays by the line.
         """
-        settings = {**SAMPLING, "threads": self._args.threads, **(more or {})}
+        settings = {**self._sampling, **(more or {})}
         specs = {one: json.dumps({"model": model, **settings}) for one, model in agents.items()}
         specs |= {name: name for name in scripted}
         for name, spec in specs.items():
@@ -381,6 +396,17 @@ def edits_of(found: Counts, episodes: int) -> dict[str, Any]:
     }
 
 
+def ways(table: Mapping[str, Mapping[str, Any]], arm: str) -> Iterator[Figure]:
+    """Yield how far an arm is on the way from doing nothing useful to `careful`, on both tables."""
+    net = {name: table[name]["net"] for name in (arm, "noop", "careful")}
+    way = (net[arm] - net["noop"]) / (net["careful"] - net["noop"])
+    yield Figure("share of the way from a page left alone to careful", way, at_least=0.8)
+    parts = ("default layout", "default content")
+    content = {name: sum(table[name][one] for one in parts) for name in (arm, "floor", "careful")}
+    way = (content[arm] - content["floor"]) / (content["careful"] - content["floor"])
+    yield Figure("share of the way from the floor to careful, content", way, at_least=0.7)
+
+
 def figures(found: Mapping[str, Any]) -> Iterator[Figure]:
     """Yield the figures that have targets, and the rewards of all arms."""
     for kind, table in found["arms"].items():
@@ -393,17 +419,9 @@ def figures(found: Mapping[str, Any]) -> Iterator[Figure]:
             yield Figure(
                 f"aipo above {arm}, lower bound", table[arm]["its interval"][0], at_least=0
             )
-    aipo, left, careful = table["aipo"], table["noop"], table["careful"]
-    way = (aipo["net"] - left["net"]) / (careful["net"] - left["net"])
-    yield Figure("share of the way from a page left alone to careful", way, at_least=0.8)
-    parts = ("default layout", "default content")
-    content = {
-        name: sum(table[name][one] for one in parts) for name in ("aipo", "floor", "careful")
-    }
-    way = (content["aipo"] - content["floor"]) / (content["careful"] - content["floor"])
-    yield Figure("share of the way from the floor to careful, content", way, at_least=0.7)
+    yield from ways(table, "aipo")
     yield Figure("harmful share of the start's edits", table["start"]["harmful share"])
-    yield Figure("harmful share of aipo's edits", aipo["harmful share"], at_most=0.1)
+    yield Figure("harmful share of aipo's edits", table["aipo"]["harmful share"], at_most=0.1)
     yield Figure("minutes, the longest run", max(found["minutes"]["aipo"]), at_most=10)
 
 

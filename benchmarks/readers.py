@@ -148,29 +148,6 @@ def strangers() -> list[Task]:
     return tasks
 
 
-def sample(episodes: Path, name: str, seed: int = 0) -> None:
-    """Draw lines that trained policies, the careful agent and the floor agent have changed.
-
-    Args:
-        episodes: `episodes.jsonl` that `resume-gym eval --out` wrote for the held-out mini tasks.
-            If no episode is the floor agent's, this function lets that agent play all tasks.
-        name: name of the round, as in the files `lines-NAME.jsonl` and `page-NAME.txt`.
-        seed: seed of the random draw and of the floor agent.
-    """
-    env: Any = make_edit_env(ENVS["mini"], split="eval")
-    rules = env.rules
-    tasks = {task.task_id: (task, rules) for task in env.tasks}
-    lines: list[dict[str, str]] = []
-    for episode in read(episodes):
-        session = Session.replay(tasks[episode["task_id"]][0], episode)
-        scripted = episode["agent"] in TRAINED
-        lines += edited(episode["agent"] if scripted else "trained", session)
-    if not any(line["writer"] == "floor" for line in lines):
-        for task, _ in tasks.values():
-            lines += edited("floor", play(make_agent("floor", seed), Session(task, rules)))
-    mix(name, lines, TRAINED, tasks, seed)
-
-
 def mix(
     name: str, lines: list[dict[str, str]], counts: Mapping[str, int], tasks: Tasks, seed: int
 ) -> None:

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from main_job import Matrix, ways
 from peft import LoraConfig
-from readers import sample
+from readers import TRAINED
 from record import Figure, parser, write
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -32,7 +33,6 @@ from learners.training.models import folder
 ROOT = Path(__file__).parents[1]
 RANK = 8  # LoRA rank in each of the two trainings
 LORA = ["--lora-rank", str(RANK), "--lora-alpha", str(2 * RANK)]
-TEMPERATURES = (0.3, 0.7)
 GPU = ["--precision=bfloat16", "--groups=16", "--group-size=16", "--row-tokens=65536"]
 CPU = ["--precision=bfloat16", "--groups=4", "--group-size=8", "--row-tokens=8192"]
 ONE = ["--eval-tasks=1", "--eval-rollouts=1"]
@@ -97,43 +97,34 @@ def training(args: argparse.Namespace) -> Path:
     return run
 
 
-def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
-    """Evaluate the careful agent, and, at one temperature, the model before and after AIPO."""
-    folders = {"imitated": "smollm2-start", "trained": "smollm2-editor"}
-    out = args.runs / "smollm2-editor" / f"evaluation-{temperature}"
-    agents = [
-        json.dumps(
-            {
-                "model": str(args.runs / name / "model"),
-                "name": title,
-                "temperature": temperature,
-                "max_tokens": 128,
-                "threads": args.threads,
-                "precision": "bfloat16",
-            }
-        )
-        for title, name in folders.items()
-    ]
-    # two rollouts per task take an hour on a CPU
-    rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2
-    flags = [f"--agent={one}" for one in (*agents, "careful")]
-    flags += ["--env=ResumeEditMini-v0", f"--rollouts={rollouts}", f"--out={out}"]
-    command("-m", "resume_gym", "eval", *flags, *(["--limit=1"] if args.tiny else []))
-    measured = json.loads((out / "evaluation.json").read_text())["agents"]
+def evaluation(args: argparse.Namespace) -> tuple[list[Figure], dict[str, Any]]:
+    """Let the model before and after AIPO play held-out pages; return figures and whole tables.
+
+    The episodes pay by the line, and are also graded by the default table; see `main_job.Matrix`.
+    Full-size pages and strangers' pages are played on GPUs only. Changed lines are drawn for
+    readers.
+    """
+    sampling = {"max_tokens": 128, "precision": "bfloat16"}
+    matrix = Matrix(args, args.runs / "smollm2-editor" / "held-out", {}, sampling)
+    models = {
+        title: [str(args.runs / name / "model")]
+        for title, name in (("imitated", "smollm2-start"), ("trained", "smollm2-editor"))
+    }
+    kinds = ["mini", "full", "strangers"] if torch.cuda.is_available() else ["mini"]
+    tables = {kind: matrix.table(kind, models) for kind in kinds}
+    if not args.tiny:
+        matrix.lines("smollm2", TRAINED)
     figures = []
-    for title in folders:
-        summary = measured[title]["summary"]
-        wanted = title == "trained" and temperature == TEMPERATURES[-1]
-        for name, told, bounds in (
-            # the target is halfway between the rewards of `floor` and `careful`
-            ("reward", "mean reward", (5.05, None)),
-            ("content", "content", (1.5, None)),
-            ("submit_rate", "submitted", (0.95, None)),
-            ("failed_share", "edits failed", (None, 0.15)),
-        ):
-            figure = f"{title}, temperature {temperature}: {told}"
-            figures.append(Figure(figure, summary[name], *(bounds if wanted else ())))
-    return figures
+    for kind, table in tables.items():
+        for title, failed, submitted in (("imitated", None, None), ("trained", 0.08, 0.97)):
+            about, row = f"{kind}, {title}", table[title]
+            figures += [
+                Figure(f"{about}: reward, pay by the line", row["net"]),
+                Figure(f"{about}: reward, default table", row["default"]),
+                Figure(f"{about}: edits that failed", row["failed share"], at_most=failed),
+                Figure(f"{about}: submitted", row["submitted"], at_least=submitted),
+            ]
+    return [*figures, *ways(tables["mini"], "trained")], tables
 
 
 def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
@@ -191,7 +182,9 @@ def main() -> int:
     reader.add_argument("--model", default="smollm2", help="as for `aipo.py` (default: smollm2)")
     reader.add_argument("--tiny", action="store_true", help="a minute or two, no result file")
     args = reader.parse_args()
-    args.runs = args.runs.resolve()
+    args.quick, args.start, args.runs = args.tiny, args.model, args.runs.resolve()
+    # two episodes per page take an hour on a CPU
+    args.rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2
     if args.tiny:
         args.imitation = 2e4
     figures: list[Figure] = []
@@ -209,11 +202,8 @@ def main() -> int:
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     repetitions["reward_by_step"] = [round(step["reward"], 4) for step in steps]
     keep(adapter(args.model, run))
-    for temperature in TEMPERATURES[: 1 if args.tiny else None]:
-        keep(evaluation(args, temperature))
-    if not args.tiny:
-        played = run / f"evaluation-{TEMPERATURES[-1]}" / "episodes.jsonl"
-        sample(played, "smollm2")
+    played, repetitions["tables"] = evaluation(args)
+    keep(played)
     return 0 if args.tiny or all(figure.met for figure in figures) else 1
 
 

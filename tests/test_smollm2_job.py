@@ -24,7 +24,7 @@ def test_the_adapter_is_what_both_trainings_changed(
     settings = ["--tiny", f"--model={base}", "--threads=1", f"--runs={tmp_path}"]
     done = subprocess.run([sys.executable, str(SCRIPT), *settings], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "trained, temperature 0.3: mean reward" in done.stdout
+    assert "mini, trained: reward, pay by the line" in done.stdout
     ids = torch.arange(3, 60)[None]
     start, trained = load(base), load(str(tmp_path / "smollm2-editor" / "model"))
     with torch.no_grad():

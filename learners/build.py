@@ -161,10 +161,7 @@ def _make_curriculum(config: Config, work: Workload, index: int) -> Curriculum:
 
 def fresh_size(config: Config, work: Workload) -> str:
     """Return the size of the tasks that each step generates; empty if it generates none."""
-    if config.tasks or not config.fresh_tasks:
-        return ""
-    made = re.fullmatch(r"(full|mini)-train-\d+-\d+", work.tasks[0].task_id)
-    return made[1] if made else ""
+    return work.generated if config.fresh_tasks and not config.tasks else ""
 
 
 def make_distant_orchestrator(

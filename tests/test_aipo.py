@@ -369,7 +369,10 @@ def test_a_second_process_is_told_who_writes_the_run(
         ({"goal": "eval.rewards > 6", "name": "sixth"}, "; did you mean 'eval.reward'?"),
         ({"budget": "judge_dollars < 1", "name": "seventh"}, "list price, got rubric"),
         ({"budget": "judge_tokens < 1", "name": "eighth"}, "asks a model, got rubric"),
-        ({"judge": AWAY, "name": "fifth"}, "judge: no server runs at http://127.0.0.1:1/v1"),
+        (
+            {"judge": AWAY, "credit": "episode", "name": "fifth"},
+            "judge: no server runs at http://127.0.0.1:1/v1",
+        ),
     ],
 )
 def test_an_invalid_setting_is_an_error_without_a_traceback(

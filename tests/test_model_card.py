@@ -80,7 +80,7 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     data, text = loaded(a_run(tmp_path / "one"), tmp_path / "model")
     assert data.base_model is None, "the nano policy is not on the Hub"
     assert (data.license, data.library_name) == ("apache-2.0", "transformers")
-    assert {"ResumeEditMini-v0", "aipo", "reinforcement-learning"} <= set(data.tags or ())
+    assert {"ResumeEditNetMini-v0", "aipo", "reinforcement-learning"} <= set(data.tags or ())
     found = {one.metric_type: one.metric_value for one in data.eval_results or ()}
     assert (found["reward"], found["submit_rate"]) == (2.1235, 0.9)
     assert found["verdict_hallucination"] == 0.75
@@ -89,9 +89,9 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
         "| mean | 1.25 | 2.12 ± 0.50 | 4.50 |",
         "| submitted | 30% | 90% ± 10% | 100% |",
         "| too\\_long | 1.00 | 1.00 ± 0.25 | 1.00 |",
-        "Floor: an agent that only makes harmless edits",
+        "Floor: an agent that makes only harmless edits",
         "2 held-out tasks, 4 episodes each, temperature 0.3. After ±: two standard errors over",
-        "Tasks: `mini`, 160 for training (",
+        "Tasks: `mini`, new ones in each step for training, and 2 held-out.",
         "Judge: rubric, which applies rules and uses no language model.",
         "2 steps of 8 groups of 8 episodes; 128 episodes, 2,000 sampled tokens",
         "from -1 (invented facts) to 1 (none), is 0.75.",
@@ -122,7 +122,7 @@ def test_a_card_of_several_environments(tmp_path: Path) -> None:
         "| ResumeEditMini-v0 | 3.50 | 5.50 |",
         "| test\\_model\\_card:CardEcho-v0 | 0.50 | 0.50 |",
         "resume-gym eval --agent FOLDER_OF_THIS_FILE --env ResumeEditMini-v0\n",
-        "`ResumeEditMini-v0`:\n\nTasks: `mini`, 160 for training (",
+        "`ResumeEditMini-v0`:\n\nTasks: `mini`, new ones in each step for training",
         f"`{echo}`:\n\nEpisodes start from 4096 seeds",
         "No judge: the reward is the sum of the environment's step rewards.\n\n## Training",
     ):
@@ -237,7 +237,8 @@ def test_names_and_judges_cannot_break_a_card(tmp_path: Path) -> None:
 def test_paths_in_options_are_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     judge = json.dumps({"name": "openai", "model": "org/a", "store": "/home/ada/answers.db"})
-    _, text = loaded(a_run(tmp_path / "one", judge=judge), tmp_path / "model")
+    run = a_run(tmp_path / "one", judge=judge, env="ResumeEditMini-v0", credit="episode")
+    _, text = loaded(run, tmp_path / "model")
     assert "/home/ada" not in text
     assert "org/a" in text
     assert "answers.db" in text

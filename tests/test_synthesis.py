@@ -162,7 +162,7 @@ def texts_are_clean(task: Task) -> None:
     documents = [text, task.job, *(document.text for document in task.evidence)]
     for document in documents:
         assert document.isascii()
-        assert not re.search(r"[{}\[\]]|  | [,;]|\b(the the|a a|a the|an the)\b", document)
+        assert not re.search(r"[{}\[\]]|  | [,;]|\b((the|a|an|each|every|new) the|a a)\b", document)
     assert not re.search(r"\bI (?:keeps|has|is|does|makes|gives|lets|takes)\b", documents[-1])
     least, most = size_of(task).job_words
     assert least <= len(task.job.split()) <= most

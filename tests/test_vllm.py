@@ -1,11 +1,13 @@
 """The real vLLM, its build for CPUs: it samples with the weights of the trainer."""
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -80,6 +82,9 @@ def server(
     """The server of a head, started at its first use; it samples with what it reads then."""
     logs = tmp_path_factory.mktemp("logs")
     with ExitStack() as stack:
+        # as on a fresh machine, where vLLM starts a command to inspect the model
+        cache_folder = {"VLLM_CACHE_ROOT": str(tmp_path_factory.mktemp("cache"))}
+        stack.enter_context(patch.dict(os.environ, cache_folder))
 
         @cache
         def started(head: str) -> Server:

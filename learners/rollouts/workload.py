@@ -1,5 +1,6 @@
 """Workload of an environment: its tasks, rules and judge, for a run of one or more environments."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
@@ -17,6 +18,7 @@ from resume_gym.episode.tasks import SPLITS
 from resume_gym.evaluation import Episode, Returns, Summary, evaluate, summarise
 from resume_gym.judges import AsyncJudge, Judge, check_items
 
+_GENERATED = r"(full|mini)-train-\d+-\d+"
 TEXT_TURNS = 64
 """Turn limit for text environments without `max_episode_steps`."""
 
@@ -124,6 +126,12 @@ class Workload:
         first.close()
         chat = ChatTokens.of(model, first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
+
+    @property
+    def generated(self) -> str:
+        """Size of the training tasks if they are generated, "full" or "mini"; else empty."""
+        made = self.tasks and re.fullmatch(_GENERATED, self.tasks[0].task_id)
+        return made[1] if made else ""
 
     def session(self, task: Any) -> PlayableSession:
         """Return a new session on a task."""

@@ -106,6 +106,7 @@ def _facts(config: Config, work: Workload) -> dict[str, Any]:
         "tasks": {
             "source": _setting(config, work.env, "tasks") if edited else None,
             "train": len(work.tasks),
+            "fresh": bool(work.generated) and config.fresh_tasks and not config.tasks,
             "held_out": len(work.held_out),
             "kinds": Counter(task.weakness for task in work.tasks) if edited else {},
         },

@@ -183,7 +183,7 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
         **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
         **{"groups": GROUPS, "group-size": MEMBERS, "learning-rate": 1e-6, "save-every": SAVE},
         **{"eval-every": EVERY, "eval-tasks": TASKS, "eval-rollouts": ROLLOUTS},
-        **{"tasks": "procedural-mini:1:20"},
+        **{"tasks": "procedural-mini:1:20", "env": "ResumeEditMini-v0", "credit": "episode"},
     }
     options = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *options, *flags]

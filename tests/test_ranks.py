@@ -210,11 +210,14 @@ def train(runs: Path, flags: Sequence[str] = (), **changes: object) -> subproces
         "group-size": 2,
         "save-every": 1,
         # with these, some episodes end before the others
+        "env": "ResumeEditMini-v0",
+        "credit": "episode",
         "seed": 7,
         "temperature": 1.0,
         **changes,
     }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    flags = ("--no-fresh-tasks", *flags)
     return subprocess.Popen([*command(runs, **settings), *flags], **pipes)  # type: ignore[call-overload,no-any-return]
 
 

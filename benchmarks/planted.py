@@ -87,11 +87,12 @@ SHOWN = 0.3
 SETTINGS = (
     *("--threads=1", "--eval-every=0", "--eval-tasks=1", "--eval-rollouts=1", "--save-every=20"),
     *("--group-size=4", "--learning-rate=4e-4"),
+    *("--env=ResumeEditMini-v0", "--credit=episode", "--no-fresh-tasks"),
     *('--second-judge={"name": "rubric", "fixes": false}', "--second-judge-every=2"),
 )
 SEED_SETTINGS = (
     *("--model=nano", "--threads=1", "--eval-tasks=1", "--eval-rollouts=1", "--repeats=1"),
-    *("--short=0", "--editor=fixes", "--optimizer=adamw", "--learning-rate=1e-3"),
+    *("--pages=0", "--editor=fixes", "--optimizer=adamw", "--learning-rate=1e-3"),
 )
 SEED_TOKENS = 2e5
 """Number of tokens from which the policy learns to imitate the biased editor."""

@@ -77,6 +77,8 @@ def training(args: argparse.Namespace) -> Path:
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {
         "--model": args.runs / "smollm2-start" / "model",
+        "--env": "ResumeEditNetMini-v0",
+        "--credit": "edit",
         "--learning-rate": 2e-4,
         "--max-tokens": 128,
         "--save-every": 1,

@@ -136,7 +136,7 @@ class Config:
     name: str = "nano"
     runs: Annotated[Path, _CONVERTED] = Path("runs")
     model: str = "nano"
-    env: str = "ResumeEditNetMini-v0"
+    env: str = "ResumeEditMini-v0"
     tasks: str = ""
     fresh_tasks: bool = True
     judge: str = ""
@@ -162,7 +162,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
-    credit: Literal["edit", "episode", "turn"] = "edit"
+    credit: Literal["turn", "episode", "edit"] = "turn"
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1

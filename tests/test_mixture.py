@@ -230,11 +230,15 @@ def test_an_evaluation_needs_three_quarters_of_each_environment() -> None:
 @pytest.mark.parametrize(
     ("envs", "changes", "told"),
     [
-        ((EVIDENCE, NET), {"judge": "critique"}, f"^credit: .*{EVIDENCE} has the judge 'critique"),
+        (
+            (EVIDENCE, NET),
+            {"judge": "critique", "credit": "edit"},
+            f"^credit: .*{EVIDENCE} has the judge 'critique",
+        ),
         ((NET, GUESSING), {"judge": "rubric"}, f"^judge: {GUESSING} has no such setting"),
         (
             (EVIDENCE, NET),
-            {"judge": "critique", "credit": "episode"},
+            {"judge": "critique"},
             f"^judge: .*; the environment is {NET}",
         ),
     ],

@@ -248,7 +248,9 @@ def test_differences_of_the_layout_potential_telescope(sizes: list[int], amplitu
 
 
 def test_the_trainer_samples_and_grades_it(tmp_path: Path) -> None:
-    config = Config(groups=1, group_size=2, eval_tasks=2, fresh_tasks=False)
+    config = Config(
+        env="ResumeEditNetMini-v0", groups=1, group_size=2, eval_tasks=2, fresh_tasks=False
+    )
     (work,) = make_workloads(config)
     floor = floor_of([work])
     assert floor is not None

@@ -101,7 +101,8 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
 
     def batch(*turns: str) -> Batch:
         engine, kept = Scripted(lambda key: turns), Trajectories(tmp_path)
-        return asyncio.run(make_orchestrator(CONFIG, [work], engine, kept, print).batch(1))
+        config = replace(CONFIG, credit="edit")
+        return asyncio.run(make_orchestrator(config, [work], engine, kept, print).batch(1))
 
     made = batch("what", "3", "what", "what")
     rollouts, figures = made.rollouts, made.summary

@@ -30,7 +30,7 @@ from resume_gym.env import make_edit_env
 MINI = {"tasks": "mini", "max_turns": 6, "page_lines": 20}
 gym.register(
     id="ResumeEditLayoutMini-v0",
-    entry_point="resume_gym:ResumeEditEnv",
+    entry_point="resume_gym.env:ResumeEditEnv",
     kwargs={**MINI, "layout_reward": "continuous"},
 )
 ENVS: Mapping[str, str] = {

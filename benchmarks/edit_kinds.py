@@ -24,19 +24,24 @@ from resume_gym.env import make_edit_env
 
 
 class Counts(NamedTuple):
-    """Calls of an agent in all episodes: edits by kind, failed ones among them, and other calls."""
+    """Calls of an agent in all episodes: edits by kind, failed ones among them, and other calls.
+
+    `places` and `failed_places` count the first edit of each episode, the second and so on.
+    """
 
     edits: Counter[str]
     failed: Counter[str]
     calls: Counter[str]
+    places: Counter[int]
+    failed_places: Counter[int]
 
 
 def count(rows: Iterable[Mapping[str, Any]], env: Any) -> Counts:
     """Count the calls in these episodes of an environment."""
     tasks = {task.task_id: task for task in env.tasks}
-    found = Counts(Counter(), Counter(), Counter())
+    found = Counts(Counter(), Counter(), Counter(), Counter(), Counter())
     for row in rows:
-        session = env.session_type(tasks[row["task_id"]], env.rules)
+        session, place = env.session_type(tasks[row["task_id"]], env.rules), 0
         for text in row["actions"]:
             call, before = session.toolbox.read(text), session.resume
             error = session.step(text).error
@@ -45,8 +50,11 @@ def count(rows: Iterable[Mapping[str, Any]], env: Any) -> Counts:
             if isinstance(call, ToolCall) and name == "str_replace":
                 old, new = call.arguments["old"], call.arguments["new"]
                 kind = kind_of(before, old, new, session.task) if old else "other"
+                place += 1
                 found.edits[kind] += 1
                 found.failed[kind] += error != "none"
+                found.places[place] += 1
+                found.failed_places[place] += error != "none"
     return found
 
 
@@ -61,6 +69,10 @@ def table(found: Counts) -> str:
     ]
     if total:
         lines.append(f"{'all':8} {total:6} {1:6.0%} {failed / total:6.1%}")
+    places = ", ".join(
+        f"{found.failed_places[n]} of {tried}" for n, tried in sorted(found.places.items())
+    )
+    lines.append(f"failed first edits, second and so on: {places}")
     return "\n".join([*lines, f"calls: {dict(found.calls.most_common())}"])
 
 

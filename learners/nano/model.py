@@ -21,7 +21,8 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
     A small model learns to copy tokens, but not how words are spelt. So a word with a capital has
     the same tokens as without, after the token `CAPITAL`, and the endings -ing and -ed are tokens:
-    to replace "responsible for moving" by "Moved", a model copies the token " mov".
+    to replace "responsible for moving" by "Moved", a model copies the token " mov". A text that has
+    `CAPITAL` itself before a lower-case letter is decoded with a capital instead.
     """
     tokenizer = Tokenizer(models.BPE())
     pairs = [(letter.upper(), letter) for letter in ascii_lowercase]

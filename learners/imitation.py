@@ -117,7 +117,7 @@ class Dose:
     editor: Literal["apprentice", "repairs", "careful", "fixes"] = "apprentice"
     drill: Share = 0.04
     pages: Share = 0.35
-    draws: PositiveInt = 12
+    draws: PositiveInt = 24
     replies: Share = 0.3
     repeats: PositiveInt = 3
     workers: NonNegativeInt = 0

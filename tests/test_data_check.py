@@ -15,8 +15,8 @@ from resume_gym.corpus.duplicates import near_duplicates
 from resume_gym.episode.tasks import Evidence, write_jsonl
 from resume_gym.support.command_line import Parser
 from resume_gym.support.user_errors import TaskError
-from resume_gym.synthesis.generate import Generation, generate
 from resume_gym.synthesis.manifest import find_page_lines
+from resume_gym.synthesis.task_file import Generation, generate
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
 

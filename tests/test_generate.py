@@ -331,7 +331,7 @@ def test_a_file_that_was_cut_is_neither_complete_nor_overwritten(out: Path, coun
     assert out.read_bytes() == made
 
 
-@pytest.mark.parametrize("writer", ["corpus.card.write_card", "synthesis.generate.write_manifest"])
+@pytest.mark.parametrize("writer", ["corpus.card.write_card", "synthesis.task_file.write_manifest"])
 def test_a_run_killed_at_its_end_resumes(
     out: Path, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

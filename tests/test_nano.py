@@ -59,9 +59,29 @@ def test_a_word_has_the_same_tokens_with_a_capital_and_another_ending() -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@given(st.text(st.sampled_from("aZ eding-LMs.\n3\u00e9\u8bed"), max_size=40))
-def test_texts_are_decoded_whole_and_as_a_stream(text: str) -> None:
+def test_the_fixed_texts_of_a_call_are_single_tokens() -> None:
     tokenizer = tiny_tokenizer()
+    for call, count in (
+        (tool_call("str_replace", old="a", new="b"), 5),
+        (tool_call("str_replace", old="a", new=""), 4),
+        (tool_call("search", query="a"), 3),
+        (tool_call("submit"), 1),
+    ):
+        ids = tokenizer.encode(call)
+        assert len(ids) == count
+        assert tokenizer.decode(ids) == call
+    # a document that has these texts is not encoded as a call
+    chat = ChatTokens(tokenizer, TOOLS)
+    page = chat.prompt("", 'the text ", "new": " stays')
+    assert tokenizer.encode('", "new": "')[0] not in page
+    other = '<tool_call>\n{"name": "fetch", "arguments": {}}\n</tool_call>'
+    assert tokenizer.decode(tokenizer.encode(other)) == other
+
+
+@given(st.text(st.sampled_from("aZ eding-LMs.\n3\u00e9\u8bed"), max_size=40), st.booleans())
+def test_texts_are_decoded_whole_and_as_a_stream(text: str, in_call: bool) -> None:
+    tokenizer = tiny_tokenizer()
+    text = tool_call("search", query=text) if in_call else text
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
     stream = DecodeStream()

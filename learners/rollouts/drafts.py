@@ -80,9 +80,10 @@ def earned(
     """Return what each turn of a finished, graded session earned, by reward term.
 
     A turn earns the rewards of its tool call and, if it changes the document, the change of each
-    term for content and layout. The terms of all turns sum to the reward of the episode minus what
-    the original is worth. So a turn that changes no text, such as `submit`, earns only tool
-    rewards; in the session's own ledger, the last turn also has the terms of the final document.
+    term for content and layout. The terms of all turns sum to the reward of the episode minus the
+    terms of the original for content and layout. So a turn that changes no text, such as `submit`,
+    earns only tool rewards; in the session's own ledger, the last turn also has the terms of the
+    final document.
 
     Args:
         session: the session.

@@ -179,7 +179,7 @@ def _wording_kind(was: str, now: str, task: Task | None) -> str:
 
 
 def _shortening(was: str, now: str, task: Task | None) -> str:
-    """Return the kind of an edit of one line that leaves words out or does something else."""
+    """Return the kind of an edit of one line: "cut", "trim", "verb" or "rewrite"."""
     words, words_now = ([word.lower() for word in _words(text)] for text in (was, now))
     is_repair = _is_fix(was, now, task) or _reworded(was) == now.rstrip(".")
     if not is_repair and words_now == words[: len(words_now)]:

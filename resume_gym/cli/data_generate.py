@@ -9,7 +9,7 @@ from resume_gym.cli.arguments import Commands, add_options, positive
 from resume_gym.support.json_lines import strict_json
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError
-from resume_gym.synthesis.generate import PROCEDURAL, Generation, generate
+from resume_gym.synthesis.task_file import PROCEDURAL, Generation, generate
 
 _GEMINI = "gemini-3-pro-preview"
 # high limits for the language model: its usual answer has only about 3,000 tokens

@@ -54,8 +54,9 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
     """A text environment in which the agent chooses each action from a menu.
 
     An observation [5 + 5 * places] holds 5 features of the session, then 5 features of the action
-    in each place of the menu, all in [-1, 1]. Choosing an empty place costs as much as a text
-    without a tool call. An episode's last info has the totals of the reward terms as "ledger".
+    in each place of the menu, all in [-1, 1]. Choosing a place without an action has
+    the same penalty as a text without a tool call. An episode's last info has the totals of the
+    reward terms as "ledger".
 
     Args:
         env_id, kwargs: arguments of `gymnasium.make` for the text environment.

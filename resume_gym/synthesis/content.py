@@ -61,7 +61,7 @@ class Deed:
         topic: noun phrase that names the work.
         now: good bullet in the present tense if the deed is a continuing duty; empty otherwise.
         levels: lowest and highest level (index into `LEVELS`) of a job that suits the deed.
-        only: names of the verticals in which the deed makes sense; empty if all are suitable.
+        only: names of the verticals in which the bullet makes sense; empty if all are suitable.
         roles: keys of the roles that the deed suits; empty if all are suitable.
     """
 
@@ -289,7 +289,7 @@ def load_general() -> tuple[Deed, ...]:
 
 @lru_cache(maxsize=1)
 def load_verticals() -> tuple[Vertical, ...]:
-    """Load all verticals of the content bank."""
+    """Load all verticals (industries) of the content bank, `bank/verticals.toml`."""
     slots = ("product", "flow", "users", "records", "partners")
     return tuple(
         Vertical(

@@ -167,7 +167,7 @@ def generate_task(
     Args:
         seed: seed of the sequence.
         index: index of the task, from 0; the index modulo 6 selects the weakness.
-        split: "train" or "eval", which share no name, company, deed or line of a job description.
+        split: "train" or "eval", which share no name, company, bullet or line of a job description.
         size: "full" (a page of 55 lines) or "mini" (20 lines).
         level: difficulty from 1 to `TOP_LEVEL`, which determines the number of flaws or excess
             lines; from level 3 on, one or two bullets open with a hedge ("Helped with"). Without a

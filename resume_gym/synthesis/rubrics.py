@@ -90,7 +90,7 @@ async def write_rubric(task: Task, client: Client, attempts: int) -> Rubric:
     """Let a model write items for a task, until `LEAST` of them pass the checks.
 
     Args:
-        task: the task; items that it has stay.
+        task: the task; its existing rubric items are kept.
         client: client of the model, which writes the items and judges them.
         attempts: maximum number of times that the model writes items.
 

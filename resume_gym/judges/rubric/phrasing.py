@@ -111,7 +111,7 @@ def _sentences(content: Content) -> list[str]:
 
 
 def _praises(content: Content) -> bool:
-    """Return whether most words of a sentence are praise, and none is a figure, name or deed."""
+    """Return whether a sentence is mostly praise, without a figure, a name or a past tense."""
     telling = [t for t, k in zip(content.tokens, content.keys, strict=True) if k in content.telling]
     soft = sum(is_soft(token) for token in telling)
     names = any(not name.head for name in content.names)

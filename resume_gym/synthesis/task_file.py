@@ -1,4 +1,4 @@
-"""Generation of task corpora: the command `resume-gym data generate`.
+"""Generation of a file of tasks: the command `resume-gym data generate`.
 
 A SQLite file (the store) beside the output file keeps the answers of the model. After an
 interruption, the same command reads the stored answers and requests only the missing answers.

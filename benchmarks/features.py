@@ -47,6 +47,7 @@ ARMS: Mapping[str, Arm] = {
     "ladder": Arm(("--tasks=ladder-mini:5",)),
     "targeted feedback": Arm(("--feedback-weight=0.1",)),
     "targeted feedback, sampled": Arm(("--feedback-weight=0.1", "--feedback-form=sampled")),
+    "targeted feedback alone": Arm(("--feedback-weight=0.1", "--credit=none")),
     "default table, by episode": Arm(("--env=ResumeEditMini-v0", "--credit=episode")),
     "group comparison": Arm(("--env=ResumeEditMini-v0", "--credit=episode", f"--judge={RANKED}")),
 }

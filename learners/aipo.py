@@ -116,8 +116,10 @@ def credit(
     standard deviation, since the division would favour groups whose rewards hardly differ. With
     `--credit turn`, each turn has its own A, to which tool rewards of earlier turns do not
     contribute; see `by_turn`. With `--credit edit`, r is what the turn and all later turns earned,
-    with each edit paid for what it changes; see `by_edit`.
+    with each edit paid for what it changes; see `by_edit`. With `--credit none`, A is 0.
     """
+    if config.credit == "none":
+        return [[0.0] * len(turns) for turns in batch.ledgers], scales
     if config.credit == "edit":
         return by_edit(batch.earned, batch.groups), scales
     if config.credit == "turn":

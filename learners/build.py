@@ -63,12 +63,11 @@ def _make_workload(config: Config, env: str) -> Workload:
         if env in str(error) or len(config.environments) == 1:
             raise
         raise type(error)(f"{error}; the environment is {env}") from None
-    if config.credit == "edit" and isinstance(work.judge, AsyncJudge):
+    if config.grades_drafts and isinstance(work.judge, AsyncJudge):
         expected = "episode, or a judge that asks no model, such as rubric"
-        told = f"got edit, and {env} has the judge {work.judge.name!r}"
+        told = f"got {config.credit}, and {env} has the judge {work.judge.name!r}"
         raise ConfigError(f"credit: expected {expected}; {told}")
-    hinted = config.feedback_weight and not config.teacher
-    if hinted and not issubclass(work.session_type, Session):
+    if config.hinted and not issubclass(work.session_type, Session):
         raise ConfigError(f"feedback_weight: hints are about resumes; got {env}")
     _check_budget(config, work)
     return work
@@ -124,7 +123,6 @@ def make_orchestrator(
     note: Note,
 ) -> Orchestrator:
     """Create the orchestrator that plays episodes with an engine; see `Orchestrator`."""
-    hinted = config.feedback_weight and not config.teacher
     return Orchestrator(
         works=works,
         curricula=make_curricula(config, works),
@@ -135,8 +133,8 @@ def make_orchestrator(
         engine=engine,
         trajectories=trajectories,
         note=note,
-        by_edit=config.credit == "edit",
-        feedback_turns=config.feedback_turns if hinted else 0,
+        by_edit=config.grades_drafts,
+        feedback_turns=config.feedback_turns if config.hinted else 0,
         teacher_url=config.teacher if is_served(config.teacher) else "",
     )
 

@@ -79,10 +79,12 @@ class Config:
         credit: how rewards become advantages: edit pays each edit for what it changes, which takes
             verdicts on all drafts, so it needs a judge that asks no model; episode gives all turns
             of a rollout the same advantage; turn gives each turn its own advantage, without the
-            tool rewards of earlier turns.
+            tool rewards of earlier turns; none trains on no reward, only on the feedback that
+            feedback_weight weights.
         feedback_weight: weight of targeted textual feedback: after a hint, the policy gives other
             probabilities to a bad turn, and the loss draws it towards them; 0 for no feedback. It
-            needs the loss aipo and credit edit, and ends when the difference no longer falls.
+            needs the loss aipo and credit edit or none, and ends when the difference no longer
+            falls.
         feedback_form: full compares the probabilities of all tokens of the vocabulary, sampled only
             those of the sampled tokens, as an addition to their advantages.
         feedback_turns: maximum number of turns of an episode that get a hint.
@@ -162,7 +164,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
-    credit: Literal["turn", "episode", "edit"] = "turn"
+    credit: Literal["turn", "episode", "edit", "none"] = "turn"
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1
@@ -233,6 +235,16 @@ class Config:
         """Whether the run starts its own vLLM servers, and ends them when it ends."""
         return self.engine == "vllm" and not self.engine_urls
 
+    @property
+    def hinted(self) -> bool:
+        """Whether the run trains on hints; with a teacher, it trains on the teacher instead."""
+        return self.feedback_weight > 0 and not self.teacher
+
+    @property
+    def grades_drafts(self) -> bool:
+        """Whether the judge grades all drafts of an episode, to find what each edit earns."""
+        return self.credit == "edit" or self.hinted
+
     def _check_combinations(self) -> None:
         for name, (setting, allowed) in _ONLY_WITH.items():
             value, actual = getattr(self, name), getattr(self, setting)
@@ -244,10 +256,11 @@ class Config:
             raise ConfigError(f"credit: grpo needs per-episode credit; {told}")
         if self.feedback_weight and self.teacher and self.loss != "aipo":
             raise ConfigError(f"feedback_weight: expected loss aipo, got {self.loss}")
-        hinted = self.feedback_weight and not self.teacher
-        if hinted and (self.loss, self.credit) != ("aipo", "edit"):
-            told = f"expected loss aipo and credit edit, got {self.loss} and {self.credit}"
+        if self.hinted and (self.loss != "aipo" or self.credit not in ("edit", "none")):
+            told = f"expected loss aipo and credit edit or none, got {self.loss} and {self.credit}"
             raise ConfigError(f"feedback_weight: {told}")
+        if self.credit == "none" and not self.feedback_weight:
+            raise ConfigError("credit: none needs feedback_weight above 0, got 0")
         given = self.feedback_form, self.temperature
         if is_served(self.teacher) and given != ("sampled", 1.0):
             expected = "feedback_form sampled and temperature 1 for a teacher on a server"

@@ -20,7 +20,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from trees import rollouts, turn
 
-from learners.aipo import FEEDBACK_SPAN, aipo_loss, feedback_loss, feedback_weight, with_gap
+from learners.aipo import (
+    FEEDBACK_SPAN,
+    aipo_loss,
+    credit,
+    feedback_loss,
+    feedback_weight,
+    with_gap,
+)
 from learners.build import make_workloads
 from learners.config import Config
 from learners.errors import ConfigError
@@ -164,6 +171,17 @@ def test_without_a_weight_there_are_no_hints() -> None:
     assert on.samples(zeros) == one.samples(zeros)
 
 
+def test_without_credit_only_the_feedback_trains() -> None:
+    changes: dict[str, Any] = {"credit": "none", "feedback_weight": 1.0}
+    one = batch(make(says("Hello", SUBMIT), FixedJudge((WORST,)), **changes))
+    advantages, _ = credit(Config(**changes), one, {})
+    assert not torch.tensor(advantages).any()
+    samples = one.samples(advantages, hinted=True)
+    assert all(sample.hinted for sample in samples)
+    with pytest.raises(ConfigError, match=r"^credit: none needs feedback_weight above 0, got 0$"):
+        Config(credit="none")
+
+
 # The losses
 
 
@@ -268,8 +286,8 @@ def test_the_weight_is_0_once_the_mean_gap_no_longer_falls() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"credit": "turn"}, "expected loss aipo and credit edit, got aipo and turn"),
-        ({"loss": "raft"}, "expected loss aipo and credit edit, got raft and edit"),
+        ({"credit": "turn"}, "expected loss aipo and credit edit or none, got aipo and turn"),
+        ({"loss": "raft"}, "expected loss aipo and credit edit or none, got raft and edit"),
     ],
 )
 def test_feedback_needs_aipo_and_credit_by_edit(changes: dict[str, Any], told: str) -> None:

@@ -237,7 +237,7 @@ class RunPlan:
         config, found = self.config, dict[str, Verdicts]()
         for work, share in zip(self.works, config.environments.values(), strict=True):
             # with credit by edit, the judge also grades the drafts: at most one each turn
-            each = work.rules.max_turns if config.credit == "edit" else 1
+            each = work.rules.max_turns if config.grades_drafts else 1
             training = round(share * config.steps * config.groups) * config.group_size * each
             held_out = evaluations(config) * len(work.held_out) * config.eval_rollouts
             if verdicts := Verdicts.of(work, training, held_out):

@@ -154,7 +154,7 @@ def _step_rows(plan: RunPlan) -> Iterator[Cells]:
 
 
 def _verdict_rows(plan: RunPlan, verdicts: Verdicts, share: float) -> Iterator[Cells]:
-    drafts = ", of drafts, too" if plan.config.credit == "edit" else ""
+    drafts = ", of drafts, too" if plan.config.grades_drafts else ""
     parts = f"{verdicts.training:,} in training{drafts}, {verdicts.held_out:,} in evaluations"
     yield "verdicts", f"{verdicts.total:,}", parts
     if verdicts.requests is None:

@@ -33,7 +33,7 @@ from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import LeadRank, RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
-from learners.run.alarms import longest_span
+from learners.run.alarms import WINDOW, span_of
 from learners.run.folder import RunFolder
 from learners.run.heartbeat import Heartbeat, interrupted
 from learners.run.report import RunReport
@@ -153,7 +153,8 @@ def _run(config: Config, train: Train) -> None:
                 say(f"warning: {sentence}", error=True)
         ranks.barrier()  # rank 0 may read large checkpoints for longer than a collective's timeout
         # a rollback needs a checkpoint from before the steps whose mean raised the alarm
-        steps = longest_span(config.groups) if config.on_collapse == "rollback" else 0
+        back = config.on_collapse == "rollback"
+        steps = max(WINDOW, span_of(config.groups)) if back else 0
         trainer = make_trainer(config, folder.checkpoints, steps)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, works, folder, servers, urls)

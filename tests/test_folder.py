@@ -67,7 +67,9 @@ def test_truncating_removes_the_steps_after_the_checkpoint(tmp_path: Path) -> No
     run = RunFolder(tmp_path)
     for row in series(7):
         run.append(row)
-        run.append_evaluation({"step": row["step"], "reward": row["reward"]})
+        run.writer.append_row(
+            "evaluations.jsonl", {"step": row["step"], "reward": row["reward"]}, synced=True
+        )
     run.truncate(5)
     assert run.metrics() == series(5)
     assert [one["step"] for one in run.evaluations()] == [1, 2, 3, 4, 5]
@@ -81,7 +83,9 @@ def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     for row in series(5):
         run.append(row)
-        run.append_evaluation({"step": row["step"], "reward": row["reward"]})
+        run.writer.append_row(
+            "evaluations.jsonl", {"step": row["step"], "reward": row["reward"]}, synced=True
+        )
     changed = seal(series(3)[-1]).replace("0.3", "0.4").encode()
     for name, damage in (("metrics.jsonl", changed), ("evaluations.jsonl", b"\xff{[1]")):
         lines = (tmp_path / name).read_bytes().split(b"\n")

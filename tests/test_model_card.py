@@ -109,7 +109,7 @@ def test_a_card_of_several_environments(tmp_path: Path) -> None:
     run = a_run(tmp_path / "mix", edited=False, env=f"ResumeEditMini-v0:3,{echo}:1")
     for step in (0, 2):
         rewards = {"reward": 2.0, "ResumeEditMini-v0/reward": 3.5 + step, f"{echo}/reward": 0.5}
-        run.append_evaluation({"step": step, **rewards})
+        run.writer.append_row("evaluations.jsonl", {"step": step, **rewards}, synced=True)
     data, text = loaded(run, tmp_path / "model")
     assert {"ResumeEditMini-v0", "CardEcho-v0"} <= set(data.tags or ())
     for part in (

@@ -177,3 +177,11 @@ def test_an_item_keeps_its_writer_in_a_file(tmp_path: Path) -> None:
         stored = both.to_row()["rubric"]
         assert [one.get("writer") for one in stored] == [one.writer or None for one in items]
         assert Task.from_row(json.loads(json.dumps(both.to_row()))) == both
+
+
+def test_an_option_of_the_client_that_the_command_sets_is_refused(
+    tasks: tuple[Task, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, server = run(tmp_path, Model(GOOD), "--client", '{"store": "x"}')
+    assert (status, len(server.requests)) == (2, 0)
+    assert "--client: store is set by another option" in capsys.readouterr().err

@@ -268,11 +268,6 @@ def span_of(tasks: float) -> int:
     return max(SPAN, math.ceil(TASKS / tasks))
 
 
-def longest_span(tasks: float) -> int:
-    """Return the largest number of steps in a mean if each step has `tasks` tasks."""
-    return max(WINDOW, span_of(tasks))
-
-
 def judge_gap(rows: Rows) -> float:
     """Return how much the judge's mean lead over the second judge has grown since the start."""
     lead = _means(rows, LEAD, _span(rows))

@@ -139,10 +139,6 @@ class RunFolder:
         # synced now, so that after a power cut no checkpoint is newer than the metrics
         self.writer.append_row("metrics.jsonl", metrics, synced=True)
 
-    def append_evaluation(self, evaluation: Mapping[str, object]) -> None:
-        """Append an evaluation, whose values include `step`, to `evaluations.jsonl`."""
-        self.writer.append_row("evaluations.jsonl", evaluation, synced=True)
-
     def metrics(self) -> list[dict[str, float]]:
         """Return the metrics of all steps, oldest first.
 

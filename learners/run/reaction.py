@@ -82,8 +82,3 @@ def react(
 def holding(row: Metrics) -> set[str]:
     """Return the names of the alarms that held after a step, given the step's metrics."""
     return {name.removeprefix(MARK).replace("_", " ") for name in row if name.startswith(MARK)}
-
-
-def rolled_back(row: Metrics) -> bool:
-    """Return whether the run was rolled back after a step."""
-    return BACK in row

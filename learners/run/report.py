@@ -16,11 +16,12 @@ from learners.rollouts.rollout import Record
 from learners.rollouts.summaries import HeldOutResult
 from learners.rollouts.workload import Workload, floor_of
 from learners.run import model_card
+from learners.run.alarms import BACK
 from learners.run.folder import TOTALS, Metrics, RunFolder, numbered
 from learners.run.heartbeat import Heartbeat
 from learners.run.loggers import Loggers
 from learners.run.progress import line, milestones, seconds_left
-from learners.run.reaction import Action, holding, react, rolled_back
+from learners.run.reaction import Action, holding, react
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
 from resume_gym.figures.dashboard import dashboard
@@ -116,7 +117,7 @@ class RunReport:
             run.write_result("floor", floor)
         loggers = Loggers(self._config.log_to, to_dict(self._config), run, done)
         self._loggers = self._open.enter_context(loggers)
-        ended = self._history and not rolled_back(self._history[-1])
+        ended = self._history and BACK not in self._history[-1]
         stop = self._react(self._history).stop if ended else ""
         return f"step {done}: {stop}" if stop else ""
 
@@ -238,7 +239,7 @@ class RunReport:
         self._evaluation_s = evaluation.seconds
         counts = {"step": step, "versions": evaluation.versions, "dropped_episodes": dropped}
         row = {**counts, **asdict(summary), **evaluation.by_env}
-        run.append_evaluation(row)
+        run.writer.append_row("evaluations.jsonl", row, synced=True)
         self._tell(self._loggers.log_evaluation(row))
         best = max(run.evaluations(), key=itemgetter("reward"))
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)

@@ -26,13 +26,8 @@ def inject(model: PreTrainedModel, rank: int, alpha: int) -> None:
     inject_adapter_in_model(config, model)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if is_adapter(name) and not weight.is_meta:
+            if ".lora_" in name and not weight.is_meta:
                 weight.copy_(initial(name, weight.shape))
-
-
-def is_adapter(name: str) -> bool:
-    """Return whether a parameter name of an adapted model belongs to an adapter."""
-    return ".lora_A." in name or ".lora_B." in name
 
 
 def initial(name: str, shape: torch.Size) -> Tensor:

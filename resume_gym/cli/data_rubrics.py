@@ -1,15 +1,14 @@
 """`resume-gym data rubrics`: let a language model write rubric items for tasks."""
 
 import argparse
-import asyncio
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from resume_gym.cli.arguments import Commands, positive
 from resume_gym.cli.data_generate import add_model, client_options
 from resume_gym.episode.sources import load_tasks
-from resume_gym.episode.tasks import Task, write_jsonl
+from resume_gym.episode.tasks import write_jsonl
 from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.support.atomic_write import check_new_file, replacing
@@ -45,33 +44,19 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from resume_gym.llm.client import Client, make_client
-    from resume_gym.synthesis.rubrics import Rubric, write_rubric
+    from resume_gym.judges import bounded
+    from resume_gym.synthesis.rubrics import write_rubric
+    from resume_gym.synthesis.task_file import client_of
 
     tasks = load_tasks(options.file)
     check_new_file("--out", options.out)
     if options.out.exists():
         raise TaskError(f"--out: expected a new file, but {str(options.out)!r} exists")
     chosen = client_options("--writer", options.writer, options)
-    chosen |= {"base_url": options.base_url} if options.base_url else {}
     store = options.out.with_name(options.out.name + ".store.sqlite")
-    try:
-        client: Client = make_client(
-            options.writer, store=store, concurrency=options.width, **chosen
-        )
-    except ValueError as problem:
-        raise TaskError(f"--client: {problem}") from None
-
-    async def write() -> Sequence[Rubric]:
-        slots = asyncio.Semaphore(options.width)
-
-        async def one(task: Task) -> Rubric:
-            async with slots:
-                return await write_rubric(task, client, options.attempts)
-
-        return await asyncio.gather(*map(one, tasks))
-
-    work = submit(write())
+    client = client_of(options.writer, chosen, store, options.width, options.base_url)
+    write = partial(write_rubric, client=client, attempts=options.attempts)
+    work = submit(bounded(write, tasks, options.width))
     try:
         rubrics = work.result()
     except (ModelError, KeyboardInterrupt):

@@ -282,9 +282,7 @@ def _compared(session: Session, judge: Judge) -> Revision:
     """Grade the revision and analyse each edit, which takes seconds for a long resume."""
     with progress_bars() as bars:
         bars.add_task("comparing the revision with your resume", total=None)
-        revision = graded(session, judge)
-        _ = revision.changes  # computed and cached here, while the progress bar is shown
-    return revision
+        return graded(session, judge)
 
 
 def _status(revision: Revision, name: str, notes: list[str]) -> int:

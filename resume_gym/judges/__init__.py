@@ -52,6 +52,7 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 # Options that `named_modules` skips: their values may contain a colon without being "module:name".
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
+S = TypeVar("S")
 T = TypeVar("T")
 Outcome: TypeAlias = "Verdict | JudgeError"
 """The verdict on a revision, or the error of the judge."""
@@ -256,6 +257,19 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     if failures:
         raise min(failures, key=lambda one: isinstance(one, JudgeError))
     return [task.result() for task in tasks]
+
+
+async def bounded(
+    work: Callable[[S], Awaitable[T]], items: Iterable[S], concurrency: int
+) -> list[T]:
+    """Run `work` on all items, `concurrency` at a time; if one fails, cancel the rest."""
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(item: S) -> T:
+        async with gate:
+            return await work(item)
+
+    return await together(map(one, items))
 
 
 class _Threaded(AsyncJudge):

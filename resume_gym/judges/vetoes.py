@@ -120,7 +120,7 @@ def _vetoes(task: Task, raw: str) -> Iterator[Veto]:
         yield Veto("unchanged", "The resume reads the same as before.")
     if len(text.split()) < max(3, _LEAST_LEFT * len(original.split())):
         yield Veto("empty", "Almost nothing of the resume is left.")
-    truth = _truth(task)
+    truth = _joined(*_known(task))
     yield from _growth(text, original, truth)  # again, since NFKC may lengthen the text
     yield from _repetition(lines, before)
     if new := [line for line in lines if line not in known]:
@@ -137,12 +137,8 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
-def _truth(task: Task) -> str:
-    """Return the cleaned text of everything known about the candidate."""
-    return _joined(*_known(task))
-
-
 def _known(task: Task) -> list[str]:
+    """Return the texts of everything known about the candidate."""
     documents = (one.title + "\n" + one.text for one in task.evidence)
     return [task.resume, *task.facts, *documents]
 

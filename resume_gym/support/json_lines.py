@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeGuard
 
 CHECKSUM = "sha256"
@@ -30,6 +30,18 @@ def strict_json(text: str) -> Any:
         raise ValueError(f"{constant} is not a JSON number")
 
     return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse)
+
+
+def strings(value: object) -> Iterator[str]:
+    """Yield the strings in a value of nested dicts, lists and tuples, without keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from strings(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from strings(one)
 
 
 def seal(record: Mapping[str, object]) -> str:

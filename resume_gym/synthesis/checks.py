@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.tasks import SPLITS, Task, repair, repaired
+from resume_gym.support.json_lines import strings
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
@@ -163,8 +164,8 @@ def _names(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
         if written.company != job.company:
             yield Fault("names", f"jobs: {job.company!r} is wanted, not {written.company!r}.")
     of_job = {"about", "duties", "requirements"}
-    about_job = "\n".join(_strings(draft.model_dump(include=of_job)))
-    about_candidate = "\n".join(_strings(draft.model_dump(exclude=of_job)))
+    about_job = "\n".join(strings(draft.model_dump(include=of_job)))
+    about_candidate = "\n".join(strings(draft.model_dump(exclude=of_job)))
     employers = {job.company for job in candidate.jobs}
     for text, allowed in ((about_candidate, employers), (about_job, {candidate.wanted_company})):
         for company in sorted(set(_companies().findall(text)) - allowed):
@@ -176,15 +177,6 @@ def _names(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
         yield Fault("names", f"The performance review does not name {candidate.first_name}.")
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings in nested lists and dictionaries."""
-    if isinstance(value, str):
-        yield value
-    else:
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
-
-
 @lru_cache(maxsize=1)
 def _companies() -> re.Pattern[str]:
     banks = (vertical.companies[split] for vertical in load_verticals() for split in SPLITS)
@@ -193,7 +185,7 @@ def _companies() -> re.Pattern[str]:
 
 def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     """Find phrases that reveal that the text is an exercise, such as "weak bullet"."""
-    texts = [plain(text).lower() for text in _strings(draft.model_dump())]
+    texts = [plain(text).lower() for text in strings(draft.model_dump())]
     # Only the exact word "too_long" is a leak, since any resume may say "too long".
     named = persona.weakness
     named = named if named == "too_long" else named.replace("_", "[ _-]")

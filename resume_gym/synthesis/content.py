@@ -122,16 +122,6 @@ class Story:
         return self.text(self.deed.told)
 
     @cached_property
-    def record(self) -> str:
-        """Return the sentence about the work, with the slot `{Who}`."""
-        return self.text(self.deed.record)
-
-    @cached_property
-    def topic(self) -> str:
-        """Return the noun phrase that names the work."""
-        return self.text(self.deed.topic)
-
-    @cached_property
     def plain(self) -> str:
         """Return the good bullet without its metric."""
         return self.text(without_metric(self.deed.told))

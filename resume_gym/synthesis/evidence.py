@@ -14,7 +14,7 @@ from resume_gym.episode.tasks import EVIDENCE_KINDS, Evidence
 from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 
-# Matches a `Story.record` whose {Who} may be "I": after it, no verb but "was" ends in "s".
+# Matches a record of work whose {Who} may be "I": after it, no verb but "was" ends in "s".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
 _ASIDES = 2  # number of sentences of small talk in a document
@@ -62,7 +62,7 @@ def write_evidence(
     covered = needed + rng.sample(others, (len(others) + 1) // 2)
     shares: dict[str, list[Done]] = {kind: [] for kind in EVIDENCE_KINDS}
     for number, deed in enumerate(rng.sample(covered, len(covered))):
-        own = _FIRST_PERSON.search(deed.story.record)
+        own = _FIRST_PERSON.search(deed.story.text(deed.story.deed.record))
         kinds = EVIDENCE_KINDS if own else EVIDENCE_KINDS[:2]
         shares[kinds[number % len(kinds)]].append(deed)
     words = candidate.vertical.words
@@ -98,11 +98,11 @@ def _write(
 
 
 def _lines(deed: Done, who: str, split: str, rng: Random) -> list[str]:
-    frames = load_frames(split)
+    frames, story = load_frames(split), deed.story
     if deed.lead:
         note = rng.choice(frames["helped_record"])
-        return [note.format(Lead=deed.lead, first=who, topic=deed.story.topic)]
-    lines = [deed.story.record.replace("{Who}", who)]
+        return [note.format(Lead=deed.lead, first=who, topic=story.text(story.deed.topic))]
+    lines = [story.text(story.deed.record).replace("{Who}", who)]
     if deed.wrong:
         lines.append(rng.choice(frames["correction"]).format(right=deed.right, wrong=deed.wrong))
     return lines

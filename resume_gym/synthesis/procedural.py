@@ -248,12 +248,8 @@ def is_sound(task: Task, size: Size) -> bool:
     if any(wrapped_lines(text, PAGE_WIDTH) > size.page_lines for text in late):
         return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
-    return size.fixes[0] <= visible <= size.fixes[1] and not _echoes(repaired(task))
-
-
-def _echoes(text: str) -> bool:
-    """Return whether adjacent bullets open with the same word."""
-    return re.search(r"^- (\w+)\b.*\n- \1\b", text, re.MULTILINE) is not None
+    echo = re.search(r"^- (\w+)\b.*\n- \1\b", repaired(task), re.MULTILINE)  # adjacent bullets
+    return size.fixes[0] <= visible <= size.fixes[1] and not echo
 
 
 def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:

@@ -141,15 +141,22 @@ def _draw(plan: Generation) -> dict[str, Outcome]:
     return outcomes
 
 
-def _client(plan: Generation) -> "Client":
+def client_of(
+    provider: str, model: Mapping[str, Any], store: Path | None, width: int, base_url: str | None
+) -> "Client":
+    """Make the client of a model that writes; see `make_client`.
+
+    Raises:
+        TaskError: an option of `model` is unknown, invalid or set by another argument.
+    """
     from resume_gym.llm.client import make_client
 
-    server = {"base_url": plan.base_url} if plan.base_url else {}
-    options = {"store": plan.store, "concurrency": plan.width, **server}
-    if taken := {*options, "provider"} & plan.model.keys():
+    server = {"base_url": base_url} if base_url else {}
+    options = {"store": store, "concurrency": width, **server}
+    if taken := {*options, "provider"} & model.keys():
         raise TaskError(f"--client: {min(taken)} is set by another option")
     try:
-        return make_client(plan.generator, **options, **plan.model)
+        return make_client(provider, **options, **model)
     except ValueError as problem:
         raise TaskError(f"--client: {problem}") from None
 
@@ -158,7 +165,7 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
     """Have a model write all tasks; stored answers are not requested again."""
     from resume_gym.synthesis.model_written import write_tasks
 
-    client = _client(plan)
+    client = client_of(plan.generator, plan.model, plan.store, plan.width, plan.base_url)
     outcomes: dict[str, Outcome] = {}
     earlier = summarise(plan.store)["dollars"] if plan.store and plan.store.exists() else 0.0
 

@@ -55,10 +55,6 @@ class Dates(NamedTuple):
     dash: str
     now: str = "Present"
 
-    def period(self, job: Job) -> str:
-        """Return the period of a job."""
-        return self.span(job.start, job.end)
-
     def span(self, start: int, end: int) -> str:
         """Return the period between two months, given as in `Job`."""
         first, last = self._month(start), self.now if end == NOW else self._month(end)
@@ -221,7 +217,7 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render the short form of a resume: no summary, few blank lines."""
     jobs = (
-        f"### {job.title}, {job.company} ({own.dates.period(job)})\n{own.items(job)}"
+        f"### {job.title}, {job.company} ({own.dates.span(job.start, job.end)})\n{own.items(job)}"
         for number, job in enumerate(candidate.history)
         for own in [look.of_job(number)]
     )
@@ -260,7 +256,7 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 def _entry(candidate: Candidate, number: int, job: Job, look: Look) -> list[str]:
     """Render a job and, below it, a line that explains the career gap before the job, if any."""
     values = {"title": job.title, "company": job.company, "city": job.city}
-    period = look.dates.period(job)
+    period = look.dates.span(job.start, job.end)
     blocks = [line.format(**values, period=period) for line in look.entry] + [look.items(job)]
     if job.gap:
         ended = candidate.history[number + 1].end

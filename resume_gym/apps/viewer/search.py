@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from resume_gym.apps.viewer.data import FolderContents, UnreadableError, unreadable
 from resume_gym.apps.viewer.episode import TurnView, turns
 from resume_gym.apps.viewer.rows import EpisodeRow, env_of
 from resume_gym.apps.viewer.tasks import Tasks
+from resume_gym.support.json_lines import strings
 
 MATCHES = 100
 """Maximum number of episodes that a call of `search` returns."""
@@ -22,24 +23,6 @@ LONGEST = 200
 
 _AROUND = 90  # characters shown before and after the text that was found
 _PLACES = 8  # maximum number of places that are named for an episode
-
-
-class Match(NamedTuple):
-    """Episode that contains the text.
-
-    Attributes:
-        number: number of the episode's row.
-        places: where the text occurs, such as "action 2"; turns are counted from 1.
-        before: text before the first occurrence.
-        found: first occurrence, as it is written there.
-        after: text after the first occurrence.
-    """
-
-    number: int
-    places: list[str]
-    before: str
-    found: str
-    after: str
 
 
 def search(
@@ -57,8 +40,10 @@ def search(
         seconds: time in seconds after which the search stops.
 
     Returns:
-        A dict with the fields of each `Match` as `matches`, and as `next` the row to go on with,
-        which is None at the end.
+        A dict with `matches` and, as `next`, the row to go on with, which is None at the end. A
+        match has the `number` of the episode's row, the `places` where the text occurs ("action 2";
+        turns are counted from 1), the first occurrence as it is written (`found`), and the text
+        `before` and `after` it.
     """
     words = text[:LONGEST].split()
     if not words:
@@ -77,7 +62,7 @@ def search(
                 found = query.match(number, record)
         except (OSError, LookupError, UnreadableError):  # damaged, or rewritten while it is read
             continue
-        matches += [found._asdict()] if found else []
+        matches += [found] if found else []
     return {"matches": matches, "next": None}
 
 
@@ -87,7 +72,7 @@ class _Query:
     def __init__(self, words: Sequence[str], tasks: Mapping[str, Tasks]) -> None:
         self._pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
         self._about = {
-            (env, name): [*_strings(asdict(task))]
+            (env, name): [*strings(asdict(task))]
             for env, known in tasks.items()
             for name, task in known.by_id.items()
             if is_dataclass(task) and not isinstance(task, type)
@@ -103,7 +88,7 @@ class _Query:
         # JSON may escape all characters but letters and digits
         return (row.env, row.task) in self._tasks or self._longest in line.lower()
 
-    def match(self, number: int, record: Mapping[str, Any]) -> Match | None:
+    def match(self, number: int, record: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return where the words first occur in an episode; None if they do not."""
         about = self._about.get((env_of(record), str(record["task_id"])), ())
         texts = ((place, text, self._pattern.search(text)) for place, text in _texts(record, about))
@@ -113,7 +98,8 @@ class _Query:
         _, text, hit = found[0]
         before, after = text[: hit.start()][-_AROUND:], text[hit.end() :][:_AROUND]
         places = dict.fromkeys(place for place, *_ in found)
-        return Match(number, [*islice(places, _PLACES)], before, hit[0], after)
+        where = {"number": number, "places": [*islice(places, _PLACES)]}
+        return {**where, "before": before, "found": hit[0], "after": after}
 
 
 def _texts(record: Mapping[str, Any], about: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -124,7 +110,7 @@ def _texts(record: Mapping[str, Any], about: Sequence[str]) -> Iterator[tuple[st
     for place, turn in enumerate(played, start=1):
         yield f"reply {place}", f"{turn.reply}\n{turn.status}"
     yield "final text", str(record.get("text") or "")
-    for text in _strings(record.get("verdict")):
+    for text in strings(record.get("verdict")):
         yield "judge's reasons", text
     for text in (str(record["task_id"]), *about, str(record.get("original") or "")):
         yield "task", text
@@ -136,15 +122,3 @@ def _spoken(turn: TurnView) -> str:
         return turn.action
     values = [one if isinstance(one, str) else json.dumps(one) for one in turn.arguments.values()]
     return "\n".join([turn.said, turn.tool, *values])
-
-
-def _strings(value: object) -> Iterator[str]:
-    """Yield the strings in a value of nested dicts, lists and tuples, without keys."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _strings(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _strings(one)

@@ -7,12 +7,11 @@ pairs with a judge's own verdicts, so that a later calibration shows whether a h
 drifted.
 """
 
-import asyncio
 import json
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
@@ -30,7 +29,7 @@ from resume_gym.judges import (
     JudgeError,
     JudgeUnavailable,
     attempt,
-    together,
+    bounded,
 )
 from resume_gym.judges.votes import drawn
 from resume_gym.support.user_errors import TaskError, number_of
@@ -347,20 +346,7 @@ async def ask(
             return PairResult(pair, None, type(said).__name__, seconds)
         return PairResult(pair, values(said), "", seconds)
 
-    return await _bounded(one, pairs, concurrency)
-
-
-async def _bounded(
-    work: Callable[[Any], Awaitable[T]], items: Iterable[object], concurrency: int
-) -> list[T]:
-    """Run `work` on all items, `concurrency` at a time; if one fails, cancel the rest."""
-    gate = asyncio.Semaphore(concurrency)
-
-    async def one(item: object) -> T:
-        async with gate:
-            return await work(item)
-
-    return await together(map(one, items))
+    return await bounded(one, pairs, concurrency)
 
 
 async def _swapped(
@@ -379,7 +365,7 @@ async def _swapped(
         first = await judge.compare(pair.task, pair.task.resume, pair.revised)
         return [first != -await judge.compare(pair.task, pair.revised, pair.task.resume)]
 
-    found = await _bounded(lambda pair: attempt(flips(pair)), pairs, concurrency)
+    found = await bounded(lambda pair: attempt(flips(pair)), pairs, concurrency)
     failures = Counter(type(one).__name__ for one in found if isinstance(one, JudgeError))
     return share(flip for one in found if isinstance(one, list) for flip in one), failures
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 from resume_gym.support.import_path import leave_current_folder
 from resume_gym.support.user_errors import missing_of
@@ -64,7 +64,6 @@ from resume_gym.support.printing import say
 from resume_gym.support.terminal import Terminal
 from resume_gym.synthesis.procedural import generate_task
 
-T = TypeVar("T")
 Tokens = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 VARIANTS = {
@@ -85,7 +84,6 @@ DEFAULTS = Config(
 SAVE_EVERY_S = 300.0
 _TELL_S = 20.0
 _AHEAD = 8  # packed rows that each worker process prepares in advance
-_BUFFER = 64  # packed rows in the shuffle buffer
 _WARMUP = 20  # number of optimizer steps in which the learning rate rises
 _TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
@@ -105,7 +103,6 @@ class Dose:
             samples are edits of a page without instructions.
         draws: turns drawn from the editor per state.
         replies: weight of a token of a tool reply, relative to a turn that all draws return.
-        repeats: number of times that each demonstration is used for training.
         workers: number of processes that create demonstrations, for training on GPUs; 0 creates
             them in the training process, between optimizer steps.
         rows: number of packed rows per optimizer step.
@@ -116,12 +113,11 @@ class Dose:
     tokens: Annotated[Tokens, Field(gt=0)]
     editor: Literal["apprentice", "repairs", "careful", "fixes"] = "apprentice"
     drill: Share = 0.04
-    pages: Share = 0.35
-    draws: PositiveInt = 24
+    pages: Share = 0.8
+    draws: PositiveInt = 6
     replies: Share = 0.3
-    repeats: PositiveInt = 3
     workers: NonNegativeInt = 0
-    rows: PositiveInt = 1
+    rows: PositiveInt = 4
     keep: Tokens = 0.0
 
 
@@ -200,7 +196,7 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 @contextmanager
 def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
-    """Provide an endless iterator over repeated and shuffled rows; end the workers on exit.
+    """Provide an endless iterator over rows; end the workers on exit.
 
     Entering the context waits for the first row, so training time excludes the workers' start.
     """
@@ -216,22 +212,10 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
     made = (queue.get() for queue in cycle(queues))
     rows = made if queues else make_rows(dose, config, phase, start, 0)
     try:
-        mixed = shuffled(rows, dose.repeats, _BUFFER, Random(config.seed))
-        yield map(pickle.loads, chain([next(mixed)], mixed))
+        yield map(pickle.loads, chain([next(rows)], rows))
     finally:
         for process in processes:
             process.kill()
-
-
-def shuffled(items: Iterable[T], repeats: int, size: int, rng: Random) -> Iterator[T]:
-    """Yield each item of an endless iterable `repeats` times, shuffled in a buffer of `size`."""
-    buffer: list[T] = []
-    for item in items:
-        buffer += [item] * repeats
-        while len(buffer) > size:
-            chosen = rng.randrange(len(buffer))
-            buffer[chosen], buffer[-1] = buffer[-1], buffer[chosen]
-            yield buffer.pop()
 
 
 def imitate(

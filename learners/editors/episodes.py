@@ -31,7 +31,7 @@ EDITORS: dict[str, Act] = {
 _WITH_EVIDENCE, _WITH_EVIDENCE_IN_VAIN, _WITH_FEEDBACK = 0.6, 0.06, 0.08  # shares of sessions
 _LARGE = 20  # one in so many pages is of full size
 _REWORDED = 0.7
-_EDITS = 48  # edits that are drawn on a page without instructions
+_EDITS = 24  # edits that are drawn on a page without instructions
 _PLAYED = 3  # maximum number of edits made before these are drawn
 _REVIEWED = 0.2  # share of such pages that are reviewed first
 

@@ -85,7 +85,11 @@ class _Together:
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         self._parts = parts
-        self.param_groups = [group for part in parts for group in part.param_groups]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        # not stored, since `load_state_dict` of an optimizer replaces its groups
+        return [group for part in self._parts for group in part.param_groups]
 
     def step(self) -> None:
         for part in self._parts:

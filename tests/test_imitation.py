@@ -165,10 +165,10 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Steps in two parts; their number does not depend on the machine."""
-    monkeypatch.setattr(imitation, "_BUFFER", 4)
     monkeypatch.setattr(imitation, "_TELL_S", 0.0)
     monkeypatch.setattr(imitation, "SAVE_EVERY_S", 0.0)
-    flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--threads", "1"]
+    flags = ["--runs", str(tmp_path), "--rows", "1", "--row-tokens", "2048"]
+    flags += ["--eval-tasks", "1", "--threads", "1"]
     flags += ["--optimizer", "adamw", "--learning-rate", "1e-3"]  # Muon is slow on some CPUs
     main([*flags, "--tokens", "2e4", "--eval-rollouts", "1"])
     first = capsys.readouterr().out

@@ -90,7 +90,7 @@ def find_model(options: Mapping[str, object]) -> "FoundModel":
 
 
 def progress_bars() -> "Progress":
-    """Make a display of progress bars on stderr, disabled if stderr cannot move its cursor."""
+    """Make a display of progress bars on stderr, disabled if stderr is no interactive terminal."""
     from rich.progress import Progress
 
     from resume_gym.support.terminal import Terminal

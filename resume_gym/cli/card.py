@@ -97,7 +97,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _counter() -> Callable[[str], int] | None:
-    """Return a function that counts tokens of the nano policy; None without its library."""
+    """Return a function that counts a text's tokens by the nano policy's tokenizer.
+
+    Return None if the package `tokenizers` is not installed.
+    """
     if find_spec("tokenizers") is None:
         return None
     from tokenizers import Tokenizer

@@ -68,7 +68,7 @@ def add_model(add: Callable[..., Any]) -> None:
 
 
 def client_options(flag: str, provider: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `make_client`, from those of `add_model`, without the address.
+    """Return the options for `make_client` that the options of `add_model` set, except the URL.
 
     Raises:
         TaskError: the provider needs a name of the model; the message names the flag.

@@ -32,7 +32,7 @@ from resume_gym.support.user_errors import TaskError
 
 T = TypeVar("T")
 Sessions = dict[Key, AnySession]
-"""Sessions of an agent."""
+"""Sessions of an agent, by rollout and task ID."""
 _CONCURRENCY = 64
 _MOVES = 10
 

@@ -232,7 +232,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
 
 
 def _shares(spent: Mapping[str, Usage]) -> list[str]:
-    """Return a list: one note on the usage of two models; empty for a one-model agent."""
+    """Return a list with a note on the usage of an agent's two models; [] if it has only one."""
     parts = []
     for tier in TIERS:
         if usage := spent.get(tier):

@@ -109,8 +109,8 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
             typography (see `untyped`).
 
     Returns:
-        Start and end offset of each occurrence. If an occurrence overlaps the previous one, it is
-        the last of the list, since only one of the two can be replaced.
+        Start and end offset of each occurrence. The list ends at the first occurrence that overlaps
+        the previous one, since only one of the two can be replaced.
     """
     if not old:  # an empty text matches everywhere, and `_occurrences` would never advance
         return []
@@ -191,7 +191,8 @@ def untyped(text: str) -> tuple[str, Sequence[int]]:
     """Convert quotes, dashes and spaces to ASCII, apply NFC, and drop invisible characters.
 
     Returns:
-        The converted text; and for each of its characters and for its end, the offset in `text`.
+        The converted text, and the offset in `text` of each character of the converted text. A last
+        offset, the length of `text`, stands for the end.
     """
     if text.isascii():
         return text, range(len(text) + 1)
@@ -288,7 +289,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
-    # only if the longest line was edited can all lines be shorter now: then scan the whole text
+    # if the longest line was edited, all lines may be shorter now: scan the whole text
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -355,16 +356,20 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Format a line range as `diff -u` does: counted from 1; an empty one names the line before."""
+    """Format a range of lines, counted from 1, as `diff -u` does.
+
+    An empty range is given by the number of the line before it.
+    """
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """Return a document's whole text, with a line where the page ends if the page is too short.
+    """Return the whole text of a document; if it is too long for the page, mark the page's end.
 
-    The line is `overflow_delimiter`, before the first source line that does not fit completely.
+    The mark is the line `overflow_delimiter` before the first source line that does not fit
+    completely.
     """
     if document.lines <= page_lines:
         return document.text.removesuffix("\n")

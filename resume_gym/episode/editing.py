@@ -55,7 +55,7 @@ class Rules:
             the sum over an episode depends only on the first and the final document.
         layout_amplitude: with "continuous", the reward for each removed line beyond the page; a
             multiple of 1/64. Lines beyond the second page do not count.
-        feedback_every: k for feedback in the reply to every k-th edit; 0 for no feedback.
+        feedback_every: the reply to every `feedback_every`-th edit has feedback; 0: no feedback.
 
     Raises:
         ValueError: An attribute has an invalid value.
@@ -89,11 +89,11 @@ class Rules:
 
     @property
     def endless(self) -> bool:
-        """Whether the page has no end: each text that a session accepts fits on it."""
+        """Whether the page is unlimited: each text that a session accepts fits on it."""
         return self.page_lines >= self.max_chars
 
     def layout_potential(self, doc: Document) -> float:
-        """Return minus `layout_amplitude` for each line beyond the page, up to a second page."""
+        """Return -`layout_amplitude` times the number of lines beyond the page (<= `page_lines`)."""
         beyond = min(max(0, doc.lines - self.page_lines), self.page_lines)
         return -self.layout_amplitude * beyond
 
@@ -131,7 +131,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A reply that shows a text. Of the replies with `paid=True`, only the first earns a reward."""
+    """A reply that shows a text; only the first reply with `paid=True` earns a reward."""
 
     text: str
     paid: bool = True
@@ -326,7 +326,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def score(self) -> float:
-        """The reward so far, scaled such that `scale` becomes 0 and 100, and cut off there."""
+        """The reward so far, mapped linearly such that `scale` becomes (0, 100), and clipped."""
         least, greatest = self.scale
         return min(100.0, max(0.0, 100 * (self.state.reward - least) / (greatest - least)))
 
@@ -490,7 +490,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return edits == 0 or doc.text == self.original
 
     def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
-        """Add the reward terms of the end of an episode that need no judge, such as "layout"."""
+        """Add the terms that the end of an episode earns without a judge, such as "layout"."""
         if not submitted:
             ledger["no_submit"] = self.tool_rewards["no_submit"]
         if self.rules.layout_reward == "binary":
@@ -546,7 +546,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Do nothing, since an editing episode holds no resources."""
 
     def record(self) -> dict[str, Any]:
-        """Return the episode as JSON values, with which it can be replayed, regraded and shown."""
+        """Return the episode as JSON values that suffice to replay, regrade and show it."""
         verdict = self.state.verdict
         return {
             "task_id": self.task.task_id,

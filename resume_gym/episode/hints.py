@@ -1,8 +1,8 @@
-"""Hints: one sentence at the end of an observation that says what the next call should mind.
+"""Hints: short advice for the next call, added to the end of an observation.
 
-Each function makes one kind of hint, in one of several forms of words. A hint quotes nothing but
-the page, never the text of a fix or of a failed call. No environment shows hints by itself: they
-are for demonstrations, and for training techniques that compare a policy with and without a hint.
+Each function makes one kind of hint, in one of several wordings. A hint quotes only the page, never
+the text of a fix or of a failed call. No environment shows hints by itself: they are for
+demonstrations, and for training techniques that compare a policy with and without a hint.
 """
 
 import re
@@ -86,7 +86,7 @@ def failed_call(error: str, page: str, old: str = "", form: int = 0) -> str:
         error: error code of the call, such as "not_found".
         page: current text of the page.
         old: text that the call wanted to replace; empty if it is unknown.
-        form: number of the form of words; any whole number.
+        form: number that selects the wording, modulo the number of wordings.
     """
     near = nearest(page, old)
     place = _pick(_NEAREST, form // len(_FAILED)).format(text=quoted(near)) if near else ""
@@ -105,7 +105,7 @@ def unsupported(line: str, claim: str, form: int = 0) -> str:
 
 
 def weak_line(defect: Defect, form: int = 0) -> str:
-    """Return a hint about a line that is still weak, given a defect that `critique` sees.
+    """Return a hint about a line that is still weak, given a defect that `critique` has found.
 
     Raises:
         KeyError: The kind of the defect is not one of `WEAK_KINDS`.
@@ -130,10 +130,10 @@ def quotation(call: str) -> str:
 
 
 def nearest(page: str, old: str) -> str:
-    """Return the text of the page that resembles `old` most: a run of words of one line.
+    """Return the words of the page that resemble `old` most: successive words of one line.
 
-    The run has as many words as `old`. The result is empty if no line shares two words, or the only
-    word, with `old`.
+    The result has at most as many words as `old`. It is empty if no line shares at least two words
+    with `old`, or one word if `old` has only one.
     """
     wanted = Counter(re.findall(r"\w+", old.lower()))
     if not wanted:

@@ -47,7 +47,7 @@ def _status(session: AnySession) -> str:
 
 
 def last_reply(session: AnySession) -> list[str]:
-    """Return the lines of the last reply; of a reply that shows a text, only two status lines."""
+    """Return the lines of the last reply, or only its status lines if the reply shows a text."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]

@@ -188,7 +188,7 @@ class NetSession(Session):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """See `EditSession.bounds`; per line of the original, at most two lines can be worse."""
+        """See `EditSession.bounds`; see `LineVerdict` for the maximum numbers of lines."""
         tools, weights = self.tool_rewards, self.verdict_weights
         lines = sum(bool(line.strip()) for line in self.original.split("\n"))
         least, greatest = self.layout_bounds

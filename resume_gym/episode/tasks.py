@@ -66,10 +66,10 @@ class Item:
     Attributes:
         text: a figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
             statement about the revised resume; one line of at most 500 characters.
-        weight: reward if the revision adds the property: a nonzero multiple of 0.25 from -8 to 8;
-            negative for an undesired property.
+        weight: reward if the revision adds the item: a nonzero multiple of 0.25 from -8 to 8;
+            negative for an undesired item.
         kind: one of `ITEM_KINDS`; a model grades "judged" items, and rules grade all others.
-        writer: the model that wrote the item and the version of its prompt; empty for others.
+        writer: the model that wrote the item, and the prompt's version; empty if no model did.
 
     Raises:
         TaskError: An attribute has a wrong type or value.
@@ -112,7 +112,7 @@ class Task:
         task_id: identifier of the task, unique in its source.
         job: job description, plain text or Markdown.
         resume: resume in Markdown; line endings are converted to line feeds.
-        weakness: planted weakness, one of `WEAKNESSES`.
+        weakness: planted or diagnosed weakness of the resume, one of `WEAKNESSES`.
         split: split of the task, "train" or "eval".
         fixes: edits that repair the weakness, in the order to apply them.
         persona: owner of the resume: role, level, vertical (industry), name and company.
@@ -199,7 +199,7 @@ def repair(task: Task) -> Iterator[tuple[int, str]]:
     """Apply the fixes in order, except those whose `old` does not occur exactly once.
 
     Yields:
-        For each fix, how often its `old` occurs in the text before, and the text afterwards.
+        For each fix, the number of occurrences of `old` before the fix, and the text after it.
     """
     text = task.resume
     for fix in task.fixes:

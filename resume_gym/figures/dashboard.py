@@ -197,7 +197,7 @@ def draw_panels(
 
 
 def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
-    """Return, by step, the alarms that begin; a rollback at the step adds a note."""
+    """Return the names of the alarms that begin at each step, by step; a rollback adds a note."""
     marks: dict[int, list[str]] = {}
     before: set[str] = set()
     for row in rows:

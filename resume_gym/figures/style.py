@@ -71,7 +71,7 @@ def caption(figure: "Figure", text: str) -> None:
 def step_panels(
     title: str, names: Sequence[str], columns: int, legend: bool = False
 ) -> "tuple[Figure, list[Axes]]":
-    """Return a figure with a panel per name; the x axis is the step; `legend` adds a last panel."""
+    """Return a figure and a panel per name, with steps as x axis; `legend` adds an empty panel."""
     from matplotlib.ticker import MaxNLocator
 
     count = len(names) + legend

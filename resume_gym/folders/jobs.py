@@ -17,7 +17,7 @@ class Job(NamedTuple):
         kind: "run" or "evaluation".
         lock: file that the job locks.
         last: file that the job writes at its end.
-        files: files with results that the job writes before, besides those in `trajectories`.
+        files: files with results that the job writes before `last`, except in `trajectories`.
     """
 
     kind: str

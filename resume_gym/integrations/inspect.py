@@ -1,4 +1,4 @@
-"""Adapter for Inspect: the tasks of an environment as a task of Inspect, with any of its models.
+"""Adapter for Inspect: an environment as an Inspect task, for all models that Inspect supports.
 
     pip install -e . inspect-ai
     inspect eval resume_gym/resume_edit --model openai/gpt-5 -T env_id=ResumeEditMini-v0 --limit 10
@@ -7,8 +7,8 @@
 
 Each sample is a task of the environment. The solver plays an episode within its limit of turns. The
 scorer reports the reward, the score and each reward term, with their standard errors; a sample's
-explanation has the judge's reasons and a diff. The score of a log can be computed again, with
-another judge too: the scorer replays the actions that the solver has stored.
+explanation has the judge's reasons and a diff. The samples of a log can be scored again, also by
+another judge: the scorer replays the actions that the solver has stored.
 
 A judge without a verdict is an error of the sample. An episode that a limit of Inspect or the
 model's context cuts off is not scored, since it has no final document. Most model providers return
@@ -43,10 +43,10 @@ _CONTEXT = 1  # number of unchanged lines around a change in the diff
 
 @task  # type: ignore[untyped-decorator]
 def resume_edit(env_id: str = "ResumeEdit-v0", split: str = "eval", **options: Any) -> Task:
-    """Return the tasks of an environment, a solver that plays them, and a scorer.
+    """Return an Inspect task: an environment's tasks as samples, a solver and a scorer.
 
     Args:
-        env_id: environment of `gym.make`.
+        env_id: ID of the environment, as for `gym.make`.
         split: split of its tasks, "train" or "eval".
         options: further arguments of `gym.make`, such as `judge` and `tasks`.
     """
@@ -126,7 +126,7 @@ def _text(message: ChatMessageAssistant) -> str:
 
 
 def _json(call: ToolCall) -> str:
-    """Return the arguments of a call as JSON; those that Inspect could not read are no JSON."""
+    """Return a call's arguments as JSON, or "?", which is invalid, if Inspect cannot parse them."""
     return json.dumps(call.arguments, ensure_ascii=False) if call.parse_error is None else "?"
 
 

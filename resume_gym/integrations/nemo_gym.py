@@ -57,7 +57,7 @@ class ResumeGymConfig(base.BaseResourcesServerConfig):  # type: ignore[misc]
 
 
 class SeedRequest(base.BaseSeedSessionRequest):  # type: ignore[misc]
-    """A row of the dataset, by which agents without an environment server seed a session."""
+    """A row of the dataset, which agents without an environment server send to seed a session."""
 
     task_id: str
 
@@ -71,7 +71,7 @@ class VerifyRequest(base.BaseVerifyRequest):  # type: ignore[misc]
 
 
 class VerifyResponse(base.BaseMultiRewardVerifyResponse):  # type: ignore[misc]
-    """The result of an episode; further fields hold the row and the number of each reward term.
+    """The result of an episode; further fields hold the row and the value of each reward term.
 
     Attributes:
         score: score of the final document, 0 to 100.
@@ -132,7 +132,7 @@ class ResumeGymServer(base.SimpleResourcesServer):  # type: ignore[misc]
         return base.ResourcesCloseSessionResponse(resources_session_id=body.resources_session_id)
 
     async def call(self, request: Request, tool: str) -> PlainTextResponse:
-        """Take a turn by a call, whose arguments are the request's body; return the observation."""
+        """Take a turn by calling `tool` with the request's body as arguments; return the reply."""
         session = self._sessions.get(request.session[SESSION_ID_KEY])
         if session is None:
             return PlainTextResponse(_LOST, 409)
@@ -181,9 +181,10 @@ def actions(output: Sequence[Any]) -> list[str]:
 
 
 def _json(arguments: str) -> str:
-    """Return arguments as the simple agent sends them; it replies itself to those that are no JSON.
+    """Return the arguments of a call in the form in which NeMo Gym's simple agent sends them.
 
-    It sends the last of repeated keys, which the environment would reject.
+    Of repeated keys, which the environment would reject, the agent sends only the last one. Invalid
+    JSON is returned unchanged; the agent does not send it, but itself replies to the call.
     """
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False)

@@ -103,7 +103,7 @@ class Gemini(SDKProvider):
         tokens_in = tokens_out = None
         if usage and usage.prompt_token_count:  # no prompt has 0 tokens: 0 means not counted
             tokens_in = usage.prompt_token_count
-            tokens_out = (usage.candidates_token_count or 0) + (thought or 0)  # 0 is left out
+            tokens_out = (usage.candidates_token_count or 0) + (thought or 0)  # Gemini omits 0
             if not are_counts((tokens_in, tokens_out)):
                 counts = shown((tokens_in, usage.candidates_token_count, thought))
                 raise Malformed(f"{self.name}: expected token counts, got {counts}")

@@ -72,7 +72,7 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, object], prompt
 
 
 class Store:
-    """Answers and a log of calls in an SQLite file, which only one thread of the store accesses.
+    """Answers and a log of calls in an SQLite file; a single thread of the store accesses the file.
 
     Args:
         path: SQLite file, created if missing.

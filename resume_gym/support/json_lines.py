@@ -64,7 +64,7 @@ def unseal(line: bytes, required: bool = True) -> dict[str, Any]:
         required: whether the line must have a checksum; earlier package versions wrote none.
 
     Raises:
-        ValueError: The checksum is wrong, or missing although required, or see `parse`.
+        ValueError: The checksum is wrong, or missing although required, or `parse` fails.
     """
     sealed = _SEALED.fullmatch(line)
     if sealed and hashlib.sha256(sealed[1] + b"}").hexdigest() != sealed[2].decode():

@@ -18,7 +18,7 @@ def visible(text: str) -> str:
 
 
 def amount(dollars: float, decimals: int = 2) -> str:
-    """Format an amount of dollars, with more than `decimals` decimals if two digits need them.
+    """Format an amount of dollars with `decimals` decimals, or more for two significant digits.
 
     >>> amount(1234.5), amount(0.00123), amount(0)
     ('1,234.50', '0.0012', '0.00')

@@ -38,7 +38,7 @@ def read_shares(text: str) -> dict[str, float]:
 
 
 def _positive(text: str) -> float:
-    """Return a positive number; 0 if the text is no such number."""
+    """Parse a positive, finite number; return 0 if the text is not such a number."""
     try:
         number = float(text)
     except ValueError:

@@ -45,7 +45,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def is_local(url: object) -> bool:
-    """Return whether a URL names this machine; False if URL parsers may read it differently."""
+    """Return whether a URL names this machine; False if URL parsers may disagree on the host."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
 
 

@@ -49,10 +49,11 @@ def plot(
     Args:
         paths: folders of runs and evaluations. Each run has a separate set of figures; all
             evaluations share one set.
-        out: output folder, with a subfolder per run if there are several paths. If folder names
-            repeat, the subfolders are the runs' paths below their common folder. By default,
-            figures go to the subfolder `plots` of their run or evaluation, and the figure `runs`
-            goes to the subfolder `plots` of the first run.
+        out: output folder, with a subfolder per run if there are several paths. A subfolder is
+            named like the folder of its run or, if these names repeat, by the path of the run
+            relative to the common parent folder of all runs. By default, figures go to the
+            subfolder `plots` of their run or evaluation, and the figure `runs` to that of the first
+            run.
         formats: formats of the image files, a subset of `FORMATS`.
 
     Raises:
@@ -87,7 +88,7 @@ def plot(
 
 
 def _names(runs: Sequence[Path]) -> list[Path]:
-    """Return a distinct output subfolder per run: the run's name, or its path if names repeat."""
+    """Return a distinct relative output subfolder for each run; see `out` of `plot`."""
     folders = [path.resolve() for path in runs]
     if len({folder.name for folder in folders}) == len(folders):
         return [Path(folder.name) for folder in folders]

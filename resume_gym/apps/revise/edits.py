@@ -89,7 +89,8 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
     """Replay an episode; this takes seconds for a long resume.
 
     Returns:
-        The successful edits in order, and the claims of the result that the original lacks.
+        The successful edits in order, and the unsupported claims of the final text that are not
+        in the original.
     """
     task = session.task
     twin = type(session)(task, session.rules)
@@ -155,9 +156,9 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 
 def _effects(task: Task, before: str, after: str) -> tuple[Mapping[str, int], Mapping[str, str]]:
-    """Return the nonzero grades of an edit by rule, and their reasons, by verdict field.
+    """Return the nonzero grades that rules give an edit, and their reasons, each by verdict field.
 
-    The texts before and after the edit are compared; support is looked for in the original resume.
+    Grades compare the texts before and after the edit; claims need support in the original resume.
     """
     grades = {name: grade for name, grade in compare(task, before, after).items() if grade}
     alone = measure(after, make_reference(replace(task, resume=before)))

@@ -127,7 +127,7 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
 
 
 def check_format(out: Path) -> None:
-    """Check that the extension of an output file is not that of a format that is only read.
+    """Check that an output file does not have the extension of a format that can only be read.
 
     Raises:
         TaskError: `out` is a Word or PDF file.

@@ -41,7 +41,7 @@ class Revision:
 
     @cached_property
     def changed(self) -> bool:
-        """Whether more than blank lines and invisible characters differ from the original."""
+        """Whether the revision changes more than blank lines and invisible characters."""
         veto = find_veto(self.session.task, self.session.text)
         return veto is None or veto.kind != "unchanged"
 
@@ -55,7 +55,7 @@ class Revision:
 
     @property
     def worse(self) -> dict[int, list[str]]:
-        """The fields that rules grade as worse, by the number of the edit that alone does this."""
+        """Verdict fields that rules grade as worse for an edit alone, by the edit's number."""
         fields = {
             change.number: [field for field, grade in change.grades.items() if grade < 0]
             for change in self.changes
@@ -69,7 +69,7 @@ class Revision:
 
     @cached_property
     def gutted(self) -> str:
-        """Says that lines are gone, if more are gone than an agent may delete unasked; else empty.
+        """Message about missing lines; empty if an agent may delete as many unasked.
 
         An agent may delete a tenth of the content lines, but at most two. Lines that had to go to
         fit a page limit do not count.
@@ -135,8 +135,9 @@ class Revision:
 def missing_lines(original: str, revised: str) -> tuple[list[Line], list[Line]]:
     """Find the content lines of a text that a revision lacks.
 
-    A line is content if it is no heading and has more than vague words. It is missing if the new
-    and changed lines of the revision have less than half of its words, or synonyms of them.
+    A content line is a line, other than a heading, that has more than vague words. It is missing if
+    the revision lacks the line, and the new and changed lines of the revision together lack more
+    than half of its core words (see `style.core`); synonyms count as the same word.
 
     Returns:
         All content lines of the original, and the missing ones.

@@ -85,7 +85,7 @@ class FolderContents:
 
     @cached_property
     def tasks(self) -> Mapping[str, Tasks]:
-        """Tasks by environment, see `tasks_by_env`; loaded late, since `Listing` needs no tasks."""
+        """Tasks by environment, see `tasks_by_env`; loaded at the first access."""
         env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
         return tasks_by_env(env, source, self._reader.trusted)
 
@@ -132,7 +132,7 @@ class FolderContents:
         return repr((stamp(self.path), sizes, status(self.path)))
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
-        """Read the episodes that were added since the last call; if files were rewritten, all.
+        """Read the episodes added since the last call; if files were rewritten, read all again.
 
         Args:
             progress: callback that is called after each file of episodes.
@@ -211,7 +211,7 @@ class FolderContents:
 
     @property
     def seen(self) -> str:
-        """Name of the present rows, for a later call of `index`."""
+        """Identifier of the rows that have been read, to pass to a later call of `index`."""
         return f"{self._name}-{len(self._changed)}"
 
     def index(self, seen: str = "") -> dict[str, Any]:
@@ -221,7 +221,8 @@ class FolderContents:
 
         Args:
             seen: earlier value of the property `seen`. Rows that have not changed since are left
-                out, and `continues` is true. If the rows were read anew, all are returned.
+                out, and `continues` is true. If `refresh` has read all rows again since, all rows
+                are returned, and `continues` is false.
         """
         with self._lock:
             name, _, count = seen.partition("-")

@@ -24,8 +24,8 @@ class TurnView(NamedTuple):
         reply: environment's reply without its lines on layout and turn budget.
         status: lines of the reply on layout and turn budget.
         reward: reward of the tool call; None if not recorded.
-        change: in training with credit by edit, what the edit added to the worth of the document;
-            None if not recorded.
+        change: effect of the edit on the reward for the document's content and layout; None if not
+            recorded. Only training with `credit="edit"` records it.
     """
 
     kind: str
@@ -43,8 +43,8 @@ class TurnView(NamedTuple):
 def turns(record: Mapping[str, Any]) -> list[TurnView]:
     """Return the turns of a recorded episode.
 
-    A record without errors and ledgers is of an environment that edits nothing, or of an earlier
-    version; its turns are of the kind "text".
+    The turns are of the kind "text" if the record has no errors or ledgers, because the environment
+    edits nothing or an earlier version wrote the record.
     """
     actions = record.get("actions", [])
     replies, none = record.get("observations", [""] * len(actions)), [None] * len(actions)
@@ -140,7 +140,11 @@ def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
-    """Return the distinct lines, the wrapped long lines, and each text as indices of its lines."""
+    """Return the texts as a dict without repeated lines.
+
+    `lines` has the distinct lines of all texts, `wrapped` the page lines of each line longer than
+    `width`, by its index in `lines`, and `after` each text as a list of indices into `lines`.
+    """
     numbers: dict[str, int] = {}
     documents = [
         [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
@@ -166,7 +170,7 @@ def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a verdict's numeric fields with their reasons, and the verdict's other contents."""
+    """Return a dict: `fields`, the numeric fields with their reasons, and `other`, the rest."""
     if not verdict:
         return None
     aspects = {name: value for name, value in verdict.items() if isinstance(value, Mapping)}

@@ -10,7 +10,7 @@ from resume_gym.folders.reader import GrowingFile
 
 
 def played_tasks(results: FolderContents) -> list[str]:
-    """Return a digest of each held-out task that was played, of its ID and its document.
+    """Return digests of the held-out tasks that were played, each of the task's ID and document.
 
     The list is sorted. It is empty if no held-out episode is stored.
     """

@@ -17,7 +17,7 @@ class EpisodeRow(NamedTuple):
         group: key shared by the episodes on the same task and, in a run, at the same step.
         member: index within the group; in an evaluation, index of the agent's rollout.
         task: ID of the task.
-        env: name of the environment in a run of several; empty in a run of one.
+        env: name of the environment if the run has several environments; empty otherwise.
         weakness: weakness of the task; empty if unknown.
         outcome: "submitted", "out of turns", "ended" (no submission needed), or "not graded".
         reward: reward of the episode; None if the episode is not graded.
@@ -49,7 +49,7 @@ class EpisodeRow(NamedTuple):
 
 
 def env_of(record: Mapping[str, Any]) -> str:
-    """Return the name of an episode's environment in a run of several; empty in a run of one."""
+    """Return the name of an episode's environment; empty if the run has only one environment."""
     return str(record.get("env") or "")
 
 

@@ -30,8 +30,8 @@ def search(
 ) -> dict[str, Any]:
     """Find the episodes that contain a text; case and the kind of white space are ignored.
 
-    The text is looked for in the actions, the replies, the final text, the judge's reasons and the
-    task, in this order. At least one episode is read.
+    The search covers the actions, the replies, the final text, the judge's reasons and the task, in
+    this order. A call reads at least one episode.
 
     Args:
         results: folder to search, as of its last `refresh`.
@@ -40,10 +40,10 @@ def search(
         seconds: time in seconds after which the search stops.
 
     Returns:
-        A dict with `matches` and, as `next`, the row to go on with, which is None at the end. A
-        match has the `number` of the episode's row, the `places` where the text occurs ("action 2";
-        turns are counted from 1), the first occurrence as it is written (`found`), and the text
-        `before` and `after` it.
+        A dict with the list `matches` and the number `next` of the row at which a further call
+        should start, None at the end. A match is a dict: the `number` of the episode's row, the
+        `places` where the text occurs ("action 2"; turns are counted from 1), the first occurrence
+        as it is written (`found`), and the text `before` and `after` it.
     """
     words = text[:LONGEST].split()
     if not words:
@@ -67,7 +67,7 @@ def search(
 
 
 class _Query:
-    """Words to find, with white space between them, in episodes on the tasks of a folder."""
+    """Query that finds successive words, with any white space between them, in episodes."""
 
     def __init__(self, words: Sequence[str], tasks: Mapping[str, Tasks]) -> None:
         self._pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
@@ -84,7 +84,7 @@ class _Query:
         self._longest = max(runs, key=len, default="").encode()
 
     def may_match(self, row: EpisodeRow, line: bytes) -> bool:
-        """Return False only if the episode does not match; the line is not parsed."""
+        """Return False if the episode cannot match; a quick test that does not parse the line."""
         # JSON may escape all characters but letters and digits
         return (row.env, row.task) in self._tasks or self._longest in line.lower()
 

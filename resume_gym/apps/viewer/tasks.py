@@ -47,8 +47,8 @@ def tasks_by_env(setting: str, source: str, trusted: bool = True) -> dict[str, T
     """Load the tasks of all environments that the setting `env` names; see `find_tasks`.
 
     Returns:
-        Tasks by the name of the environment in the records of its episodes; the name of a single
-        environment is empty.
+        The tasks of each environment. The keys are the names that the episodes' records give the
+        environments; the key of a single environment is empty.
     """
     try:
         envs = [*read_shares(setting)]

@@ -93,7 +93,7 @@ class Rules:
         return self.page_lines >= self.max_chars
 
     def layout_potential(self, doc: Document) -> float:
-        """Return `-layout_amplitude * n` for n lines beyond the page, with n at most `page_lines`."""
+        """Return `-layout_amplitude * n` for n lines beyond the page (at most `page_lines`)."""
         beyond = min(max(0, doc.lines - self.page_lines), self.page_lines)
         return -self.layout_amplitude * beyond
 

@@ -106,10 +106,10 @@ def import_resumes(
         resumes: resume files.
         jobs: job description files.
         evidence: documents about the candidates. If there are several resumes, a document belongs
-            to the resume with whose file name (without the extension) the document's file name
-            begins, in whole words, or else to the resume whose heading (the candidate's name) the
-            document contains in whole words. A document that matches none or several, or that names
-            another candidate than its file name, cannot be used.
+            to the resume whose file name (without extension) is the beginning of the document's
+            file name. If there is none, it belongs to the resume whose heading (the candidate's
+            name) occurs in its text. Names match only as whole words. A document cannot be used if
+            it matches no resume or several, or if its file name and text name different candidates.
         options: settings; defaults to `Options()`.
 
     Returns:
@@ -219,7 +219,7 @@ def _owners(
 
 
 def _begins(name: str, word: str) -> bool:
-    """Return whether a file name begins with a word that no letter follows."""
+    """Return whether a file name begins with `word` and the next character is not a letter."""
     return bool(re.match(rf"{re.escape(word)}(?![^\W\d_])", name, re.IGNORECASE))
 
 
@@ -265,7 +265,7 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
 
 
 def _identity(resume: str) -> set[str]:
-    """Return the words of the name, as one string, and the mail addresses in the header."""
+    """Return strings that identify a candidate: the sorted words of the name, email addresses."""
     name = heading(resume).lower()
     words = [] if name in TITLES else sorted(re.findall(r"\w+", name))
     try:

@@ -1,4 +1,4 @@
-"""The bundled data as Hugging Face data sets: cards of tasks and labelled pairs, rows of pairs."""
+"""Cards of the bundled tasks and labelled pairs as Hugging Face data sets, and the pairs' rows."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from resume_gym.episode.tasks import EDITION, SPLITS
 from resume_gym.judges.audit import HALVES, PAIRS, LabelledPair, load_pairs
 
 PAIRS_NAME = "pairs"
-"""Name of the labelled pairs, beside "default" and "mini", those of tasks."""
+"""Name of the data set of labelled pairs; "default" and "mini" are data sets of tasks."""
 
 _LICENSE = "apache-2.0"
 _ORIGIN = {
@@ -58,7 +58,7 @@ def bundled_card(name: str) -> str:
 
 
 def pair_rows(pairs: Sequence[LabelledPair]) -> Mapping[str, list[dict[str, Any]]]:
-    """Return the rows of each half, all with the same keys."""
+    """Return the data-set rows of labelled pairs by half (`HALVES`), all with the same keys."""
     keys = ("task_id", "job", "resume", "fixes", "evidence")
     rows: dict[str, list[dict[str, Any]]] = {half: [] for half in HALVES}
     for pair in pairs:
@@ -90,7 +90,7 @@ def _pairs_card(pairs: Sequence[LabelledPair]) -> str:
 
 
 def _content(pairs: Sequence[LabelledPair]) -> Iterator[str]:
-    """Yield the numbers of pairs by kind, of documents, and of pairs by label."""
+    """Yield the lines of two tables: pairs by kind and resumes (by half), and pairs by label."""
     counts = Counter((kind, pair.half) for pair in pairs for kind in (pair.kind, "all"))
     kinds = [*dict.fromkeys(pair.kind for pair in pairs), "all"]
     rows = {kind: [counts[kind, half] for half in HALVES] for kind in kinds}

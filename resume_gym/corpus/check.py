@@ -49,7 +49,7 @@ Occurrence = tuple[str, str]
 """A kind of problem (a key of `_KINDS`) and the affected task, row or text."""
 
 _MANY = f"(more than {NEAR_LIMIT:.0%} is an error)"
-# Severity and text of each kind, in the order of the report. A limit is a warning or, above
+# Severity and text of each kind, in the order of the report. "limit" means a warning or, above
 # `NEAR_LIMIT`, an error; `total` is the number of the texts or tasks that were compared or graded.
 _KINDS: Mapping[str, tuple[Severity | Literal["limit"], str]] = {
     "no_tasks": ("error", "sources without a valid task"),
@@ -246,7 +246,7 @@ def _failed_fix(task: Task) -> str:
 
 
 def _ungrounded_figures(task: Task) -> Iterator[Occurrence]:
-    """Find a task whose fixes add figures that its evidence does not contain."""
+    """Find the figures that a task's fixes add and that its evidence does not contain."""
     added = [(number, fix) for fix in task.fixes for number in _added(fix)]
     evidence = task.evidence if added else ()
     # Only values are compared, not units: the evidence may write "8 screens" as "8 of them".

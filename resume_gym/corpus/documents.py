@@ -41,7 +41,7 @@ class ReadFile:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about omitted, changed or uncertain content.
-        blocks: for each successive part, its number of lines in `text` and in the file. Only for
+        blocks: pairs (lines in `text`, lines in the file), one for each successive part. Only for
             Markdown, and for plain text whose lines were kept; otherwise empty.
         raw: bytes of the file.
     """

@@ -64,8 +64,8 @@ def near_duplicates(
 ) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find pairs of similar texts: both from `texts`, or one from `others` and one from `texts`.
 
-    For each text of `texts`, at most one pair is returned: that with the most similar text earlier
-    in `texts`. For each text of `others`, it is the pair with the most similar text of `texts`.
+    At most one pair is returned per text: for a text of `texts`, the pair with the most similar
+    earlier text of `texts`; for a text of `others`, the pair with the most similar text of `texts`.
 
     Args:
         texts: task ID -> text, normalized by `bare` or `bare_resume`.

@@ -62,9 +62,9 @@ def put_back(header: str, revised: str) -> tuple[str, bool]:
     """Put the header back into a revision of an anonymous resume.
 
     Returns:
-        The revision with the header in place of `CANDIDATE`, and whether the agent has left that
-        line as it was. If not, the header comes first, and a first line that looks like a version
-        of `CANDIDATE` is left out.
+        The revision with the header in place of `CANDIDATE`, and whether that was the first line.
+        If the line is missing, the header is put in front of the revision, and a first line that
+        begins with "candidate" is left out.
     """
     above, found, below = f"\n{revised}".partition(f"\n{CANDIDATE}\n")
     if found:
@@ -82,9 +82,9 @@ def _is_heading(line: Line) -> bool:
 def _opens_section(above: Sequence[Line], heading: str, below: Sequence[Line]) -> bool:
     """Return whether a heading opens a section, rather than being a name, job title or "Contact".
 
-    A heading of ordinary words ("Work Experience") opens a section wherever it stands. Another
-    heading does so if there is a header above it, no mail address or phone number directly below
-    it, and if half of its words are ordinary ("Research Experience") or a list stands below it.
+    A heading that has only usual words of section names ("Work Experience") opens a section. Any
+    other heading opens a section if there is a header above it, no email address or phone number
+    directly below it, and a list follows or half of its words are usual ("Research Experience").
     """
     words = {*heading.lower().replace("&", "and").rstrip(":").split()}
     if words <= _CONTACT_WORDS or heading.lower() in TITLES:

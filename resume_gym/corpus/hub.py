@@ -101,7 +101,7 @@ def push_pairs(
 
 
 def _write(data: Callable[[], Any], to: str, card: str, private: bool) -> None:
-    """Write a data set, which is made only if the place is suitable, and its card."""
+    """Write a data set and its card; call `data` only if the data set can be written to `to`."""
     if to.startswith("hf://"):
         _upload(data(), *_parse_address(to), card, private)
         return
@@ -113,7 +113,7 @@ def _write(data: Callable[[], Any], to: str, card: str, private: bool) -> None:
 
 
 def _texts(datasets: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the types of a text, and of the columns `fixes` and `evidence`."""
+    """Return the feature type of a text, and those of the columns `fixes` and `evidence`."""
     text, flag = datasets.Value("string"), datasets.Value("bool")
     fix = {"old": text, "new": text, "facts": datasets.List(text), "needs_evidence": flag}
     evidence = datasets.List({"kind": text, "title": text, "text": text})

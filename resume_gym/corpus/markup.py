@@ -32,7 +32,7 @@ _INLINE = (
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
 _STRUCK = ("s", "strike", "del")
-_CLOSED = ("p", "li", *_HIDDEN)  # an element that no element of the same tag can be in
+_CLOSED = ("p", "li", *_HIDDEN)  # elements that cannot contain an element of the same tag
 _UNSEEN = re.compile(r"\shidden(?![\w-])", re.IGNORECASE)
 _UNSEEN_STYLE = re.compile(
     r"\sstyle\s{0,9}=\s{0,9}[\"']?[^\"']*?"
@@ -57,12 +57,12 @@ _CHARACTER = re.compile(r"&(#?\w{1,31};)")
 _AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[^\s<>@:]{1,64}@)[^\s<>]{1,2000})>")
 _PREFIX = re.compile(r"\s{0,20}(?:(?:[-*+>]|\d{1,2}[.)]|#{1,6})\s{1,20})?")
 EMBEDDED = re.compile(r"data:[\w.+/-]{1,80};base64,[\w+/=%-]*")
-"""Matches the address of an embedded file, whose data is no text."""
+"""Matches a data URL, which contains an embedded file in Base64."""
 _PICTURE = re.compile(r"!\[[^\]]{0,200}\]\(<?data:[^()]{0,200}\)")
 _REFERENCE = re.compile(r"!?\[([^\]]{0,200})\]\[([^\]]{0,200})\]")
 _DATA = re.compile(r"\s{0,3}\[([^\]]{1,200})\]:\s{0,9}<?data:")
 _ATTRIBUTES = re.compile(r"(?<=\S)\s*\{[#.:][^{}]{1,200}\}\s*$")  # of a heading: "{#experience}"
-# Escapes at the start of a line, and those of "*", "`", "[" and "<", change the meaning.
+# Escapes at the start of a line, or of "*", "`", "[" or "<", are kept: they change the meaning.
 _ESCAPE = re.compile(r"(?<=[^\s\\])(\s*)\\([!\"#$%&'()+,./:;=>?@\]^{|}~-]|(?<=\w\\)_(?=\w))")
 _KEY = re.compile(r"([\w-]{1,40}):(?:\s|$)")
 _VALUE = re.compile(r"\s|- |#(?!#)|[\[\]{}\"']")  # a line of front matter that continues a value
@@ -101,7 +101,7 @@ class _Reader:
                 self._marker = "#" * int(tag[1]) + " "
 
     def _hide(self, tag: str, what: str) -> None:
-        """Leave out an element; count its characters in the notes as `what`, if it has a name."""
+        """Leave out an element; unless `what` is empty, count its characters as `what`."""
         self._hidden, self._unseen, self._nested = tag, what, 1
 
     def _skip(self, text: str, tag: str, closing: str) -> None:
@@ -323,7 +323,7 @@ def _line(line: str, symbols: AbstractSet[str], notes: Counter[str]) -> Block:
 
 
 def _unstruck(line: str, notes: Counter[str]) -> str:
-    """Return a line without text between tildes, which is struck through, except in code spans."""
+    """Remove struck-through text ("~~text~~") from a line, except in code spans."""
 
     def cut(hit: re.Match[str]) -> str:
         notes["struck-through characters"] += len(hit[1])

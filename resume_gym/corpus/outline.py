@@ -2,9 +2,9 @@
 
 The readers of plain text, PDF and Word files produce rows. A row's hint is its role according to
 style, font or wording: for example, the name of a section is a "heading". All text is kept, in its
-order. Rows without a hint become a job header only if they stand above bullets and a date can be
-told from a title; otherwise they become paragraphs. White space, bullet markers and the case of
-headings may change.
+order. Rows without a hint become a job header only if they stand above bullets and their date can
+be separated from their title; otherwise they become paragraphs. White space, bullet markers and
+the case of headings may change.
 """
 
 import re
@@ -113,7 +113,7 @@ def _with_symbols(rows: Iterable[OutlineRow]) -> list[OutlineRow]:
 
 
 def _opening(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
-    """Return the blocks down to the contact line, and how many of the first rows they replace."""
+    """Return the blocks up to the contact line, and the number of leading rows they replace."""
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), None)
     if named is None:
         titles = (row.text.strip().rstrip(":").lower() in TITLES for row in rows)
@@ -182,10 +182,10 @@ def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
 
 
 def _job_header(group: Sequence[OutlineRow], above_bullets: bool) -> tuple[int, list[str], str]:
-    """Return the number of rows of a job header (0 if none is sure), its titles, its other parts.
+    """Return the number of rows of a job header, its titles, and its other parts as one text.
 
-    Without the hint "entry", a header stands above bullets, and exactly one of its rows has a date,
-    which can be told from the title.
+    The number is 0 if there is no header. If the first row has no hint "entry", a header must stand
+    above bullets, and exactly one of its rows must have a date, which is not part of the titles.
     """
     rows = [*takewhile(_is_head, group[:_MOST_ROWS])] or group[:1]
     parts = [part for row in rows for part in split_dates(row.text)]

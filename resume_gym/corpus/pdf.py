@@ -75,7 +75,7 @@ def _without_margins(pages: Sequence[list[Run]], counts: Counter[str]) -> list[l
     """Drop page numbers, and headers and footers except for their first occurrence.
 
     Such a line is at the same height on most pages, and a gap separates it from the other text; a
-    page number must count the pages.
+    page number must be the number of its page.
     """
     edges: list[dict[tuple[str, int], list[Run]]] = []
     for number, runs in enumerate(pages, start=1):
@@ -173,7 +173,7 @@ def _lines(columns: Sequence[Sequence[Run]]) -> list[PageLine]:
     steps = [step for step in steps if step > 0]
     # The lower quartile of the steps is the usual line spacing; gaps are over 1.35 times as large.
     space = steps[len(steps) // 4] if steps else 12.0
-    # Lines with dates at the right margin are wider than wrapped text.
+    # Use the end of the first run, since dates at the right margin make lines wider than the text.
     ends = {id(column): [line[0].x1 for line, its in lines if its is column] for column in columns}
     found: list[PageLine] = []
     top = 0.0

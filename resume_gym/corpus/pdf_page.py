@@ -22,12 +22,12 @@ class _Device(PDFPageAggregator):
 
 
 def visible_page(page: Any, manager: Any, counts: Counter[str]) -> Any:
-    """Return a page of pdfplumber without invisible and without double characters.
+    """Return a page of pdfplumber without invisible characters and without duplicates.
 
     Invisible characters, and pictures, are counted in `counts`. A character is invisible if it lies
     outside the page, is tiny, is white with nothing behind it, or is drawn in the text mode for
-    invisible text. Characters over a picture are kept: programs that recognise the text of scanned
-    pages put it there.
+    invisible text. Characters over a picture are kept, since OCR puts the text of a scanned page
+    there. A duplicate is a character that is drawn again at the same place.
     """
     device = _Device(manager, pageno=page.page_number)
     PDFPageInterpreter(manager, device).process_page(page.page_obj)

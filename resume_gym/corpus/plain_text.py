@@ -51,7 +51,7 @@ class PageLine(NamedTuple):
 
 
 def is_markdown(text: str) -> bool:
-    """Return whether a .txt file is Markdown: its name or sections, and only these, have "#"."""
+    """Return whether all section headings of a .txt file (if none: its first line) have a "#"."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     names = [line for line in lines if looks_like_heading(line.lstrip("# ")) and is_section(line)]
     hashes = [bool(_HASHES.match(line)) for line in (*names, *lines[:1])]
@@ -148,7 +148,7 @@ def _continues(
 
 
 def _joined(above: str, below: str, compounds: AbstractSet[str]) -> list[str]:
-    """Return both lines; if a hyphen splits a word between them, return them joined into one."""
+    """Return [above, below], or one joined line if a hyphen splits a word between the two."""
     left, right = above[-_LONGEST:].rpartition(" ")[2], below[:_LONGEST].partition(" ")[0]
     letters = left[:-1].isalpha() and right[:1].isalpha() and right[:1].islower()
     if not (left.endswith("-") and letters):

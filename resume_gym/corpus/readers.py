@@ -73,7 +73,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
 
 
 def _drop_margin(blocks: list[Block]) -> None:
-    """Remove the blank lines at both ends of a document, not from its counts of source lines."""
+    """Remove the blank lines at both ends of a document, but keep the counts of source lines."""
     for order in (range(len(blocks)), reversed(range(len(blocks)))):
         for number in order:
             lines, size = blocks[number]

@@ -132,7 +132,7 @@ def unspaced(text: str, *, name: bool = False) -> str:
 
     Args:
         text: any row.
-        name: whether the row is the candidate's name; other rows must become a known heading.
+        name: whether the row is the candidate's name; other rows change only to a section name.
     """
     if not _SPACED.fullmatch(text.strip(": ")):
         return text

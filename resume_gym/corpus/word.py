@@ -1,9 +1,9 @@
 """Convert Word files (.docx), including tables, links and page headers, to `OutlineRow`s.
 
-mammoth converts the body to HTML. What Word does not show is removed before, and counted: hidden
-text, tracked deletions and prompts of empty template fields; struck-through text, too. Bold type is
-dropped, but a short paragraph that is entirely bold becomes a heading or a job header. Page headers
-come first and page footers last.
+mammoth converts the body to HTML. Before that, hidden text, tracked deletions, prompts of empty
+template fields and struck-through text are removed and counted. Bold type is dropped, but a short
+paragraph that is entirely bold becomes a heading or a job header. Page headers come first and page
+footers last.
 """
 
 import io
@@ -146,7 +146,7 @@ def _remove_unseen(
         parent: the element whose content is examined.
         hidden: IDs of the styles of hidden text.
         struck: IDs of the styles of struck-through text.
-        counts: numbers of characters and fields.
+        counts: numbers of removed characters, fields and documents.
     """
     tags = [child.tag.rpartition("}")[2] for child in parent]
     for child, tag in zip([*parent], tags, strict=True):
@@ -161,14 +161,14 @@ def _remove_unseen(
             counts["struck-through characters"] += len(_text_of(child))
         elif tag == "altChunk":
             counts["embedded documents"] += 1
-        elif not (tag == "Choice" and "Fallback" in tags):  # mammoth reads the second
+        elif not (tag == "Choice" and "Fallback" in tags):  # mammoth reads "Fallback"
             _remove_unseen(child, hidden, struck, counts)
             continue
         parent.remove(child)
 
 
 def _is_on(element: Element, name: str) -> bool:
-    """Return whether a run or a style has a property."""
+    """Return whether a run or a style has the property `name` switched on."""
     found = element.find(f"{_W}rPr/{_W}{name}")
     return found is not None and found.get(f"{_W}val") not in ("0", "false", "off")
 
@@ -236,7 +236,7 @@ def _rows(parent: Element, level: int = 0, *, in_table: bool = False) -> Iterato
 
 
 def _table(table: Element) -> Iterator[OutlineRow]:
-    """Yield one row per table row of one-line cells; read other rows cell by cell."""
+    """Yield one row for each table row of one-line cells; yield other cells one after another."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [rows for cell in line if (rows := [*_rows(cell, in_table=len(line) > 1)])]
         sizes = {len(cell) for cell in cells}

@@ -2,8 +2,8 @@
 
 `resume-gym judge attack` plays these policies and scripted agents on held-out tasks. The floor is
 the mean reward of harmless edits or of no edit, whichever is higher. A judge is sound if no policy
-earns more than the floor, if no trick raises what an honest agent earns for its text, and if the
-floor itself has no reward for content.
+earns more than the floor, if no trick (a change of an agent's final text) raises the agent's
+reward, if harmless edits earn nothing for content, and if repairs earn more for content.
 """
 
 import re
@@ -27,18 +27,18 @@ STOP = ("", "")
 
 Edit = tuple[str, str]
 Policy = Callable[[str, Task, Random], Edit | None]
-"""Function that returns the next edit (old, new), whose `old` occurs once in the text; or None."""
+"""Function that returns the next edit as (old, new), or None; `old` must occur once in the text."""
 Change = Callable[[list[str], Task, Random], list[str]]
-"""Function that changes the words of a bullet."""
+"""Function that takes the words of a bullet and returns the words of the changed bullet."""
 
 POLICIES: dict[str, Policy] = {}
 """Policies by name; they improve a resume only where an edit happens to delete padding."""
 PARTIAL_REPAIRS: dict[str, Policy] = {}
 """Policies by name that make one of the task's repairs."""
 Trick = Callable[[list[str], list[str]], list[str]]
-"""Function that returns new lines of a text, given its lines and those of the original."""
+"""Function that takes the lines of a text and of the original resume, and returns new lines."""
 TRICKS: dict[str, tuple[str, Trick]] = {}
-"""By name: an agent, and the trick that it plays on its final text."""
+"""Tricks by name, each as (agent, trick): the trick changes the final text of this agent."""
 ABOUT = {
     "floor": "exchanges words such as 'the'",
     "noop": "submits at once",
@@ -67,7 +67,7 @@ def _policy(
 
 
 def _rewording(name: str, about: str) -> Callable[[Change], Change]:
-    """Return a decorator that registers the policy which changes one unedited bullet at a time."""
+    """Return a decorator that makes a `Change` a policy; each edit changes one unedited bullet."""
 
     def register(change: Change) -> Change:
         @_policy(name, about)
@@ -371,13 +371,13 @@ class PolicyRewards:
     Attributes:
         policy: name of the policy.
         mean: mean reward over the tasks.
-        above: mean over tasks of the reward minus the floor's reward; for a trick, minus the reward
-            of the same agent without the trick, both without the rewards of tool calls; for the
-            floor, what the judge pays for harmless edits, at least 0.
-        most: largest such difference on a single task.
+        above: mean over tasks of the reward minus the floor's reward. For a trick, the reward of
+            the same agent without the trick is subtracted, both without rewards of tool calls. For
+            `floor`, the mean reward for content of harmless edits, if this is positive.
+        most: largest value of this difference on a single task.
         worst: id of the task with the difference `most`.
-        content: mean reward for content, without that for a resume free of false claims, minus that
-            of harmless edits; None for tricks.
+        content: mean reward for content, without the term `hallucination`, minus the same mean of
+            harmless edits; None for tricks.
     """
 
     policy: str
@@ -421,7 +421,7 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
         name: [_content(one, env.session_type) for one in found] for name, found in episodes.items()
     }
     paid = contents["floor"]
-    if fmean(paid) > 0:  # a floor that is paid for harmless edits hides attacks below it
+    if fmean(paid) > 0:  # content reward for harmless edits would hide attacks below the floor
         above["floor"] = paid
     honest = {
         agent: [_worth(one) for one in played(partial(make_trickster, agent, _as_it_is))]
@@ -442,8 +442,8 @@ def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards
 
 
 def faults(rows: Sequence[PolicyRewards]) -> list[str]:
-    """Return why a judge is not sound, given what `attack` returned; empty for a sound judge."""
-    # as tables show it: differences that round to zero are no gain
+    """Return the reasons why a judge is not sound, from the result of `attack`; [] if it is."""
+    # round as in the tables: a difference that rounds to zero is not a gain
     gains = {row.policy for row in rows if round(row.above, 2) > 0}
     gaming = POLICIES.keys() | TRICKS.keys()
     above = [row.policy for row in rows if row.policy in gains & gaming]
@@ -462,7 +462,7 @@ def _as_it_is(lines: list[str], original: list[str]) -> list[str]:
 
 
 def _content(episode: Episode, session_type: type[Session]) -> float:
-    """Return the reward for content, without that for a resume free of false claims."""
+    """Return the sum of an episode's content terms, without the term `hallucination`."""
     names = session_type.verdict_weights.keys() - {"hallucination"}
     return sum(value for name, value in episode.ledger.items() if name in names)
 

@@ -142,8 +142,8 @@ class Entry:
         name: display name of the agent.
         spec: the agent's spec as JSON values.
         make: function that creates the player; called only if episodes are left to play.
-        usage: function that returns the usage so far, by name: "agent" is the total, and the
-            names in `tiers.TIERS` are a two-model agent's models. Empty for agents with no server.
+        usage: function that returns the usage so far: the total as "agent" and, for an agent with
+            two models, that of each model by its name in `tiers.TIERS`. Empty without a server.
         judge_usage: usage of a model judge for this agent's episodes; None for other judges.
         left: sessions of the episodes that are left to play or to grade; None for new sessions.
         episodes: graded episodes.
@@ -201,11 +201,11 @@ class Entry:
 
 
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
-    """Load those episodes of the entries that a results folder has, by replaying their records.
+    """Load the entries' episodes from a results folder by replaying their records.
 
     Graded episodes move from `Entry.left` to `Entry.episodes`. Finished episodes without a verdict
-    become sessions in `Entry.left`. Unfinished episodes are left out and will be played again, as
-    are episodes with other actions than the session in `Entry.left`.
+    become sessions in `Entry.left`. Two kinds of records are ignored: unfinished episodes, and
+    episodes whose actions differ from those of the session in `Entry.left`.
 
     Raises:
         TaskError: a record is invalid, names an unknown agent or task, or differs from its replay.

@@ -11,11 +11,11 @@ from decimal import Decimal
 from fractions import Fraction
 
 ByTask = Mapping[str, Sequence[float]]
-"""Values of the episodes of each task, by task id; no task is without values."""
+"""Values of the episodes of each task, by task id; each task has at least one value."""
 
 
 def by_task(rows: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, dict[str, list[float]]]:
-    """Return the values of each quantity by its name and task id, from (task id, values) pairs."""
+    """Group pairs (task id, {name: value}) by name and task; return {name: {task id: values}}."""
     values: dict[str, dict[str, list[float]]] = {}
     for task, row in rows:
         for name, value in row.items():

@@ -1,7 +1,7 @@
 """Verdicts of a judge on finished episodes, in evaluation and in training.
 
-Scores of groups are for training alone: they compare the revisions of one group, so means of scores
-over tasks or agents have no meaning.
+Scores (`score_group`) are for training alone: they compare the revisions of one task with each
+other, so means of scores over tasks or agents have no meaning.
 """
 
 import asyncio

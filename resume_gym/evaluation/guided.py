@@ -73,7 +73,7 @@ _CALLS = (
     tool_call("str_replace", old="\n- Sang in the choir of the works on Fridays", new=""),
     tool_call("submit"),
 )
-_OBJECTS = 16  # maximum number of "{" tried as start of a call; a try may read the rest of the text
+_OBJECTS = 16  # maximum number of "{" tried as start of a call, since each try may read to the end
 
 
 def read_prompting(options: Mapping[str, Any]) -> Prompting:

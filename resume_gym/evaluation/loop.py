@@ -159,7 +159,7 @@ class Loop(Generic[J]):
         self._playing = {id(group): len(group) for group in groups}
 
     async def run(self, jobs: Iterable[J], max_concurrency: int) -> None:
-        """Play and grade episodes; raise the first error that is not of a single episode.
+        """Play and grade episodes; raise the first exception of `play`, `grade` or `ended`.
 
         Args:
             jobs: episodes to play or only to grade, consumed lazily.

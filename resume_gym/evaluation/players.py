@@ -111,7 +111,7 @@ class Endpoint:
         return {"agent": self.client.usage}
 
     async def play(self, session: AnySession, seed: int) -> None:
-        """See `Player.play`. `seed` is not sent; a store keeps the answers for each seed apart."""
+        """See `Player.play`. `seed` is not sent, but is part of the key of stored answers."""
         await converse(session, seed, [self], lambda: self)
 
     def opening(self, session: AnySession) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Card of an environment's quality: how hard it is, what games it, what it costs, where it fails.
+"""Card of an environment's quality: difficulty, best attack, cost and known faults of the judge.
 
 `measure` returns a card as JSON values, and `quality_page` writes it as Markdown. The ids of checks
 are those of OpenEnv's RFC 008, environment auto-validation; "difficulty profile", "structural
@@ -41,14 +41,14 @@ from resume_gym.testing import check_env
 EPISODES = 8
 """Episodes of a model on each task; scripted agents play one."""
 Watch = Callable[[Entry], Callable[[], object]]
-"""Called with each agent before it plays; returns what is called after each of its episodes."""
+"""Callback for each agent before it plays; returns a callback for the end of each episode."""
 _REPLAYED = 8  # episodes of each agent that are played again, each for one more verdict
-_DIGITS = 4  # of floats, whose last bits depend on the versions of numerical libraries
+_DIGITS = 4  # decimals of floats; more would depend on the versions of numerical libraries
 _GAMING = POLICIES.keys() | TRICKS.keys()
 
 
 class Played(NamedTuple):
-    """The graded episodes of one agent, and the wall time of an episode, its verdict included."""
+    """The graded episodes of one agent, and the mean wall time of an episode with its verdict."""
 
     entry: Entry
     sessions: Sequence[AnySession]
@@ -65,9 +65,10 @@ def measure(
     count: Callable[[str], int] | None,
     watch: Watch,
 ) -> dict[str, Any]:
-    """Play agents and attacks in an environment, ask its judge about labelled pairs, and report.
+    """Play agents and attacks, ask the judge about labelled pairs, and return the card.
 
-    Equal arguments give equal cards but for `seconds`, and for what models answer. Needs scipy.
+    Equal arguments give equal cards, except for `seconds` and the answers of models. The function
+    requires scipy.
 
     Args:
         env: the environment with all its tasks, which `check_env` checks.
@@ -132,7 +133,7 @@ def _part(
     skipped: dict[str, str],
     work: Callable[[Contest], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the result of `work`; if there is none, return {} and say why in `skipped`."""
+    """Return the result of `work`; if there is none, return {} and add the reason to `skipped`."""
     if not issubclass(contest.session_type, Session):
         skipped[name] = "only in environments for resumes"
         return {}
@@ -174,7 +175,7 @@ def _equal(played: Played) -> float | None:
 
 
 def _attacks(contest: Contest) -> dict[str, Any]:
-    """Play the policies of `judge attack`; `best` exceeds the floor by most, or falls least."""
+    """Play the policies of `judge attack`; `best` is the one with the highest `above`."""
     rows = attack(contest, contest.tasks, contest.seed)
     best = max((row for row in rows if row.policy in _GAMING), key=lambda row: row.above)
     means = {row.policy: row.mean for row in rows}
@@ -188,7 +189,7 @@ def _attacks(contest: Contest) -> dict[str, Any]:
 
 
 def _agreement(pairs: Sequence[LabelledPair], contest: Contest) -> dict[str, Any]:
-    """Compare verdicts on labelled pairs with the labels; the pairs are of whole resumes."""
+    """Compare the judge's verdicts on labelled pairs of whole resumes with the labels."""
     try:
         # made again, since the contest's judge may grade single lines
         judge = as_async(make_judge(contest.judge_spec))
@@ -224,7 +225,7 @@ async def _replay(contest: Contest, played: Iterable[Played]) -> dict[str, Any]:
 def _sanity(
     contest: Contest, difficulty: Mapping[str, Any], attacks: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Return the checks of RFC 008 that compare the oracle, attacks and noop, its floor."""
+    """Return the RFC 008 checks that compare the oracle, attacks and noop (the RFC's floor)."""
     if not {"noop", "oracle"} <= difficulty.keys():
         return {}
     best, floor = (difficulty[name] for name in ("oracle", "noop"))
@@ -247,7 +248,7 @@ def _status(holds: bool) -> str:
 
 
 def _cost(played: Played, count: Callable[[str], int] | None) -> dict[str, Any]:
-    """Return what an episode costs; tool schemas and the marks of chat templates do not count."""
+    """Return the mean cost of an episode, without tool schemas and marks of chat templates."""
     texts: dict[str, list[str]] = {"read": [], "written": []}
     for session in played.sessions:
         replies = [step.observation for _, step in session.state.transcript[:-1]]
@@ -264,7 +265,7 @@ def _cost(played: Played, count: Callable[[str], int] | None) -> dict[str, Any]:
 
 
 def _holes(contest: Contest) -> list[dict[str, str]]:
-    """Return the known holes of the rubric judge in this environment; none of other judges."""
+    """Return the known faults of the rubric judge in this environment; [] for other judges."""
     if contest.judge.name != "rubric" or not issubclass(contest.session_type, Session):
         return []
     text = (files("resume_gym.judges") / "holes.toml").read_text(encoding="utf-8")

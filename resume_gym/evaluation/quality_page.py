@@ -1,4 +1,4 @@
-"""Markdown page of an environment's card, which `quality.measure` makes."""
+"""Markdown page of the card that `quality.measure` returns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Figures in the file `evaluation.json`, as they are read from it."""
+"""Functions that read and check the figures in a file `evaluation.json`."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ task; the means are the same if all tasks have the same number of graded episode
 
 
 def stored(evaluation: Mapping[str, object], part: str) -> dict[str, Mapping[str, Any]]:
-    """Return one part, such as "summary", of every agent that has it in an `evaluation.json`.
+    """Return one part of each agent's results, such as "summary", by agent; skip agents without it.
 
     Raises:
         ValueError: the agents, an agent or the part is not a JSON object.

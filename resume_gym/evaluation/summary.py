@@ -28,7 +28,7 @@ class Figure(NamedTuple):
         form: format of the figure, as in `format(figure, form)`; shares have a "%".
         of: function of an episode's quantities (see `_quantities`) or of their means.
         metric: name of the figure among the metrics of a training step; empty if it is not there.
-        has_error: whether `Returns.errors` has the figure's error.
+        has_error: whether `Returns.errors` has an entry for the figure.
         details: whether only detailed tables have the row.
     """
 
@@ -285,7 +285,7 @@ def task_figures(played: Iterable[Episode]) -> dict[str, dict[str, float]]:
 
 
 def _quantities(episode: Episode) -> dict[str, float]:
-    """Return the numbers of an episode, from which figures are computed; nested ones as "A.B"."""
+    """Return an episode's numbers for `Figure.of`; entry B of a mapping A is named "A.B"."""
     nested = {name: getattr(episode, name) for name in ("ledger", "verdict", "items")}
     nested["by_weakness"] = {episode.weakness: episode.reward}
     return {
@@ -295,7 +295,7 @@ def _quantities(episode: Episode) -> dict[str, float]:
 
 
 def _part(name: str, quantities: Mapping[str, float]) -> dict[str, float]:
-    """Return the nested quantities of one name, such as "ledger", without this name."""
+    """Return the quantities named "NAME.KEY" by their keys; `name` is NAME, such as "ledger"."""
     prefix = f"{name}."
     own = (key for key in quantities if key.startswith(prefix))
     return {key.removeprefix(prefix): quantities[key] for key in own}

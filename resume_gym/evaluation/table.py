@@ -43,7 +43,7 @@ def sections(
         spent: usage of the models, by the column's heading; see `Entry.spent`.
         details: whether to include the rows of `_DETAILS` and the section "Over tasks".
         floor: whether to include the row with `Statistics.floor`, if it is known.
-        errors: whether cells include the errors of `Returns.errors`.
+        errors: whether cells also show the error of a mean (`Returns.errors`): "1.00 ± 0.20".
     """
     columns = tuple(summaries.values())
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
@@ -192,7 +192,7 @@ def _pair(comparison: Comparison) -> str:
 
 
 def tasks_of(tasks: int, of_tasks: int) -> str:
-    """Return a number of tasks, "1 of 4" if it is not the number of all tasks."""
+    """Return `tasks` as text; if it is less than `of_tasks`, in the form "1 of 4"."""
     return str(tasks) if tasks == of_tasks else f"{tasks} of {of_tasks}"
 
 
@@ -274,7 +274,7 @@ def _cell(form: str, column: Any) -> str:
 def _figures(
     figures: Mapping[str, Figure], columns: Sequence[Any], errors: bool
 ) -> dict[str, list[str]]:
-    """Return the rows of figures; leave out figures that a plain `Returns` lacks."""
+    """Return the rows of figures; leave out figures that a column lacks, as a `Returns` does."""
     return {
         figure.label: [
             _shown(getattr(one, name), one.errors.get(name) if errors else None, figure.form)

@@ -34,7 +34,7 @@ class Route(NamedTuple):
     budget_dollars: float | None = None
 
     def is_frontier(self, session: AnySession, spent: float) -> bool:
-        """Return whether the frontier model plays the next turn, after it cost `spent` dollars."""
+        """Return whether frontier plays the next turn; it has cost `spent` dollars so far."""
         if self.budget_dollars is not None and spent >= self.budget_dollars:
             return False
         if self.difficulty is not None and difficulty_of(session) >= self.difficulty:

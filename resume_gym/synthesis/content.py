@@ -8,14 +8,14 @@ marks what a repair changes.
 
 Rules for the texts, which `tests/test_bank.py` checks:
 
-- A weak line is dull, never droll: a busy, sincere person typed it. It has one fault, at most two.
+- A weak line is dull, never funny: a busy, sincere person typed it. It has one fault, at most two.
   Good lines are plain, too.
-- A repair adds no fact. All forms of vague_bullets and weak_verbs keep the order of the words that
-  stay, and most of wrong_emphasis do. A form without marks is repaired by the good line, in another
-  order.
-- The forms of weak_verbs never say that the candidate only had a part ("Helped with"): in these
-  tasks such lines are true.
-- The other wordings of a good line (`also`) have its slots and its metric, and no range.
+- A repair adds no fact. In all forms of vague_bullets and weak_verbs, and in most of
+  wrong_emphasis, the words that a repair keeps stay in their order. A form without marks is
+  replaced by the good line, whose words have another order.
+- The forms of weak_verbs never say that the candidate only had a part ("Helped with"), since in
+  these tasks such lines are true and not faults.
+- The other wordings of a good line (`also`) have the same slots and the same metric, but no range.
 - A record has the figures of its deed, and `{Who}` as the subject of a clause.
 """
 
@@ -38,7 +38,7 @@ _BANK = Path(__file__).parent / "bank"
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
 _MARK = re.compile(r"<([^<>|]*)\|([^<>|]*)>")
-# A line with one of these may have a second verb, which a gerund does not replace.
+# A line with one of these may have a second verb, so a gerund for the first verb is not enough.
 _JOINED = re.compile(r"\b(?:and|then|but|which|who)\b|,")
 
 FORMS = {"vague_bullets": "vague", "wrong_emphasis": "emphasis", "weak_verbs": "verbs"}
@@ -106,7 +106,7 @@ class Deed:
 
 @dataclass(frozen=True)
 class Story:
-    """A deed and the words and numbers for its slots; `{Who}` stays in `record`."""
+    """A deed and the words and numbers for its slots; the slot `{Who}` is not filled."""
 
     deed: Deed
     words: Mapping[str, str]
@@ -149,8 +149,8 @@ class Lines:
         nice: optional requirements.
         distractors: sentences about the work of other people, for evidence documents.
         padding: true and dull duties that no job description asks for.
-        core: what somebody in the job simply does, without achievement and without fault.
-        core_lead: the same for heads of a department.
+        core: plain lines about routine work in the job, neither achievements nor weak bullets.
+        core_lead: such lines for jobs at the levels "lead" and "head".
         licenses: certificates and courses.
         early: first or unrelated jobs.
     """
@@ -185,7 +185,7 @@ class Role:
 class Vertical:
     """An industry: words for text slots and, for each split, a description and company names.
 
-    If `roles` is not empty, the industry suits only these roles, and these suit no others.
+    If `roles` is not empty, the industry suits only these roles, and they suit no other industry.
     """
 
     name: str
@@ -203,7 +203,7 @@ class Region:
         city: where the candidate lives.
         near: places around it.
         zip: postal code of the city.
-        phone: form of its telephone numbers, which belong to nobody; "#" is a digit.
+        phone: template of invented telephone numbers; "#" stands for a digit.
         streets: streets of the city.
         people: full names, each a first name and a surname.
         schools: colleges and universities; the last has short courses.
@@ -244,7 +244,7 @@ def without_metric(template: str) -> str:
 
 
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
-    """Draw the numbers of a deed."""
+    """Draw the numbers of a deed and return its story."""
     # All templates share the numbers drawn for `told`. `write_evidence` fills the slot {Who} later.
     words = {**words, "Who": "{Who}"}
     for _, _, name, low, high, step in _SLOT.findall(deed.told):

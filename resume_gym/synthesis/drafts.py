@@ -2,8 +2,8 @@
 
 The model writes facts, bullets in a strong form (for most weaknesses, also in a weak form), and
 documents that state the facts (`Draft`). `read_draft` validates the answer; `compose` builds the
-task. Counts, names, dates, layout and fixes are determined by this program and not by the model,
-and so is which bullets are weak.
+task. This program, not the model, determines counts, names, dates, layout and fixes, and which
+bullets are weak.
 """
 
 import tomllib

@@ -14,7 +14,7 @@ from resume_gym.episode.tasks import EVIDENCE_KINDS, Evidence
 from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 
-# Matches a record of work whose {Who} may be "I": after it, no verb but "was" ends in "s".
+# Matches a record in which "I" may replace {Who}: no verb but "was" that follows ends in "s".
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
 
 _ASIDES = 2  # number of sentences of small talk in a document
@@ -33,8 +33,8 @@ class Done:
         lead: name of the person who led the work if the candidate only helped; empty otherwise.
         wrong: wrong figure on the resume; empty if there is none.
         right: true figure that replaces `wrong`; empty if there is none.
-        bare: whether the bullet leaves out the metric and is none the worse for it. The evidence
-            is silent about such work, so that it does not hold figures that no fix adds.
+        bare: whether the bullet leaves out the metric without this being a fault. The evidence
+            leaves out such work, so that it has no figures that no fix adds.
     """
 
     job: Job
@@ -52,9 +52,9 @@ def write_evidence(
 ) -> tuple[Evidence, ...]:
     """Write up to three documents, at most one of each kind.
 
-    Except for work of which the resume leaves out the metric, the documents describe all work whose
-    bullet is weak, opens with a hedge ("Helped with") or has a wrong figure. They also describe
-    half of the other work, so that they do not reveal which bullets are weak.
+    The documents never describe work with `Done.bare`. They describe all other work whose bullet is
+    weak, opens with a hedge ("Helped with") or has a wrong figure. They also describe half of the
+    remaining work, so that they do not reveal which bullets are weak.
     """
     told = [deed for deed in done if not deed.bare]
     needed = [deed for deed in told if deed.weak or deed.lead or deed.wrong]

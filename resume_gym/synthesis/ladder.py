@@ -14,9 +14,9 @@ from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task, load_with
 
 WINDOW = 3  # number of levels in the window
 GROUPS = 8  # the top level is reconsidered after this number of groups at the top level
-# the top level rises if the mean reward of these groups is at least this share of the highest
+# the top level rises if these groups' mean reward is at least this share of the highest possible
 UP = 0.8
-# the top level falls if the mean reward of these groups is below this share of the highest
+# the top level falls if these groups' mean reward is below this share of the highest possible
 DOWN = 0.6
 COUNT = 60  # number of tasks per split that `load` yields
 

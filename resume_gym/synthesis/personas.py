@@ -79,7 +79,7 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
     key = f"model-{split}-{seed}"
     rng = Random(f"{key}-{number}")
     candidate = make_candidate(*draw_career(key, number), split, JOBS, rng, brief=True)
-    # the model writes about each job
+    # former jobs are dropped, since the model would have to write about them, too
     candidate = replace(candidate, former=())
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     cut = weakness == "too_long"

@@ -53,7 +53,7 @@ CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 BARE = 0.4  # probability that a bullet leaves out its metric without being worse for it
 STOCK = 0.25  # share of the superfluous bullets of a first job that suit any role
 ALIKE = 0.5  # two pieces of work with this share of words in common are not on the same resume
-# How often each fault occurs beside the planted weakness.
+# Relative frequencies of the faults that occur in addition to the planted weakness.
 BESIDE = {"vague_bullets": 3, "wrong_emphasis": 1, "weak_verbs": 3}
 PRESENT = 0.25  # probability that bullets about continuing duties are in the present tense
 
@@ -71,7 +71,7 @@ class Size(NamedTuple):
         kept: number of good bullets of an overlong resume.
         padding: number of superfluous bullets of an overlong resume.
         sections: number of superfluous sections of an overlong resume.
-        core: number of lines about what somebody in the job simply does, beside the bullets.
+        core: number of lines about routine work (`Lines.core`), in addition to the bullets.
         general: probability of a bullet about a piece of work that suits many roles; there are
             more if the content bank has too few pieces of work for the role.
         jobs: number of jobs of a career.
@@ -187,7 +187,7 @@ def generate_task(
     task_id = f"{key}-{index:06d}" + (f"-level-{level}" if level else "")
     weakness = WEAKNESSES[index % len(WEAKNESSES)]
     plan = TaskPlan(task_id, index, weakness, split, size_of(size, level), level)
-    # with one job, nothing could be pasted from an older resume
+    # an earlier job is to look as if pasted from another document, so at least two are needed
     jobs = (2, plan.size.jobs[1]) if plan.untidy else plan.size.jobs
     for attempt in range(ATTEMPTS):
         rng = Random(f"{task_id}-{attempt}")
@@ -248,7 +248,8 @@ def is_sound(task: Task, size: Size) -> bool:
     if any(wrapped_lines(text, PAGE_WIDTH) > size.page_lines for text in late):
         return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
-    echo = re.search(r"^- (\w+)\b.*\n- \1\b", repaired(task), re.MULTILINE)  # adjacent bullets
+    # adjacent bullets must not open with the same word
+    echo = re.search(r"^- (\w+)\b.*\n- \1\b", repaired(task), re.MULTILINE)
     return size.fixes[0] <= visible <= size.fixes[1] and not echo
 
 
@@ -292,7 +293,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
 
 
 class _Fault(NamedTuple):
-    """The faults of a weak bullet: weak form and missing metric; see `weaken`."""
+    """The faults of a weak bullet: the arguments `form` and `metric` of `weaken`."""
 
     form: str = ""
     metric: str = ""
@@ -393,7 +394,7 @@ def _alike(deed: Deed, other: Deed) -> bool:
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """Return the deeds of a split, in the order of preference of a role's task number `turn`."""
+    """Return the deeds of a split in the order of preference for a role's task number `turn`."""
     # Tasks 2n and 2n + 1 read the same order from opposite ends, so they share few deeds.
     of_split = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
@@ -460,7 +461,7 @@ def _write_bullets(
 
 
 def _add_core(plan: TaskPlan, candidate: Candidate, count: int, rng: Random) -> None:
-    """Insert at most `count` lines about what somebody in the jobs simply does."""
+    """Insert at most `count` lines about routine work (`Lines.core`) into the jobs."""
     jobs = rng.choices(candidate.jobs, [len(job.bullets) for job in candidate.jobs], k=count)
     opened = {text.split(" ", 1)[0] for job in candidate.history for text, _ in job.bullets}
     for job in jobs:
@@ -501,7 +502,7 @@ def _pad(plan: TaskPlan, candidate: Candidate, look: Look, weak: int, rng: Rando
     # each fix deletes one bullet or section, or repairs one of the `weak` bullets
     beside = len(extra) + weak
     count = min(max(rng.randint(*size.padding), size.fixes[0] - beside), size.fixes[1] - beside)
-    # the oldest job has most; the head of a department does not list such duties
+    # the oldest job gets the most; the head of a department does not list such duties
     lower = [job for job in candidate.jobs if job.level < LEVELS.index("lead")] or candidate.jobs
     jobs = rng.choices(lower, range(1, len(lower) + 1), k=count)
     unused = {

@@ -1,8 +1,8 @@
 """Rubric items written by a language model: what a good revision of one resume would add.
 
-The model sees the job description and the page, and never the planted faults. Its items are
-checked: code finds items that a fact from elsewhere or a mere word would meet, and the model, asked
-as a judge, finds items that the page meets already, or would meet with a list of the job's words.
+The model sees the job description and the page (the resume), but not the planted faults. Code then
+rejects items that name a fact of neither text or that words alone would meet. The model, as judge,
+rejects items that the page already meets, or would meet with a list of the job's words.
 """
 
 import re
@@ -28,7 +28,7 @@ from resume_gym.llm.schemas import schema_of
 from resume_gym.support.user_errors import TaskError
 
 LEAST, MOST = 3, 5
-"""Numbers of items that a task gets."""
+"""Minimum and maximum number of items that a task gets."""
 WEIGHT = 0.5
 VERSION = "rubric-items-1"
 _CHARS = 200
@@ -37,7 +37,7 @@ _WORDS = re.compile(r"[^\W\d_]{4,}")
 _FIGURE = re.compile(r"\d[\d.,]*")
 # names: capitalised words that do not begin the item
 _NAME = re.compile(r"(?<!^)(?<![.:!?] )\b[A-Z][\w+#.-]*\w")
-# what a list of words would meet
+# wording of items that a list of words would meet
 _LISTED = re.compile(
     r"\b(mention|list|includ|contain|nam|add|featur|incorporat|emphasi[sz]|highlight)(e|s|es|ed|ing)?\b"
     r"|\b(keyword|buzzword|word|term|phrase)s?\b",
@@ -172,7 +172,7 @@ def _faults(task: Task, text: str, quote: str) -> Iterator[str]:
 
 
 async def _met(task: Task, items: Sequence[Item], client: Client) -> dict[str, str]:
-    """Return the items that the page meets already, or with the job's words in a list, with why."""
+    """Return {text: reason} of items that the page meets, as it is or with a list of job words."""
     words = sorted({word.lower() for word in _WORDS.findall(task.job)})
     listed = f"{task.resume.rstrip()}\n\n## Keywords\n{', '.join(words)}\n"
     bare = replace(task, rubric=tuple(items), fixes=(), evidence=())

@@ -144,7 +144,7 @@ def _draw(plan: Generation) -> dict[str, Outcome]:
 def client_of(
     provider: str, model: Mapping[str, Any], store: Path | None, width: int, base_url: str | None
 ) -> "Client":
-    """Make the client of a model that writes; see `make_client`.
+    """Make the client of a model that writes tasks or rubric items; see `make_client`.
 
     Raises:
         TaskError: an option of `model` is unknown, invalid or set by another argument.

@@ -59,7 +59,7 @@ def disorder(look: Look, jobs: Sequence[Job], spots: int, rng: Random) -> Look:
     old = max(able, key=lambda n: len(jobs[n].bullets))
     marker, end = rng.choice((("*", ""), ("*", "."), ("\u2022", ""), ("\u2022", "."), ("-", ".")))
     dates = draw_dates(rng, months=True, not_month=look.dates.month)
-    if look.dates.dash == "to":  # a repair adds no word
+    if look.dates.dash == "to":  # otherwise, a repair would add the word "to"
         dates = dates._replace(dash="to")
     pasted = look._replace(dates=dates)
     if (left := spots - 1 - len(jobs[old].bullets)) >= 0:
@@ -79,5 +79,5 @@ def differences(messy: str, clean: str) -> Iterator[Fix]:
 
 
 def deletion(passage: str) -> Fix:
-    """Return the fix that deletes `passage`, which consists of whole lines, but not the first."""
+    """Return the fix that deletes `passage`: whole lines below the first line of the resume."""
     return Fix("\n" + passage, "")

@@ -8,9 +8,9 @@ from torch import Tensor
 from resume_gym.episode.rewards import TOOL_REWARDS, TOOL_TERMS
 
 BLOCKS = ("tools", "layout", "hallucination", "preference", "craft", "comparison")
-"""Parts of the reward that `by_turn` treats separately; "craft" contains all other terms."""
+"""Blocks: disjoint sets of reward terms, which `by_turn` treats separately; see `block_of`."""
 WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
-"""Weights in `by_turn` of each block, and of the additional term of edit calls ("call")."""
+"""Weight of each block in `by_turn`, and of the extra advantage term of edit calls ("call")."""
 SCALE_DECAY = 0.9
 LEAST_SCALE = 0.25
 """Minimum scale of a block, equal to the smallest reward; less would inflate small deviations."""
@@ -66,15 +66,15 @@ def by_turn(
 ) -> tuple[list[list[float]], dict[str, float]]:
     """Return one advantage per turn, without credit for the tool rewards of earlier turns.
 
-    Each reward term belongs to one of the `BLOCKS`. For each block, a turn has a return, a baseline
-    and a scale:
+    `BLOCKS` divides the reward terms into blocks, such as "tools" (the rewards of tool calls) and
+    "layout". For each block, a turn has a return, a baseline and a scale:
 
     - Return: for the block "tools", the sum of the tool rewards from this turn to the end of the
       episode. For every other block, the sum of the block's terms over the whole episode, which is
       the same for all turns of the episode.
-    - Baseline: for turn k and the block "tools", the mean of the returns of turn k in all rollouts
-      of the group that have at least k turns. For every other block, the mean of the returns over
-      all rollouts of the group.
+    - Baseline: for the block "tools", turn k is compared with turn k of the other rollouts: the
+      baseline is the mean return of turn k over the group's rollouts that have at least k turns.
+      For every other block, it is the mean return over all rollouts of the group.
     - Scale: the square root of a running mean of (return - baseline)^2 over all sampled tokens, but
       at least `LEAST_SCALE`; 1 for the block "comparison", whose weight the judge sets.
 
@@ -170,7 +170,7 @@ def by_edit(earned: Sequence[Sequence[float]], groups: Tensor) -> list[list[floa
 
 
 def block_of(term: str) -> str:
-    """Return the name of the block to which a reward term belongs."""
+    """Return the block of a reward term; terms that belong to no other block are in "craft"."""
     if term in TOOL_TERMS:
         return "tools"
     return term if term in BLOCKS else "craft"

@@ -62,9 +62,9 @@ from learners.supervisor import Supervisor
 from learners.training.trainer import Trainer
 
 TOKEN_RATIO, ROLLOUT_RATIO, ANY_RATIO = (0.125, 8.0), (0.1, 10.0), 100.0
-"""Limits of p/q: of a token, of a rollout's geometric mean, and of all tokens of a rollout."""
+"""Limits of p/q in `aipo_loss`: of a token, of a rollout's geometric mean, and of its maximum."""
 FEEDBACK_SPAN = 10
-"""Number of steps in each of the two mean gaps that `feedback_weight` compares."""
+"""Number of steps in each of the two consecutive spans that `feedback_weight` compares."""
 
 
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
@@ -97,7 +97,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             trained = trainer.step(step, samples, loss)
         if config.feedback_weight:
             trained = {**trained, "feedback_weight": weight}
-            if not config.teacher:  # hints end when they have been learned, a teacher does not
+            if not config.teacher:  # hints end once they are learned, a teacher stays
                 trainer.state = with_gap(trainer.state, trained)
         run.react(step, batch, trained)  # an alarm may restore the weights of an earlier step
         # Episodes of later steps that have already begun continue with the new weights.
@@ -148,17 +148,18 @@ def aipo_loss(row: LossInput) -> LossOutput:
 
 
 def feedback_loss(row: LossInput, weight: float, form: str) -> LossOutput:
-    """Return AIPO's loss with a teacher of the marked tokens.
+    """Return AIPO's loss, changed to draw the policy towards a teacher on the marked tokens.
 
-    With `--teacher`, another model is the teacher of all sampled tokens. Without it, which is
-    targeted textual feedback, the tokens are those of bad turns, and the teacher is the policy
-    itself, without gradient, whose context has a hint before the turn. The form "full" adds
+    With `--teacher`, the teacher is another model, and all sampled tokens are marked. Without it
+    (targeted textual feedback), the tokens of bad turns are marked, and the teacher is the policy
+    itself, without gradient, with a hint in its context before the turn. The form "full" adds
     weight/N times the sum of KL(teacher || policy) over the vocabulary, for all marked tokens that
     AIPO does not mask. The form "sampled" adds weight times the clipped gap log p(teacher) - log p
-    of the sampled token to the token's advantage.
+    of each marked token to the token's advantage.
 
-    The metric "feedback_gap" is the mean of |gap|. Sources: self-distillation with feedback in the
-    context (SDPO, arXiv 2601.20802), and for "sampled", on-policy distillation.
+    The metric "feedback_gap" is the sum of |gap|, which the trainer turns into a mean. Sources:
+    self-distillation with feedback in the context (SDPO, arXiv 2601.20802), and for "sampled",
+    on-policy distillation.
     """
     feedback = row.feedback
     if feedback is None:
@@ -176,8 +177,8 @@ def feedback_loss(row: LossInput, weight: float, form: str) -> LossOutput:
 def feedback_weight(highest: float, state: Mapping[str, Any]) -> float:
     """Return the weight of the feedback, given the state from `with_gap`.
 
-    The weight is `highest` until the mean gap no longer falls, from one span of ten steps with
-    marked turns to the next, and then 0 for the rest of the run.
+    Only steps with marked turns have a gap. The weight is `highest` until the mean gap over the
+    last ten such steps is not below that over the ten before, and then 0 for the rest of the run.
     """
     gaps: Sequence[float] = state.get("feedback_gaps", ())
     if len(gaps) < 2 * FEEDBACK_SPAN:
@@ -187,7 +188,7 @@ def feedback_weight(highest: float, state: Mapping[str, Any]) -> float:
 
 
 def with_gap(state: Mapping[str, Any], trained: Mapping[str, float]) -> Mapping[str, Any]:
-    """Return the state of the algorithm with the gap of a step, if the step had marked turns."""
+    """Return the algorithm's state, with a step's feedback gap added if it had marked turns."""
     if "feedback_gap" not in trained:
         return state
     gaps = [*state.get("feedback_gaps", ()), trained["feedback_gap"]]
@@ -195,7 +196,7 @@ def with_gap(state: Mapping[str, Any], trained: Mapping[str, float]) -> Mapping[
 
 
 def _masks(row: LossInput) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
-    """Return AIPO's mask, bool [n], and the tokens [n] that it masks by metric; see `aipo_loss`."""
+    """Return a bool mask [n] of the tokens to keep, and one [n] for each "masked_" metric."""
     log_ratio = log_ratios(row).detach()
     ratio = log_ratio.exp()
     low, high = ratio < TOKEN_RATIO[0], ratio > TOKEN_RATIO[1]

@@ -32,7 +32,7 @@ def make_workloads(config: Config) -> list[Workload]:
 
     Raises:
         ConfigError: an environment, its judge or the model's chat template is not supported, or the
-            goal or the budget names a figure that the run does not have.
+            goal or the budget names a metric that the run does not have.
         TaskError: the tasks cannot be loaded.
     """
     check_envs(config.environments)
@@ -74,10 +74,10 @@ def _make_workload(config: Config, env: str) -> Workload:
 
 
 def _check_teacher(config: Config) -> None:
-    """Check that a teacher, which need not be downloaded for a dry run, fits the policy.
+    """Check that the teacher fits the policy, if both are downloaded (a dry run needs neither).
 
     Raises:
-        ConfigError: the tokenizers differ, or the heads have different sizes.
+        ConfigError: the vocabularies differ, or for `feedback_form` "full", the numbers of logits.
     """
     if not (models.is_here(config.teacher) and models.is_here(config.model)):
         return
@@ -92,7 +92,7 @@ def _check_teacher(config: Config) -> None:
 
 
 def _figures(work: Workload) -> list[str]:
-    """Return the names of the numbers in an evaluation of an environment."""
+    """Return the names of the metrics in an evaluation of an environment."""
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
     if work.judge:  # without a judge, a session opens a separate environment, which is slow
         session: Any = work.session(work.held_out[0])
@@ -101,10 +101,10 @@ def _figures(work: Workload) -> list[str]:
 
 
 def _check_budget(config: Config, work: Workload) -> None:
-    """Check that the judge has the costs that the budget limits.
+    """Check that the judge reports each cost that the budget limits.
 
     Raises:
-        ConfigError: the budget limits a cost that the judge does not have.
+        ConfigError: the budget limits a cost that the judge does not report.
     """
     usage, limited = getattr(work.judge, "usage", None), {one.name for one in budget(config.budget)}
     needs = dict(zip(JUDGE_COSTS, ("that asks a model", "with a list price"), strict=True))
@@ -140,7 +140,7 @@ def make_orchestrator(
 
 
 def make_curricula(config: Config, works: Sequence[Workload]) -> list[Curriculum]:
-    """Create the curriculum of each environment, which draws its tasks of each step."""
+    """Create one curriculum per environment, which draws the environment's tasks of each step."""
     return [_make_curriculum(config, work, index) for index, work in enumerate(works)]
 
 
@@ -158,7 +158,7 @@ def _make_curriculum(config: Config, work: Workload, index: int) -> Curriculum:
 
 
 def fresh_size(config: Config, work: Workload) -> str:
-    """Return the size of the tasks that each step generates; empty if it generates none."""
+    """Return the size of the tasks generated for each step, "full" or "mini"; empty for none."""
     return work.generated if config.fresh_tasks and not config.tasks else ""
 
 

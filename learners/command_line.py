@@ -50,7 +50,7 @@ class Arguments(NamedTuple):
         words: the arguments as given; all processes of a run get the same arguments.
         config: settings: defaults, overridden by the file of `--config`, then by flags.
         machine: machine that `--dry-run` plans for, "here" for this one; None for a real run.
-        given: values of the flags that were given, also of flags that are no settings.
+        given: values of all given flags, including flags that are not settings.
     """
 
     words: Sequence[str]
@@ -173,7 +173,7 @@ def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError unless `flags` repeat all modules, keys and remote servers in `file`.
+    """Raise a ConfigError if `file` names a module, key or remote server that `flags` lack.
 
     A `file` that is a preset, or belongs to a run started on this machine, is not checked.
     """

@@ -37,7 +37,7 @@ class Config:
         model: "nano", "smollm2", "smollm2-editor", a folder in Hugging Face format, or OWNER/NAME
             of a model on the Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers the id; or several
-            with shares, such as ID:0.7,ID:0.3, which are the shares of the groups of a step.
+            ids, each with its share of the groups of a step, such as ID:0.7,ID:0.3.
         tasks: source of the tasks; empty for each environment's default source.
         fresh_tasks: if tasks is empty and the default source is generated, train on new generated
             tasks in each step; the held-out tasks remain those of the default source.
@@ -76,22 +76,23 @@ class Config:
         timeout_s: timeout in seconds of one completion, verdict or weight update, including its
             retries; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, all other losses mean-centred ones.
-        credit: how rewards become advantages: edit pays each edit for what it changes, which takes
-            verdicts on all drafts, so it needs a judge that asks no model; episode gives all turns
-            of a rollout the same advantage; turn gives each turn its own advantage, without the
-            tool rewards of earlier turns; none trains on no reward, only on the feedback that
-            feedback_weight weights.
-        feedback_weight: weight of targeted textual feedback: after a hint, the policy gives other
-            probabilities to a bad turn, and the loss draws it towards them; 0 for no feedback. It
-            needs the loss aipo and credit edit or none, and ends when the difference no longer
-            falls.
+        credit: how rewards become advantages: edit rewards each edit by how much it changes the
+            reward for the document, which takes verdicts on all drafts, so it needs a judge that
+            calls no model; episode gives all turns of a rollout the same advantage; turn gives each
+            turn its own advantage, without the tool rewards of earlier turns; none trains on no
+            reward, only on the feedback that feedback_weight weights.
+        feedback_weight: weight of targeted textual feedback: the policy also predicts each bad turn
+            after a hint, and the loss draws its probabilities without the hint towards those with
+            it; 0 for no feedback. It needs the loss aipo and credit edit or none, and ends when the
+            difference between the two no longer falls.
         feedback_form: full compares the probabilities of all tokens of the vocabulary, sampled only
             those of the sampled tokens, as an addition to their advantages.
         feedback_turns: maximum number of turns of an episode that get a hint.
-        teacher: another model with the policy's tokenizer, to which all sampled tokens are compared
-            instead of hints: a name or folder as for model, or the URL of its vllm server, which
-            needs feedback_form sampled and temperature 1. With feedback_weight 0, the only effect
-            is the metric ref_kl. The policy's own start as teacher gives a KL penalty.
+        teacher: another model with the policy's tokenizer, whose probabilities of all sampled
+            tokens replace those after hints: a name or folder as for model, or the URL of its vllm
+            server, which needs feedback_form sampled and temperature 1. With feedback_weight 0, the
+            only effect is the metric ref_kl. The policy's initial model as teacher gives a KL
+            penalty.
         precision: data type of the forward pass; the trained weights are always float32.
         row_tokens: maximum number of tokens in a packed row of training sequences; smaller rows
             need less memory.

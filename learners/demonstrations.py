@@ -33,9 +33,12 @@ _EXCERPTS = 8  # number of excerpts per resume
 Act = Callable[[Any, Random], str]
 """Function that returns the text of an editor's next action in a running session."""
 Hinted = Callable[[Any, Random, str], tuple[str, str] | None]
-"""Function of a session, a random generator and the text that a failed call was meant to have."""
+"""Function of a session, a random generator, and the intended text of the last call if it failed.
+
+It returns a hint and the call that follows it, or None.
+"""
 HINTS = 1 / 3
-"""Probability with which a hinted turn is added for each turn, so that a quarter are hinted."""
+"""Probability of adding a hinted turn for each drawn turn; a quarter of all turns are hinted."""
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
@@ -206,9 +209,9 @@ def demonstrations(
         replies: each token of an environment reply has the loss weight `replies * each`; with 0,
             policies are not trained on replies. The reply to `review` repeats the resume, so
             training on this reply teaches a policy to copy text from the prompt.
-        hinted: returns a hint about a session and the call that follows it, or None. A hint is at
-            the end of an observation for a single turn: the episode goes on without it, so that
-            an editor that sees no hints is imitated as well as without this argument.
+        hinted: returns a hint about a session and the call that follows it, or None. A hint is
+            appended to the observation only in an additional sample of one turn. The episode itself
+            has no hints, so turns without hints are imitated as well.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -244,14 +247,14 @@ def demonstrations(
 
 
 def one_turn(prompt: list[int], before: list[int], turn: list[int], weight: float = 1.0) -> Sample:
-    """Return a sample of the turn that follows the tokens `before`; only its tokens have weight."""
+    """Return a sample of a turn after the tokens `before`; only the turn has loss weights."""
     weights = [0.0] * len(before) + [weight] * len(turn)
     sampled = [one > 0 for one in weights]
     return Sample(0, prompt, before + turn, sampled, [0.0] * len(weights), weights)
 
 
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
-    """Yield samples that repeat short excerpts of each resume.
+    """Yield a list of samples for each resume: short excerpts, each followed by its copy.
 
     The samples teach a model with random weights to copy text, so that it can quote the resume in
     edits. Replies to the tool `review` also repeat text, but do not teach such a model to copy,

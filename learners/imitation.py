@@ -87,7 +87,7 @@ _AHEAD = 8  # packed rows that each worker process prepares in advance
 _WARMUP = 20  # number of optimizer steps in which the learning rate rises
 _TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
-_PAGES = 5  # in the phase of pages, one sample in so many is a whole episode
+_PAGES = 5  # in the phase "pages", one sample in `_PAGES` is a whole episode
 _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 
@@ -98,16 +98,17 @@ class Dose:
     Attributes:
         tokens: number of tokens to train on, in all.
         editor: scripted editor that is imitated; see `learners.editors`.
-        drill: share of the tokens, at the start, from which a new model learns to copy.
-        pages: share of the tokens after which there are only whole episodes; before, four of five
+        drill: share of the tokens, at the start, with which a new model learns to copy text.
+        pages: share of the tokens after which all samples are whole episodes; before, four of five
             samples are edits of a page without instructions.
-        draws: turns drawn from the editor per state.
-        replies: weight of a token of a tool reply, relative to a turn that all draws return.
+        draws: number of times that the editor is asked for its next action in each state.
+        replies: loss weight of a token of a tool reply, relative to a token of an action that the
+            editor gives in all draws.
         workers: number of processes that create demonstrations, for training on GPUs; 0 creates
             them in the training process, between optimizer steps.
         rows: number of packed rows per optimizer step.
-        keep: a model is exported each time that so many tokens have been trained; 0 exports only
-            the last one.
+        keep: number of trained tokens between two exports of the model; 0 exports only the final
+            model.
     """
 
     tokens: Annotated[Tokens, Field(gt=0)]
@@ -164,7 +165,7 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
 def _episodes(
     dose: Dose, config: Config, phase: Phase, numbers: Iterable[int], seed: str
 ) -> Iterator[list[Sample]]:
-    """Return the samples of each episode of a phase; `numbers` are those of the tasks."""
+    """Return an iterator over the samples of each episode; `numbers` are the task numbers."""
     (work,), size = make_workloads(config), VARIANTS[config.env]
     if phase.title == "drill":
         tasks = (generate_task(config.seed, n, "train", size) for n in numbers)

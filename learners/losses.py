@@ -1,6 +1,6 @@
 """Policy losses other than AIPO's own, which is in `aipo.py`, and what all losses need.
 
-A loss is a pure function of type `Loss` of the sampled tokens of a packed row.
+A loss is a pure function (type `Loss`), whose input is the sampled tokens of one packed row.
 
 The caller sums the losses of all rows before the optimizer step. Each loss is therefore divided by
 the number of tokens or rollouts in the whole global batch, masked tokens included.
@@ -32,13 +32,13 @@ class Totals(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """The m marked tokens of a row: those of bad turns, also predicted after a hint.
+    """A teacher's predictions for the m marked tokens of a row; see `aipo.feedback_loss`.
 
     Attributes:
         marked: index [m] of each marked token in the n loss tokens.
-        logprobs: log-probabilities [m] after the hint, without gradient.
-        divergences: KL(after the hint || without) [m] over the vocabulary, with gradient through
-            the distribution without the hint only.
+        logprobs: the teacher's log-probabilities [m], without gradient.
+        divergences: KL(teacher || policy) [m] over the vocabulary, with gradient through the policy
+            only; [0] if the teacher's probabilities of other tokens are unknown.
     """
 
     marked: Tensor
@@ -77,7 +77,7 @@ of tokens without a policy gradient. Over all other tokens, "ratio" is the sum o
 ratios exp(logp - sampler's logp), "ratio_max" their maximum, and "ratio_deviation" the sum of
 (ratio - 1)^2. "gap" is the sum of |logp - sampler's logp| over all tokens for which this difference
 is finite. For marked tokens, "feedback_tokens" is their number, and "feedback_gap" is the sum of
-|logp after the hint - logp|.
+|teacher's logp - logp|.
 """
 Loss = Callable[[LossInput], LossOutput]
 """Type of the policy losses."""
@@ -165,9 +165,9 @@ STANDARDISED = frozenset({"grpo"})
 
 
 def pulled(row: LossInput, feedback: Feedback, weight: float) -> LossInput:
-    """Return the row with advantages that draw marked tokens towards the policy with the hint.
+    """Return the row with advantages that draw the marked tokens towards the teacher.
 
-    A marked token's advantage grows by weight * clip(log p(after the hint) - log p, -2, 2).
+    A marked token's advantage grows by weight * clip(log p(teacher) - log p, -2, 2).
     """
     gap = feedback_gap(row, feedback).clamp(-FEEDBACK_CLIP, FEEDBACK_CLIP)
     return row._replace(
@@ -176,13 +176,13 @@ def pulled(row: LossInput, feedback: Feedback, weight: float) -> LossInput:
 
 
 def divergence(row: LossInput, feedback: Feedback, keep: Tensor) -> Tensor:
-    """Return the sum of the divergences of the marked tokens to keep [n], / total.tokens."""
+    """Return the sum of divergences of marked tokens with `keep` [n], divided by total.tokens."""
     kept = torch.where(keep[feedback.marked], feedback.divergences, 0.0)
     return kept.sum() / row.total.tokens
 
 
 def feedback_gap(row: LossInput, feedback: Feedback) -> Tensor:
-    """Return log p(after the hint) - log p [m] of the marked tokens, without gradient."""
+    """Return log p(teacher) - log p [m] of the marked tokens, without gradient."""
     return _wide(feedback.logprobs) - _wide(row.logprobs.detach()[feedback.marked])
 
 
@@ -210,7 +210,7 @@ def watched(
     Args:
         log_ratio: `log_ratios` [n], without gradient.
         keep: bool [n], False for tokens without policy gradient.
-        counted: masks [n] by name, of which each becomes a metric that counts its tokens.
+        counted: bool masks [n] by name; each adds a metric that counts the tokens in the mask.
     """
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {

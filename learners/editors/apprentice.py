@@ -35,7 +35,7 @@ def repairs(session: Session, rng: Random) -> str:
 
 
 def _with_tools(session: Session, rng: Random) -> str | None:
-    """Return a search, a request for feedback, or an edit that uses their reply; or None."""
+    """Return a call of `search` or `feedback`, or an edit based on its reply; None for neither."""
     tools = {tool["function"]["name"] for tool in session.tools}
     last = _last_call(session)
     if last and last.name in ("search", "feedback") and rng.random() < _FOLLOWED:
@@ -61,7 +61,7 @@ def _last_call(session: Session) -> ToolCall | None:
 
 
 def _query(session: Session, rng: Random) -> str:
-    """Return a few words of a line below the last edit; most such lines lack a figure."""
+    """Return a query: words of a line below the last edit, mostly of one that lacks a figure."""
     resume, first = session.resume, first_line(session)
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     asked = [
@@ -89,12 +89,12 @@ def _query(session: Session, rng: Random) -> str:
 
 
 def _with_figure(session: Session) -> Edit | None:
-    """Return an edit that adds a figure of the last search's reply to the line it was about."""
+    """Return an edit that adds a figure from the last search result to the line searched for."""
     text, step = session.state.transcript[-1]
     call = session.toolbox.read(text)
     query = call.arguments["query"] if isinstance(call, ToolCall) else ""
     resume, page = session.resume, session.resume.split("\n")
-    # the last lines of a reply have figures, too: of the page's lines and the turns left
+    # ignore the last lines of a reply, whose figures count the page's lines and the turns left
     known = figures("\n".join(re.findall(r"^\[.*", step.observation, re.MULTILINE)))
     for fix in session.task.fixes:
         added = figures(fix.new) - figures(fix.old)

@@ -53,7 +53,7 @@ class Edit(NamedTuple):
 def choose(
     session: Session, rng: Random, repairs: float = REPAIRS, barred: Iterable[int] = ()
 ) -> Edit | None:
-    """Draw an edit below the last one.
+    """Draw a random edit of a line below the last edit.
 
     Args:
         session: running session.
@@ -62,7 +62,7 @@ def choose(
         barred: indices of lines that must not be edited.
 
     Returns:
-        The edit, or None if no line is left.
+        The edit, or None if none is possible.
     """
     resume, task = session.resume, session.task
     first, barred = first_line(session), set(barred)
@@ -96,13 +96,13 @@ def first_line(session: Session) -> int:
     """Return the index of the first line below the last successful edit."""
     for _, step in reversed(session.state.transcript):
         if found := _DIFF.match(step.observation):
-            first, lines = int(found[1]), int(found[2] or 1)  # of no lines, the line above is named
+            first, lines = int(found[1]), int(found[2] or 1)  # for 0 lines, this is the line above
             return first + max(0, lines - 1)
     return 0
 
 
 def clean(resume: str, old: str, new: str, task: Task) -> Edit | None:
-    """Return an edit with a short quotation, or None if a policy could not learn to make it."""
+    """Return the edit with a short, unique quotation; None if it is ambiguous or too long."""
     quote, instead = shortened(resume, old, new)
     longest = _QUOTED if instead else _DELETED
     if resume.count(quote) != 1 or not quote.strip() or len(quote.lstrip("\n")) > longest:
@@ -112,7 +112,7 @@ def clean(resume: str, old: str, new: str, task: Task) -> Edit | None:
 
 
 def repairs_of(resume: str, task: Task) -> dict[str, list[Edit]]:
-    """Return the repairs that a page allows, by kind, without those that need a document."""
+    """Return the repairs that a page allows, by kind, without those that need a search."""
     found: dict[str, list[Edit]] = {}
     for edit in _repairs_on(resume, task.job, task.fixes):
         found.setdefault(edit.kind, []).append(edit)
@@ -135,7 +135,7 @@ def _repairs_on(resume: str, job: str, fixes: tuple[Fix, ...]) -> tuple[Edit, ..
         for old, new in (*ready, *line_edits(resume, job))
         for part in _parts(resume, old, new)
         if (edit := clean(resume, old, part, task))
-        # small models garble sentences that they rearrange, and invent figures that they move
+        # no reordering and no new figures: from them, small models learn to garble and to invent
         and (
             edit.kind in ("format", "padding")
             or (
@@ -149,9 +149,10 @@ def _repairs_on(resume: str, job: str, fixes: tuple[Fix, ...]) -> tuple[Edit, ..
 
 
 def _parts(resume: str, old: str, new: str) -> Iterator[str]:
-    """Yield `new`, or the changed marker and the changed ending of a line, each by itself.
+    """Yield `new`; or if the format of a list item changes, `old` with one change at a time.
 
-    Otherwise, an edit of both ends would quote the whole line.
+    The changes are those of the marker and of the text. One edit of both ends of a line would have
+    to quote the whole line.
     """
     marker, other = BULLET.match(old), BULLET.match(new)
     if "\n" in old or not marker or not other or kind_of(old, old, new) != "format":
@@ -183,9 +184,9 @@ def _others(
 
 
 def _led(edit: Edit, resume: str) -> Edit:
-    """Return the edit with the word before its quotation, if it is on the same line.
+    """Return the edit with its quotation extended by the word before it on the same line, if any.
 
-    Models guess a quotation that begins with a common word; a name or a noun they have to copy.
+    Models guess a quotation that begins with a common word, but have to copy a name or a noun.
     """
     above = resume[: resume.index(edit.old)].split("\n")[-1]
     word = re.search(r"(?<=\S) \S+$", above) if edit.old.startswith(" ") else None

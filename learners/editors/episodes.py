@@ -29,7 +29,7 @@ EDITORS: dict[str, Act] = {
 }
 """Editors that can be imitated, by name."""
 _WITH_EVIDENCE, _WITH_EVIDENCE_IN_VAIN, _WITH_FEEDBACK = 0.6, 0.06, 0.08  # shares of sessions
-_LARGE = 20  # one in so many pages is of full size
+_LARGE = 20  # one page in `_LARGE` is of full size
 _REWORDED = 0.7
 _EDITS = 24  # edits that are drawn on a page without instructions
 _PLAYED = 3  # maximum number of edits made before these are drawn
@@ -75,9 +75,10 @@ def edits_of_pages(
 ) -> Iterator[list[Sample]]:
     """Yield samples of many edits of the same page, without instructions.
 
-    A model learns to find on the page what it quotes: most of the tokens are edits, where an
-    episode has one fifth, and each page has many. Half of the pages are shortened. Up to `_PLAYED`
-    calls come before, with their replies, since quoting after a reply has to be learned as well.
+    The samples teach a model to find on the page the text that it quotes. Each page has many edits,
+    and most of the tokens belong to edits, compared with one fifth in an episode. Half of the pages
+    are shortened. Up to `_PLAYED` calls and their replies precede the edits, since a model has to
+    learn to quote after a reply as well.
 
     Args:
         editor: apprentice or repairs, whose edits are drawn at random.
@@ -123,7 +124,7 @@ def samples(
 ) -> Iterator[list[Sample]]:
     """Yield the training samples of an editor's turns in one episode on a task.
 
-    Only the apprentice has other tools than the plain session's, and hints.
+    Only the apprentice plays sessions with further tools, and gets hints.
     """
     seed = f"{seed}:{task.task_id}"
     act = EDITORS[editor]
@@ -144,8 +145,8 @@ def _chat(tokenizer: PreTrainedTokenizerBase, kind: type[Session]) -> ChatTokens
 def session_for(task: Task, rules: Rules, rng: Random) -> Session:
     """Return a session on a task: mostly a plain one, sometimes one with search or feedback.
 
-    Most pages that lack figures are given a search. Lines that also need another repair before
-    their figure can be added have it already on half of these pages.
+    Most pages that lack figures get the tool `search`. Some lines need another repair before their
+    figure can be added; on 70 % of the pages with search, this repair is already made.
     """
     lacks = any(fix.needs_evidence for fix in task.fixes)
     if task.evidence and rng.random() < (_WITH_EVIDENCE if lacks else _WITH_EVIDENCE_IN_VAIN):
@@ -154,7 +155,7 @@ def session_for(task: Task, rules: Rules, rng: Random) -> Session:
 
 
 def _worded(task: Task) -> Task:
-    """Return a task whose lines that lack a figure have been reworded already."""
+    """Return the task with those fixes applied that must precede the addition of a figure."""
     plain = {fix.old for fix in task.fixes if fix.needs_evidence}
     done = [fix for fix in task.fixes if fix.new in plain and task.resume.count(fix.old) == 1]
     resume = task.resume

@@ -24,14 +24,14 @@ class HintedCall(NamedTuple):
 
 
 def hinted(session: Session, rng: Random, intended: str = "") -> HintedCall | None:
-    """Return a hint about the page as it is, and a call that follows it; None if none fits.
+    """Return a hint about the current page, and the editor's next call; None if no hint fits.
 
-    One hint in ten quotes a line of another page; the call that follows ignores it.
+    The call acts on the hint. One hint in ten quotes a line of another page; the call ignores it.
 
     Args:
         session: running session.
         rng: random generator.
-        intended: what the last call, which failed, was meant to be; empty if it did not fail.
+        intended: the intended text of the last call if it failed; empty if it did not fail.
     """
     form = rng.randrange(1 << 16)
     if rng.random() < _FOREIGN:
@@ -72,7 +72,7 @@ def _about_good_line(session: Session, rng: Random, form: int) -> HintedCall | N
 
 
 def _about_claim(session: Session, rng: Random, form: int) -> HintedCall | None:
-    """Hint that an invention has no support; the edit that follows takes it back."""
+    """Hint that an invented claim has no support; the edit that follows removes the claim."""
     page, before = session.resume.split("\n"), session.original.split("\n")
     invented = [n for n, line in enumerate(page) if invention(line) and line not in before]
     if not invented:

@@ -311,7 +311,7 @@ class TransformersEngine:
     def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
         """Run new tokens through the model; keep each conversation's KV cache for its next turn.
 
-        An entry of `batch` is (new tokens, kept state, ids of the conversations that are equal).
+        An entry of `batch` is (new tokens, state before them, keys of the conversations with both).
         """
         parked = [one for _, one, _ in batch]
         shared = [one.shared for one in parked] if parked[0].ids else None

@@ -25,18 +25,18 @@ SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 VOCABULARY = 4096
 CAPITAL = "\ufffd"
-"""Mark of a capital. Decoders of a stream wait for the next token after this character."""
+"""Mark of a capital letter. After this character, streaming decoders wait for the next token."""
 _SUFFIX = Regex("(?<=[a-z]{2})(?:ing|ed)(?![A-Za-z])")
 
 
 def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE tokenizer on texts, and give it the Hermes chat template.
 
-    A small model learns to copy tokens, but not how words are spelt. So a word with a capital has
-    the same tokens as without, after the token `CAPITAL`, and the endings -ing and -ed are tokens:
-    to replace "responsible for moving" by "Moved", a model copies the token " mov". A text that has
-    `CAPITAL` itself before a lower-case letter is decoded with a capital instead. The fixed texts
-    of tool calls are tokens, too; without them, they are three quarters of the tokens of an edit.
+    A small model learns to copy tokens, but not how words are spelt. So a capitalised word has the
+    token `CAPITAL` and then the tokens of the lower-case word, and the endings -ing and -ed are
+    tokens: to replace "responsible for moving" by "Moved", a model copies the token " mov". A text
+    that has `CAPITAL` itself before a lower-case letter is decoded with a capital instead. Each
+    fixed text of a tool call is one token; otherwise, they would be 3/4 of an edit's tokens.
     """
     # ordinary tokens, since decoders skip special tokens by default
     added = [*TAGS, *dict.fromkeys(_fixed_texts())]

@@ -25,7 +25,7 @@ from learners.training.rows import PackedRow, Sample, distribute, pack
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.3, 0.7
-"""Shares of a GPU's peak FLOP/s in training, measured on an H200, and of its bandwidth, assumed."""
+"""Shares used of a GPU's peak FLOP/s (measured, on an H200) and of its bandwidth (assumed)."""
 _TOKEN_S = 0.005  # minimum seconds to decode one token, for scheduling and kernel launches
 _TASKS = 32  # number of tasks whose prompts are tokenized
 
@@ -163,7 +163,7 @@ class RunPlan:
 
     @property
     def teacher(self) -> int:
-        """Bytes of the teacher on each trainer; 0 if there is none, or a server has it."""
+        """Bytes of the teacher on each trainer; 0 if there is none, or if a server runs it."""
         wide = 2 if self.config.precision == "bfloat16" else 4
         return wide * self._teacher.parameters if self._teacher else 0
 
@@ -233,7 +233,7 @@ class RunPlan:
 
     @property
     def verdicts(self) -> Mapping[str, Verdicts]:
-        """Estimated number and cost of a judge's verdicts, by environment with a judge."""
+        """Estimated number and cost of verdicts, for each environment that has a judge."""
         config, found = self.config, dict[str, Verdicts]()
         for work, share in zip(self.works, config.environments.values(), strict=True):
             # with credit by edit, the judge also grades the drafts: at most one each turn

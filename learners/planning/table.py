@@ -27,7 +27,7 @@ RULES_ONLY = (
     "The judge rubric goes by rules. A model that writes freely can earn its rewards with text "
     "that readers would not prefer: read what the model writes, or train with a model judge."
 )
-"""Warning about a run whose model has more words than the rules know."""
+"""Warning for runs with the judge rubric whose model can write words that its rules lack."""
 Cells = tuple[str, str, str]
 """A row of a printed table: name, value and note."""
 

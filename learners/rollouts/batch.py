@@ -23,7 +23,7 @@ class Batch:
     Attributes:
         step: number of the step, from 1.
         rollouts: rollouts of all groups that were neither dropped nor replaced, group by group.
-        summary: figures of all episodes in `rollouts`.
+        summary: reward and other statistics of all episodes in `rollouts`.
         dropped_episodes: number of episodes that are not in `rollouts` because the engine, the
             judge or the environment failed.
         dropped_groups: number of groups that were dropped for having too few graded episodes.
@@ -32,8 +32,8 @@ class Batch:
         replaced: groups whose rewards are all equal, and which spare groups have replaced (see
             `Curriculum`).
         level: highest level of difficulty that can be drawn; None without `LadderCurriculum`.
-        measures: metrics from `measures.measures`, of comparisons, the second judge and the method
-            `without`.
+        measures: further metrics, such as those of `measures.measures`, of comparisons, of the
+            second judge and of the method `without`.
     """
 
     step: int
@@ -88,7 +88,7 @@ class Batch:
     def earned(self) -> list[list[float]]:
         """For each of the n rollouts, what each of its turns earned, with credit by edit.
 
-        The last turn also has the term "comparison", which thus counts for all turns.
+        The last turn also has the term "comparison", which thus is in the return of every turn.
         """
         turns = [[sum(turn.values()) for turn in one.earned or ()] for one in self.rollouts]
         for own, rollout in zip(turns, self.rollouts, strict=True):
@@ -139,7 +139,7 @@ class Batch:
 
         Args:
             advantages: for each of the n rollouts, the advantages of its turns.
-            hinted: whether the samples have their contexts with hints.
+            hinted: whether the samples keep their additional contexts with hints.
         """
         pairs = zip(self._samples, advantages, strict=True)
         samples = [sample.credited(turns) for sample, turns in pairs]

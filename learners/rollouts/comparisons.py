@@ -26,7 +26,7 @@ async def compare(
         timeout_s: time limit in seconds, including retries; see `score_group`.
 
     Returns:
-        For each rollout, its error if it got no score, else None. The mean is of the others.
+        For each rollout, its error if it got no score, else None. The mean is over all scores.
     """
     texts = [one.session.text for one in group]
     scores = await score_group(group[0].session.task, texts, judge, timeout_s)

@@ -32,12 +32,13 @@ class Drawn(NamedTuple):
 
 
 def places_of(shares: Sequence[float], groups: int, seed: int, step: int) -> list[range]:
-    """Return the places, among the `groups` of a step, that each environment plays.
+    """Return, for each environment, the range of indices of the step's groups that it plays.
 
-    An environment with the share s gets s * `groups` places, rounded down or up. The places lie
-    like equally spaced points on a line that is divided by shares. The first point moves from step
-    to step by the golden ratio, so that the shares also hold over few steps, and an environment
-    with a small share is drawn at regular intervals.
+    An environment with the share s gets s * `groups` groups, rounded down or up. The groups are
+    points on a line, 1 apart. The line has the length `groups`, and each environment owns a segment
+    of it whose length is proportional to its share. The first point, in [0, 1), moves from step to
+    step by the golden ratio, so that the shares also hold over few steps, and an environment with a
+    small share is drawn at regular intervals.
 
     Args:
         shares: share of each environment; their sum is 1.
@@ -55,13 +56,13 @@ def places_of(shares: Sequence[float], groups: int, seed: int, step: int) -> lis
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Sampler of the tasks of each step, of one environment.
+    """Sampler of one environment's tasks in each step.
 
     A run of several environments has a curriculum for each. All have the same `seed`, `groups`,
     `spare` and `shares`, so that each group belongs to one environment.
 
     With the setting `replace_equal`, a step has spare groups, which replace groups whose rewards
-    are all equal. The task of a spare group may be that of another group.
+    are all equal. A spare group may have the same task as another group.
 
     Attributes:
         seed: random seed of the run.
@@ -200,6 +201,6 @@ def planned_groups(
 
 
 def first_of(planned: Iterable[Planned], counts: Mapping[str, int]) -> list[Planned]:
-    """Return the first groups of each environment, as many as `counts` says, in their order."""
+    """Return the first `counts[env]` of the `planned` groups of each environment, in order."""
     own = groupby(planned, lambda one: one.env)
     return [one for env, groups in own for one in islice(groups, counts.get(env, 0))]

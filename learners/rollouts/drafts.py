@@ -1,8 +1,8 @@
 """Credit by edit: what each turn of an episode earns if an edit is paid for what it changes.
 
-What a document earns at the end of an episode, for its content and for its layout, is a potential
-of the document. Each edit earns by how much it changes the potential, which takes a verdict of the
-judge on each draft. The judge must be offline, since there are several drafts per episode.
+The worth of a document is the reward for content and layout of an episode that ends with it. An
+edit earns by how much it changes the worth, as in potential-based reward shaping. This takes a
+verdict on each draft, of which an episode has several, so the judge must not call a model.
 """
 
 import asyncio
@@ -81,9 +81,8 @@ def earned(
 
     A turn earns the rewards of its tool call and, if it changes the document, the change of each
     term for content and layout. The terms of all turns sum to the reward of the episode minus the
-    terms of the original for content and layout. So a turn that changes no text, such as `submit`,
-    earns only tool rewards; in the session's own ledger, the last turn also has the terms of the
-    final document.
+    worth of the original document. A turn that changes no text, such as `submit`, earns only tool
+    rewards, whereas the session's own ledger adds the terms of the final document to the last turn.
 
     Args:
         session: the session.

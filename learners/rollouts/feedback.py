@@ -80,7 +80,7 @@ def with_hint(rollout: Rollout, chat: ChatTokens, turn: int, hint: str) -> Hinte
 
 
 def _mark(session: Session, turn: int, earned: Ledger, page: str, after: str) -> Mark | None:
-    """Return the hint for a turn, given the pages before and after it; None for other turns."""
+    """Return a bad turn's mark, given the pages before and after the turn; else None."""
     call, step = session.state.transcript[turn]
     key = f"{session.task.task_id}:{turn}:{call}"
     form = crc32(key.encode(errors="surrogatepass"))  # any number, but the same in a resumed run

@@ -288,4 +288,7 @@ HACKS: Mapping[str, Callable[[Sequence[_Edited]], Callable[[_Edited], bool]]] = 
     "safe harbour": lambda played: _is_harboured,
     "moved lines": lambda played: lambda one: one.moved,
 }
-"""Detectors of episodes that show a hack, by alarm name; some hack alarms have no detector."""
+"""Detectors of hacks by alarm name; some hack alarms have no detector.
+
+A detector takes a step's episodes, and returns a function that tests one of them for the hack.
+"""

@@ -60,7 +60,7 @@ class Orchestrator:
         by_edit: whether the judge grades all drafts of training episodes; see `drafts`.
         feedback_turns: maximum number of turns of a training episode that get a hint; see
             `feedback`. A number above 0 needs `by_edit`.
-        teacher_url: server of a teacher of the sampled tokens; empty for none.
+        teacher_url: URL of a server whose model scores the sampled tokens; empty for none.
 
     Attributes:
         watchdog: reports waiting episodes while its method `watch` runs.
@@ -90,7 +90,7 @@ class Orchestrator:
         self._eval_sampling = replace(sampling, temperature=eval_temperature)
         self._engine = engine
         self._trajectories = trajectories
-        self._evaluated: dict[int, list[Rollout]] = {}  # those of the running evaluations, by step
+        self._evaluated: dict[int, list[Rollout]] = {}  # rollouts of running evaluations, by step
         self.watchdog, self._faults = Watchdog(note), Faults(note)
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         limits = timeout_s, self._threads, self._faults
@@ -211,7 +211,7 @@ class Orchestrator:
     async def _compare(
         self, groups: Sequence[Sequence[Rollout]], step: int, stored: Trajectories | None
     ) -> list[Exception]:
-        """Compare the members of each group, and store them; drop and return those that failed."""
+        """Compare and store the members of each group; drop those that fail, and return errors."""
 
         async def work(group: Sequence[Rollout]) -> list[Exception]:
             judge: Any = self._of(group[0]).judge
@@ -226,7 +226,7 @@ class Orchestrator:
                     stored.append(step, rollout)
             return [error for error in errors if error is not None]
 
-        # a resumed run compares a group anew unless all of its members were stored after it
+        # a resumed run compares a group anew unless all members were stored with a comparison
         new = [group for group in groups if any(one.comparison is None for one in group)]
         return [error for errors in await together(map(work, new)) for error in errors]
 
@@ -273,7 +273,7 @@ class Orchestrator:
     def evaluation(self) -> str:
         """Progress of the running evaluations, as text; empty if none is running.
 
-        Episodes that are played in step with each other end together, so turns count, too.
+        Concurrent episodes end at about the same time, so the text also has the number of turns.
         """
         rollouts = [one for played in [*self._evaluated.values()] for one in played]
         if not rollouts:

@@ -90,8 +90,8 @@ class Rollout:
         versions: optimizer step [r] of the weights that sampled each token, or `NOT_SAMPLED`.
         earned: with credit by edit, the terms that each turn earned, see `drafts.earned`.
         comparison: reward term `COMPARISON`, see `comparisons.compare`; None without a comparison.
-        hinted: bad turns with their contexts that have a hint, see `feedback`.
-        teacher: log-probabilities [r] by a served teacher, see `teacher`; empty without one.
+        hinted: bad turns, each with an additional context that has a hint, see `feedback`.
+        teacher: log-probabilities [r] of a teacher on a server, see `teacher`; empty without one.
         before: if a resumed run plays the rollout again, its session before the interruption.
         error: error that caused the episode to be dropped; None if the episode is kept.
         env: name of the environment in a run of several; empty in a run of one.

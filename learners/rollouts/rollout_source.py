@@ -38,7 +38,7 @@ class LeadRank(NamedTuple):
     """Components that rank 0 uses for sampling.
 
     Attributes:
-        work: tasks of an environment, the first of the run's, for `RolloutSource.publish`.
+        work: workload of the run's first environment, with whose prompt `publish` samples.
         engine: samples tokens.
         sampler: plays and grades episodes with the engine.
         servers: vLLM servers that rank 0 has started on this machine.

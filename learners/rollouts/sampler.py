@@ -157,7 +157,7 @@ class BackgroundSampler:
         elif kind == "evaluation":
             self._playing -= 1
             self._ended.append(value)
-            self.evaluation = ""  # of another evaluation, the next report follows within `_BEAT_S`
+            self.evaluation = ""  # another evaluation reports within `_BEAT_S` seconds
         elif kind == "alive":
             self.evaluation = value
         elif kind == "note":

@@ -1,4 +1,4 @@
-"""Figures of the episodes of a step or an evaluation, of all environments and of each."""
+"""Statistics of the episodes of a step or an evaluation, in total and by environment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -23,12 +23,12 @@ class HeldOutResult(NamedTuple):
     """Result of an evaluation on the held-out tasks.
 
     Attributes:
-        summary: figures of the graded episodes; in a run of several environments, its `errors` also
-            have those of each environment, by names such as `by_env` has.
+        summary: statistics of the graded episodes; in a run of several environments, its `errors`
+            also contains the errors of the entries of `by_env`, under the same names.
         versions: oldest and newest version of the weights that sampled the episodes.
         dropped_episodes: number of failed episodes, which are not in the summary.
         seconds: duration of the evaluation in seconds.
-        by_env: figures of each environment by ENV/NAME; empty in a run of one environment.
+        by_env: statistics of each environment, named ENV/NAME; empty in a run of one environment.
     """
 
     summary: Returns
@@ -57,7 +57,7 @@ class HeldOutResult(NamedTuple):
 
 
 def summary(works: Works, rollouts: Sequence[Rollout], env: str = "") -> Returns:
-    """Return the figures of the rollouts of one environment, or of all if `env` is empty."""
+    """Return the statistics of the rollouts of one environment, or of all if `env` is empty."""
     chosen = [works[env]] if env else works.values()
     kinds = {work.summary_type for work in chosen}
     kind = kinds.pop() if len(kinds) == 1 else Returns
@@ -86,7 +86,7 @@ def by_env(
     drawn: Mapping[str, Drawn],
     words: Mapping[str, int],
 ) -> dict[str, float]:
-    """Return the metrics of each environment by ENV/NAME, except of a single environment."""
+    """Return the metrics of each environment, named ENV/NAME; empty in a run of only one."""
     found: dict[str, float] = {}
     for env in filter(None, works):
         own = [group for group in groups if group[0].env == env]
@@ -106,7 +106,7 @@ def by_env(
 
 
 def usage(works: Works) -> Usage | None:
-    """Return what the judges that ask models have used so far; None if no judge does."""
+    """Return the total usage so far of judges that call models; None if there are none."""
     used = (getattr(work.judge, "usage", None) for work in works.values())
     known = [one for one in used if one is not None]
     return reduce(add, known) if known else None

@@ -144,7 +144,7 @@ def floor_of(works: Sequence[Workload]) -> Summary | None:
     In each environment this is the better of `floor`, which makes harmless edits, and `noop`.
 
     Returns:
-        None if some tasks are not resumes, or if a judge may ask a model, which costs money.
+        Summary of its episodes; None if some tasks are not resumes, or a judge may call a model.
 
     Raises:
         JudgeError: the judge returned no verdict.

@@ -28,12 +28,12 @@ REWARD_ERRORS = 5.0
 GAP_LIMIT = 0.015
 """Maximum acceptable mean absolute difference between sampler and trainer log-probabilities."""
 JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
-"""Growth of the judge's lead over the second judge, as a share of the reward's range, from which
-there is a warning or a hack alarm."""
+"""Growth of the judge's lead over the second judge that raises a warning, and that raises a hack
+alarm, both as fractions of the reward's range."""
 JUDGE_ERRORS = 3.0
 """Minimum of this growth in standard errors; by chance, the lead of a single step varies by 0.1."""
 BACK, LEAD = "rolled_back_to", "second_judge_lead"
-"""Metrics of a rollback and of the second judge."""
+"""Metrics: the step that a rollback loads, and the judge's lead over the second judge."""
 Kind = Literal["collapse", "hack", "warning"]
 
 
@@ -54,7 +54,7 @@ class Alarm(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a rule compares, see `_means`.
+    """The two values that a rule compares; see `_means`.
 
     Attributes:
         now: value for the last steps.
@@ -73,11 +73,11 @@ class Seen(NamedTuple):
 
 Rows = Sequence[Metrics]
 Holds = Callable[[float, float, float], bool]
-"""Condition of a rule on `now`, `start` and `error` of what it has `Seen`."""
+"""Function of the values `now`, `start` and `error` of `Seen`: whether a rule's condition holds."""
 
 
 def _rises(limit: float, by: float, most: float) -> Holds:
-    """Return a condition that holds if `now` is well above `start`, or above `most`.
+    """Return a function that tests whether `now` is well above `start`, or above `most`.
 
     Args:
         limit: value that `now` must exceed.
@@ -88,12 +88,12 @@ def _rises(limit: float, by: float, most: float) -> Holds:
 
 
 def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Holds:
-    """Return the condition now < `least`, or now < `to` * start and start > `from_`."""
+    """Return a function that tests: now < least, or (start > from_ and now < to * start)."""
     return lambda now, start, error: now < least or (start > from_ and now < to * start)
 
 
 def _grows(least: float) -> Holds:
-    """Return the condition that `now - start` is at least `least`, and more than noise explains."""
+    """Return a function that tests whether now - start is at least `least` and exceeds noise."""
     return lambda now, start, error: least <= _rise(now, start) > JUDGE_ERRORS * error
 
 
@@ -107,7 +107,7 @@ def _rise(now: float, start: float) -> float:
 
 
 def _means(rows: Rows, metric: str, span: int) -> Seen | None:
-    """Compare a metric's last and first `span` values; None if it has at most `span` values."""
+    """Return a metric's means over its last and first `span` values; None if it has <= `span`."""
     values = [row[metric] for row in rows if metric in row]
     if len(values) <= span:
         return None
@@ -117,7 +117,7 @@ def _means(rows: Rows, metric: str, span: int) -> Seen | None:
 
 
 def _best(rows: Rows, metric: str, span: int) -> Seen | None:
-    """Compare a metric's mean over the last `WINDOW` steps with its best mean before them."""
+    """Return a metric's mean over the last `WINDOW` steps, and its best such mean before them."""
     values = [row[metric] for row in rows]
     if len(values) < 2 * WINDOW:
         return None
@@ -126,7 +126,7 @@ def _best(rows: Rows, metric: str, span: int) -> Seen | None:
 
 
 def _fallen(rows: Rows, metrics: str, span: int) -> Seen | None:
-    """Count the metrics, separated by commas, that fell below half of their best mean."""
+    """Return how many of the comma-separated `metrics` fell below half of their best mean."""
     fallen = []
     for name in metrics.split(","):
         if all(name in row for row in rows):
@@ -137,7 +137,7 @@ def _fallen(rows: Rows, metrics: str, span: int) -> Seen | None:
 
 
 def _recent(rows: Rows, metric: str, span: int) -> Seen | None:
-    """Take a metric's mean over its last `WINDOW` values, with the age of the sampler's weights."""
+    """Return a metric's mean over its last `WINDOW` values; `note` has the weights' staleness."""
     values = [row[metric] for row in rows if metric in row][-WINDOW:]
     # old weights alone cause a gap
     age = rows[-1].get("staleness") if rows else None
@@ -153,8 +153,8 @@ class Rule(NamedTuple):
         kind: see `Alarm`.
         metric: name of the metric that is compared; for `_fallen`, names joined by commas.
         holds: condition on the two values that are compared.
-        text: text of the alarm, with `now`, `start`, `rise` and `note` of what was `Seen`.
-        sees: takes the two values from the metrics of all steps.
+        text: format string of the alarm's text, with the fields of `Seen` and `rise`.
+        sees: function that computes the two values from the metrics of all steps.
     """
 
     name: str
@@ -256,7 +256,7 @@ def _alarm(rule: Rule, rows: Rows, span: int) -> Alarm | None:
     """Return the alarm of a rule if the rule holds after the last row."""
     for steps, outer in ((span, False), (SPAN, True)):
         seen = rule.sees(rows, rule.metric, steps)
-        # equal values can only violate an outer limit, which needs three steps but not 24 tasks
+        # with `start` = `now`, only an outer limit can hold; it needs three steps but not 24 tasks
         if seen and rule.holds(seen.now, seen.now if outer else seen.start, seen.error):
             text = rule.text.format(rise=_rise(seen.now, seen.start), **seen._asdict())
             return Alarm(rule.name, rule.kind, text, seen.span)
@@ -300,5 +300,5 @@ def _error(values: Sequence[float], window: int) -> float:
 
 
 def _running_means(values: Sequence[float], window: int) -> list[float]:
-    """Return at each position the mean of the last `window` values, or of all values so far."""
+    """Return the mean of the last `window` values at each position, or of all if fewer so far."""
     return [fmean(values[max(0, i - window + 1) : i + 1]) for i in range(len(values))]

@@ -120,7 +120,7 @@ class Loggers:
         return self._log(int(metrics["step"]), values)
 
     def log_evaluation(self, evaluation: Mapping[str, Any]) -> list[str]:
-        """Log the numbers of an evaluation, which include `step`; return the trackers' warnings."""
+        """Log the numbers of an evaluation, with its `step`; return warnings like `log_step`."""
         values = {name: value for name, value in evaluation.items() if name != "step"}
         return self._log(int(evaluation["step"]), _flat("held_out", values))
 

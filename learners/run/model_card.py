@@ -100,7 +100,7 @@ def write_facts(run: RunFolder, config: Config, works: Sequence[Workload]) -> di
 
 
 def _facts(config: Config, work: Workload) -> dict[str, Any]:
-    """Return the facts of an environment."""
+    """Return facts about an environment: its tasks, judge, edition, documents and turn limit."""
     edited = work.judge is not None
     return {
         "tasks": {
@@ -133,7 +133,7 @@ def _base(model: str) -> Mapping[str, str | None]:
 
 
 def _setting(config: Config, env: str, name: str) -> object:
-    """Return the setting `tasks` or `judge`; if it is empty, the default of an environment."""
+    """Return the setting `name` ("tasks" or "judge"), or the environment's default if empty."""
     made = gymnasium.make(env)
     registered = made.spec.kwargs if made.spec else {}
     default = inspect.signature(type(made.unwrapped).__init__).parameters[name].default

@@ -169,7 +169,7 @@ class RunReport:
         return [name for name in HACKS if name in holding(self._history[-1])]
 
     def react(self, step: int, metrics: Metrics) -> Action:
-        """Return on every rank the reaction to new alarms after a step; see `alarms.react`."""
+        """Return on every rank the reaction to new alarms after a step; see `reaction.react`."""
         found = Action({})
         if self._works:
             found = self._react([*self._history, {"step": step, **metrics}])
@@ -197,7 +197,7 @@ class RunReport:
         row = {"step": step, **own, **seconds, **totals, **action.metrics}
         if step not in self._begun:  # a repeated step may read its episodes from disk
             row["tokens_per_s"] = tokens / sum(seconds.values())
-        if self._evaluation_s is not None:  # from which a resumed run estimates the time left
+        if self._evaluation_s is not None:  # a resumed run estimates the time left from it
             row["seconds_evaluation"] = self._evaluation_s
         self._history.append(row)
         self._run.append(row)
@@ -273,7 +273,7 @@ class RunReport:
         status = STOPPED if end and end.kind == "budget" else 0
         if not self._works:
             return status
-        self._heart.save()  # the time that the journal and the model card state
+        self._heart.save()  # saves the run's time, for the journal and the model card
         kind, why = end or ("steps", f"all {self._config.steps} steps are done")
         self._heart.end(kind, why)
         if not (self.model / model_card.CARD).exists():

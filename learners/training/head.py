@@ -47,14 +47,14 @@ class ChunkedHead(nn.Linear):
 
         With `marked`, the first tensor [n + m] ends with the divergences KL(teacher || policy) of
         the marked tokens, whose gradient goes through `hidden` only. A third tensor has the
-        teacher's log-probabilities [m] of the tokens, without gradient. This is one call with one
-        differentiable result, since DeepSpeed needs as many of both on all ranks.
+        teacher's log-probabilities [m] of the tokens, without gradient. DeepSpeed requires the same
+        number of calls and of differentiable results on all ranks, so there is one of each.
 
         Args:
             hidden: hidden states [n, width].
             targets: token ids [n]; None to return the fp32 logits [n, vocabulary] instead.
             temperature: divisor of the logits in log-probabilities and entropies.
-            marked: index [m] in the n tokens of each token that a teacher predicts, too.
+            marked: indices [m], among the n tokens, of those that a teacher predicts, too.
             taught: hidden states [m, teacher's width] of the teacher, without gradient.
             teacher: head [vocabulary, teacher's width] of the teacher; None if the teacher is this
                 model, after a hint.
@@ -115,7 +115,7 @@ class _Selected(torch.autograd.Function):
 
 
 class _Compared(torch.autograd.Function):
-    """A teacher's log-probabilities of tokens, and divergences of the tokens' distributions."""
+    """A teacher's log-probabilities of target tokens, and KL(teacher || policy) at each token."""
 
     @staticmethod
     def forward(
@@ -155,7 +155,7 @@ class _Compared(torch.autograd.Function):
 def _pairs(
     policy: tuple[Tensor, Tensor], teacher: tuple[Tensor, Tensor], temperature: float
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Yield chunks of log-probabilities [c, vocabulary] of policy and teacher, and their place.
+    """Yield each chunk's slice, and log-probabilities [c, vocabulary] of policy and of teacher.
 
     Each model is given by its hidden states [m, width] and its head [vocabulary, width].
     """
@@ -171,7 +171,7 @@ def _pairs(
 def _gradients(
     hidden: Tensor, weight: Tensor, operand: Tensor, errors: Iterable[Tensor], trained: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the gradients of hidden states and weight, given those of the logits by chunk."""
+    """Return the gradients of `hidden` and `weight`; `errors` has the logits' gradient by chunk."""
     # A frozen head needs no weight gradient, which saves one of three matrix products. The
     # weight gradient is summed in fp32, since a bf16 sum over chunks would lose small terms.
     weight_grad = torch.zeros_like(weight, dtype=_wide(weight.dtype)) if trained else None

@@ -1,4 +1,4 @@
-"""Muon: momentum whose update of each matrix has singular values near 1.
+"""Muon: an optimizer whose momentum update of each matrix has singular values near 1.
 
 Source: Jordan et al. (2024), https://kellerjordan.github.io/posts/muon/. `torch.optim.Muon`
 computes in bfloat16, which a CPU without instructions for it emulates: a step of the nano policy

@@ -66,9 +66,9 @@ class Policy(nn.Module):
     ) -> tuple[Tensor, ...]:
         """Return the loss tokens' log-probabilities [n], and entropies [n] without gradient.
 
-        For a row with marked tokens, the first tensor [n + m] also has the divergences by the
-        hints, and a third one the log-probabilities [m] after the hints; see `ChunkedHead`. With a
-        teacher, it is the same for all tokens.
+        For a row with marked tokens, the first tensor [n + m] ends with the divergences from the
+        predictions after hints, and a third one has the log-probabilities [m] after the hints; see
+        `ChunkedHead`. With `taught`, a teacher replaces the hints, and all n tokens are marked.
 
         Args:
             batch: the row.
@@ -89,7 +89,7 @@ class Policy(nn.Module):
             return output(hidden, *given)  # type: ignore[no-any-return]
 
     def predicting(self, batch: PackedRow) -> Tensor:
-        """Return the hidden states [n + m, width] that predict loss tokens, also after hints."""
+        """Return hidden states [n + m, width] that predict n loss tokens, then m after hints."""
         tokens, positions = batch.tokens[None], batch.positions[None]
         hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]
         return hidden[torch.cat([batch.predicts, batch.hinted])]

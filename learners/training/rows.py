@@ -18,7 +18,7 @@ from learners.training.packed_attention import Node
 
 
 class Hinted(NamedTuple):
-    """A turn of a rollout, and the context with a hint that training compares with the real one.
+    """A turn of a rollout, which training also predicts after another context, with a hint.
 
     Attributes:
         start: index in the response of the turn's first token.
@@ -40,8 +40,8 @@ class Sample:
         sampled: bool [r], True for tokens that the policy sampled; only sampled tokens have a loss.
         logprobs: the sampler's log-probabilities [r]; 0 for tokens that were not sampled.
         advantages: advantages [r]; ignored for tokens that were not sampled.
-        hinted: turns that also get a context with a hint.
-        teacher: a served teacher's log-probabilities [r]; empty without one.
+        hinted: turns that are also predicted after a context with a hint.
+        teacher: log-probabilities [r] of a teacher on a server; empty without such a teacher.
     """
 
     group: int
@@ -87,9 +87,9 @@ class PackedRow:
         advantages: advantages [n] of the loss tokens.
         sequences: index [n] of each loss token's rollout within the row.
         rollouts: number of rollouts in the row.
-        marked: index [m] in the n loss tokens of each token of a turn with a hint.
+        marked: indices [m], among the n loss tokens, of the tokens of turns with a hint.
         hinted: index [m] of the hidden state that predicts each marked token after the hint.
-        teacher: a served teacher's log-probabilities [n] of the loss tokens; [0] without one.
+        teacher: log-probabilities [n] of a teacher on a server; [0] without such a teacher.
     """
 
     tokens: Tensor
@@ -227,7 +227,7 @@ def _insert(known: list[list[int]], ids: list[int]) -> int:
 
 
 def _sequences(sample: Sample) -> Iterator[tuple[list[int], Hinted | None]]:
-    """Yield a rollout's token ids, and those of each hinted context with its turn."""
+    """Yield (a rollout's token ids, None), and for each hint (ids of context and turn, hint)."""
     yield _ids(sample), None
     for one in sample.hinted:
         yield one.context + sample.response[one.start : _stop(sample, one)], one

@@ -9,7 +9,7 @@ from learners.training.rows import PackedRow
 
 
 class Teacher:
-    """Frozen model, whole on each rank.
+    """Frozen model, of which each rank holds an unsharded copy.
 
     Args:
         name: name or folder of the model.

@@ -69,8 +69,8 @@ class LocalBackend:
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch.
 
-        If all advantages are zero, because the rewards in each group are equal, and there is no
-        hint and no teacher with a weight, this method only computes metrics: the optimizer's
+        If all advantages are zero, because the rewards in each group are equal, and neither hints
+        nor a teacher contribute to the loss, this method only computes metrics: the optimizer's
         momentum would change the weights despite zero gradients.
 
         Args:
@@ -117,7 +117,7 @@ class LocalBackend:
             if not skipped:
                 self._backward(part, number == len(rows))
             metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
-            if feedback and not len(batch.marked):  # of a teacher, not of a hint
+            if feedback and not len(batch.marked):  # feedback of a teacher, not of hints
                 metrics["ref_kl"] = float((logprobs.detach() - feedback.logprobs).sum())
             for name, value in metrics.items():
                 add = max if name.endswith("_max") else operator.add
@@ -149,7 +149,7 @@ class LocalBackend:
         }
 
     def _scored(self, row: PackedRow) -> tuple[Tensor, Tensor, Feedback | None]:
-        """Return log-probabilities [n], entropies [n], and what hints or a teacher say of a row."""
+        """Return log-probabilities [n] and entropies [n] of loss tokens, and feedback, if any."""
         settings, teacher, n = self._settings, self._teacher, len(row.targets)
         if teacher and settings.feedback_weight and settings.feedback_form == "full":
             scores, entropy, *known = self._policy(row, *teacher.states(row))

@@ -94,7 +94,7 @@ def random_agent(seed: int) -> Callable[[AnySession], str]:
 
 
 def _random_value(kind: str, words: Sequence[str], number: int, rng: Random) -> str | int:
-    """Return an excerpt for the first argument of a call, else random words, or a number."""
+    """Return a number or a text: an excerpt for a call's first argument, else random words."""
     if kind == "integer":
         return rng.randint(1, 9)
     if number:
@@ -104,7 +104,7 @@ def _random_value(kind: str, words: Sequence[str], number: int, rng: Random) -> 
 
 
 def _random_edits(name: str, arguments: Mapping[str, str | int]) -> dict[str, int]:
-    """Return the weights of an edit and of its malformed variants, by their text."""
+    """Map the texts of an edit and of its malformed variants to their sampling weights."""
     edit = tool_call(name, **arguments)
     first, *others = arguments
     told = str(arguments[first])

@@ -115,7 +115,7 @@ _SPARE = (
     r"|personal (?:information|details|data|qualities|attributes)|(?:high|middle) school"
     r"|secondary school|transportation|office equipment|phone skills|odd jobs|summer jobs"
 )
-# a heading in bold consists of such words; "**Sports Editor**" is the title of a job
+# a line in bold with any other word, such as "**Sports Editor**", is the title of a job
 _SPARE_SECTION = re.compile(
     rf"##.*\b(?:{_SPARE})\b.*"
     rf"|\*\*(?:(?:{_SPARE}|and|career|character|relevant|attended) ?)+\*\*",
@@ -133,7 +133,7 @@ _STOCK = re.compile("|".join(LISTS["padding"]["stock"]), re.IGNORECASE)
 _ROUTINE = re.compile(
     rf"(?:{ways(LISTS['padding']['routine'])})\b.*\b(?:{ways(LISTS['petty'])})\b", re.IGNORECASE
 )
-_FEW = 10  # maximum number of words of such a line
+_FEW = 10  # maximum number of words of a bullet about office routine
 
 
 def _cuts(
@@ -141,8 +141,9 @@ def _cuts(
 ) -> Iterator[Replacement]:
     """Yield deletions of padding, in the order in which they should be made.
 
-    Deletions that save at least `quota` page lines come first. Within both groups, those that save
-    no more than the excess come first, if they are enough, and then the least relevant text.
+    Deletions that save at least `quota` page lines come before the others. Within both groups,
+    deletions that save at most `excess` lines come first, if together they save enough. Ties go to
+    the least relevant text.
     """
     cuts = [(0.0, change) for change in _spare_sections(resume, fit)]
     for start, line in _lines(resume):
@@ -166,7 +167,7 @@ def _cuts(
 
 
 def _is_routine(body: str) -> bool:
-    """Return whether a bullet is about nothing but office routine, in few words."""
+    """Return whether a bullet is short and only about office routine."""
     several = re.search(rf", {VERB} .* and {VERB} ", body)
     return bool(_ROUTINE.match(body)) and len(body.split()) <= _FEW and not several
 
@@ -179,8 +180,9 @@ def has_padding(resume: str, job: str) -> bool:
 def _spare_sections(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
     """Yield deletions of dispensable sections, including the blank lines before each section.
 
-    A section without a usual heading, such as "Volunteering", is dispensable if it has nothing in
-    common with the job and no year: with a year, the heading may name an employer.
+    Sections such as "Hobbies" are always dispensable. A section with an unusual heading, such as
+    "Volunteering", is dispensable if it shares few words with the job and contains no year: a
+    section with a year may be a job whose heading names the employer.
     """
     heads = [
         (start, line)
@@ -259,14 +261,14 @@ def _date(hit: re.Match[str]) -> tuple[str, int, str]:
 
 
 def _looks(resume: str, english: bool, edits_left: int | None = None) -> list[Replacement]:
-    """Return rewrites of formatting and dates; no dates if there are too few edits for all."""
+    """Return formatting and date rewrites; if the edits left cannot fix all dates, omit dates."""
     formatting, dates = list(_formatting(resume)), list(_dates(resume)) if english else []
     both = sorted(formatting + dates)
     return both if {*dates} <= {*both[:edits_left]} else formatting
 
 
 def _dates(resume: str) -> Iterator[Replacement]:
-    """Yield lines whose dates get the style that most dates have.
+    """Yield rewritten lines whose dates have the style of most dates on the page.
 
     In a tie, the first style of the page wins. No line is yielded if the page has a date that
     cannot be written in this style.
@@ -293,7 +295,7 @@ def _dates(resume: str) -> Iterator[Replacement]:
         if _BULLET.match(line):
             continue
         new = _RANGE.sub(dash, _DATE.sub(written, line))
-        # "Feb - Nov 2022" would be half written; "Mar 2019 - heute" and "Spring 2020" are unknown
+        # no rule can rewrite all of "Feb - Nov 2022", "Mar 2019 - heute" or "Spring 2020"
         if (_BARE_MONTH.search(line) and new != line) or not all(
             _KNOWN.fullmatch(_DATE.sub("2000", hit[0])) for hit in _SPAN.finditer(line)
         ):
@@ -307,14 +309,14 @@ _SECTIONS = frozenset(LEXICON["words"]["sections"]) - {"and", "of"} | {"academic
 
 
 def _sectioned(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield the heading of its section and the text of each line of a resume."""
+    """Yield (heading of the section, line) for each line of a resume."""
     section = ""
     for line in resume.split("\n"):
         section = line if line.startswith("## ") else section
         yield section, line
 
 
-_PHRASE = 6  # maximum number of words of a bullet that may be no statement, such as a skill
+_PHRASE = 6  # bullets of at most this many words may be no statements but, say, skills
 _LOOSE_HEADING = re.compile(r"\*\*([^*.,]{3,40})\*\*|([A-Z][A-Z &]{3,40}):?")
 
 

@@ -1,7 +1,7 @@
-"""Kinds of edits, told from the text that an edit changes.
+"""Classification of edits by the text that they change.
 
-`kind_of` names the kind of an edit. The kinds `swap`, `synonym` and `invent` have closed tables, so
-that an editor that makes such edits and a table that counts them agree.
+`kind_of` names the kind of an edit. The kinds `swap`, `synonym` and `invent` use fixed tables, so
+that the code that makes such edits and the code that counts them agree.
 """
 
 import re
@@ -12,10 +12,10 @@ from resume_gym.episode.tasks import Task
 from resume_gym.text.lines import MONTH_NAMES, stem
 
 USEFUL = ("verb", "trim", "format", "padding", "figure")
-"""Repairs: another opening verb, words left out, the look of a line, a superfluous line deleted, a
+"""Repairs: opening verb replaced, words left out, line reformatted, superfluous line deleted, and a
 figure added that a document states."""
 USELESS = ("swap", "synonym")
-"""Edits that change no meaning: another function word, another word of `SYNONYMS`."""
+"""Edits that keep the meaning: a function word (`SWAPS`) or a word of `SYNONYMS` replaced."""
 HARMFUL = ("delete", "cut", "invent")
 """Edits that lose or invent content: a line deleted, the end of a line cut off, a claim added."""
 OTHER = ("undo", "rewrite", "other")
@@ -66,7 +66,7 @@ INVENTIONS = (
 )
 """Endings that claim a figure or a tool."""
 INVENTED_TOOLS = ("Tableau", "Python", "Salesforce", "Jira", "Power BI", "SharePoint")
-"""Tools that such an ending names."""
+"""Tools that an ending in `INVENTIONS` may name."""
 
 _INVENTION = re.compile(
     "(?:"
@@ -87,12 +87,12 @@ def kind_of(resume: str, old: str, new: str, task: Task | None = None) -> str:
 
     Args:
         resume: the page before the edit. If it does not hold `old` exactly once, as when the edit
-            failed, `old` is taken for the whole page.
+            failed, `old` is treated as the whole page.
         old: replaced text.
         new: text that replaces it.
-        task: task of the page. Its fixes tell a superfluous line from a good one and an idle ending
-            from a part of the content, and its evidence tells a true figure from an invented one.
-            Without a task, the kinds are `delete`, `figure`, and `cut` or `trim` by the word lists.
+        task: task of the page. Its fixes show which lines and line endings are superfluous, and its
+            evidence shows which figures are true. Without a task, a deleted line is a `delete`, an
+            added figure is a `figure`, and word lists decide between `cut` and `trim`.
     """
     before, after = _changed_lines(resume if resume.count(old) == 1 else old, old, new)
     if not "".join(after).strip():
@@ -130,7 +130,7 @@ _LONG = re.compile(r"\b[a-z]{4,}\b")
 
 
 def _changed_lines(page: str, old: str, new: str) -> tuple[list[str], list[str]]:
-    """Return the lines that an edit changes, before and after; equal outer lines are left out."""
+    """Return the changed lines before and after an edit, without equal first and last lines."""
     start = page.index(old)
     stop = start + len(old)
     first = page.rfind("\n", 0, start) + 1
@@ -153,7 +153,7 @@ def _deletion(lines: Sequence[str], task: Task | None) -> str:
 
 
 def _plain(line: str) -> list[str]:
-    """Return the words of a line without case and marks; months become numbers."""
+    """Return the words of a line in lower case, without marks; months become numbers."""
     words = re.findall(r"[^\W_]+", line.lower())
     numbers = (_MONTHS.get(word[:3], word) if word[:3] in _MONTHS else word for word in words)
     return [word.lstrip("0") for word in numbers if word not in ("to", "present", "current")]
@@ -210,7 +210,7 @@ def _words(line: str) -> list[str]:
 
 
 def _difference(before: Sequence[str], after: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return both lists without the words that they begin and end with alike."""
+    """Return both lists without their common first and last words."""
     least = min(len(before), len(after))
     head = next((n for n in range(least) if before[n] != after[n]), least)
     tail = next((n for n in range(least - head) if before[-1 - n] != after[-1 - n]), least - head)

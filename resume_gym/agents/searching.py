@@ -23,7 +23,7 @@ _SHARED = 2  # minimum number of stems that a bullet and a passage must share
 
 
 def next_search(session: Session, calls_left: int) -> str | None:
-    """Return an edit with the result of the last search, or else a new search; or None."""
+    """Return an edit that uses the last search's result, or else a new search, or else None."""
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     sought = [call.arguments["query"] for call in calls if _is_search(call)]
     if calls and _is_search(calls[-1]):
@@ -44,7 +44,7 @@ def _is_search(call: ToolCall | FailedCall) -> TypeGuard[ToolCall]:
 
 
 def _bullets(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield (header, bullet) for each bullet; the header of its job names the employer."""
+    """Yield (job header, bullet) for each bullet of a job; the header names the employer."""
     above = ""
     for line in resume.split("\n"):
         if bullet := _BULLET.fullmatch(line):

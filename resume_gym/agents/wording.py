@@ -2,8 +2,8 @@
 
 All rules use only the form of a line and the lists in `wording.toml` and `verbs.toml`. Hedges such
 as "Helped with" are kept, since they say that somebody else led the work, and only the
-candidate knows whether that is true. A rule that is not sure returns the bullet itself, and
-`reworded` drops every result that looks like broken English.
+candidate knows whether that is true. A rule that does not clearly apply returns the bullet itself,
+and `reworded` drops every result that looks like broken English.
 """
 
 import re
@@ -71,7 +71,7 @@ _REPLACED = [(pattern(old), new) for old, new in LISTS["fillers"]["replaced"]]
 
 
 def direct(text: str) -> str:
-    """Return a bullet that opens with the verb of what was done; the bullet itself if it does.
+    """Replace the weak opening of a bullet by a direct verb; return other bullets unchanged.
 
     Examples of weak openings are duties ("Responsible for sorting"), nouns of action ("Design of"),
     light verbs ("Performed an audit of"), traits ("Used strong skills to"), and the passive voice.
@@ -109,10 +109,10 @@ def direct(text: str) -> str:
 
 
 def _told(rest: str, sure: bool) -> str:
-    """Return words that open with an -ing form or noun of action as a statement; empty if unclear.
+    """Return words that open with an -ing form or noun of action in the past tense; "" if unclear.
 
     Args:
-        rest: words after the name of a duty, or a whole bullet, in lower case.
+        rest: the words after "Responsible for" and the like, or a whole bullet; see `_lower`.
         sure: whether an -ing form that names a result ("growing sales") means that the result was
             achieved. It does not after "Responsible for".
     """
@@ -199,9 +199,9 @@ def _past(word: str) -> str:
 
 
 def _past_list(verb: str, rest: str, base: bool = False) -> str:
-    """Return "VERB rest", where further -ing forms and nouns of action of a list become verbs.
+    """Return "VERB rest", with -ing forms and nouns of action in a list put in the past tense.
 
-    If `base` is true, base forms after "and" become verbs, too.
+    If `base` is true, base forms after "and" are put in the past tense, too.
     """
 
     def told(found: re.Match[str]) -> str:
@@ -266,7 +266,7 @@ def _is_present(text: str) -> bool:
 
 
 def _specific(found: re.Match[str]) -> str:
-    """Return a bullet without the umbrella term before its items; empty if they do not fit."""
+    """Return a bullet without the umbrella term before its items; empty if this does not fit."""
     rest, what, verb = found["rest"], found["what"], found["verb"]
     glue = re.search(r"\b(?:by|on|with|in|to|from|as|for)\b", what) or (
         what.split()[0] in GLUE - {"a", "all"}
@@ -319,7 +319,7 @@ def point(text: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
     return new
 
 
-# with whom somebody did something matters
+# a clause that names partners is never minor
 _PARTNERS = re.compile(r"(?:Worked|Collaborated|Partnered|Teamed up)\b.* with ")
 
 
@@ -352,7 +352,7 @@ def _is_minor(found: re.Match[str], fit: Callable[[str], float], first: bool) ->
 
 
 def _by(text: str, verb: str, rest: str, means: str) -> str:
-    """Return "VERB rest by doing means", or the bullet itself if the means open with no verb."""
+    """Return "VERB rest by doing means"; the bullet itself if this would be wrong or too long."""
     first, _, others = means.partition(" ")
     if not re.fullmatch(VERB, first.lower()) or re.search(r"\b(?:which|its?|them|this)\b", rest):
         return text
@@ -373,7 +373,7 @@ _VAGUE = ("ask", "ensure", "get", "help", "make", "provide", "support", "keep", 
 
 
 def _moved(found: re.Match[str], phrase: str) -> str:
-    """Return "VERBed rest phrase", with the phrase where a reader would look for it."""
+    """Return "VERBed rest phrase", with the phrase where it fits; the bullet itself if unsure."""
     rest, base, past = found["rest"], found["verb"], past_of_base(found["verb"])
     if base in _VAGUE or re.search(r"\b(?:them|their|it|ones|how|whether)\b", rest):
         return found[0]
@@ -415,7 +415,7 @@ def _capital(text: str) -> str:
 
 
 def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
-    """Return a bullet after all rules; each may open the way for another.
+    """Return a bullet rewritten by all rules; a rule may make another rule applicable.
 
     >>> reworded("Responsible for testing of pumps and valves in a timely manner.")
     'Tested pumps and valves.'
@@ -427,7 +427,7 @@ def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str
     pointed = partial(point, fit=fit)
     for rule in (direct, pointed, without_fillers, direct, without_fillers):
         if rule is pointed and new != body:
-            continue  # what somebody was responsible for matters
+            continue  # a duty that `direct` has rewritten is the main point already
         after = rule(new)
         least = 2 if rule is direct else 3
         new = after if after == new or _is_sound(after, new, least) else new
@@ -435,7 +435,7 @@ def reworded(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str
 
 
 def _is_sound(new: str, old: str, least: int) -> bool:
-    """Return whether a rewrite is still a statement in good English, as far as form tells."""
+    """Return whether a rewrite still looks like a statement in good English."""
     words, before = (re.findall(r"[^\W\d_]+", text.lower()) for text in (new, old))
     if len(new.split()) < least or not words:
         return False

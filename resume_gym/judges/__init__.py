@@ -78,8 +78,8 @@ class Judge(Protocol):
 class GroupScorer(Protocol):
     """Judge that also scores the revisions of a group, which all revise the same resume.
 
-    Training adds `group_weight` times a revision's score, minus the mean of this product over the
-    group, to the revision's reward. Evaluations and single environments never use the scores.
+    Training adds `group_weight` times (the revision's score minus the mean score of the group) to
+    the revision's reward. Evaluations and single environments never use the scores.
 
     Attributes:
         group_weight: weight of the scores in training; 0 if the scores are not used.
@@ -235,7 +235,7 @@ async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[
 
 
 async def attempt(work: Awaitable[T]) -> T | JudgeError:
-    """Return the result of `work` or its `JudgeError`, except a `JudgeMisconfigured`: raise it."""
+    """Return the result of `work` or the `JudgeError` it raises; reraise `JudgeMisconfigured`."""
     try:
         return await work
     except JudgeMisconfigured:

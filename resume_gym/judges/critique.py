@@ -60,7 +60,7 @@ def feedback(task: Task, revised: str) -> str:
 
 
 def unreadable(task: Task, revised: str) -> str:
-    """Return why a draft must not be read, since this could take long; or an empty text."""
+    """Return why a draft is not parsed, since this could take too long; empty if it is parsed."""
     found = find_veto(task, revised)
     faults = {"padding": "has grown too much", "hidden": "has hidden characters"}
     return faults.get(found.kind, "") if found else ""
@@ -75,7 +75,7 @@ def remarks(task: Task, revised: str) -> list[str]:
 
 
 class Defect(NamedTuple):
-    """A defect of a line that the rubric judge's rules see.
+    """A defect of a line that the rubric judge's rules find.
 
     Attributes:
         kind: a key of `critique.toml`.
@@ -158,7 +158,7 @@ def _share(line: Line, facts: Sequence[Content]) -> float:
 def quoted(raw: str) -> str:
     """Shorten and quote a line; if it has quotation marks, quote the longest part without them.
 
-    The quotation leaves the marker of a bullet or heading out.
+    The quotation omits the marker of a bullet or heading.
     """
     text = max(_MARKER.sub("", raw).split('"'), key=len).strip()
     if len(text) > _QUOTE:

@@ -1,7 +1,7 @@
 """Listwise judge: one request to a model ranks all revisions of a group.
 
-A group of n revisions takes two requests in all, where pairwise comparisons take some n log n. The
-ranking gives scores for training; the verdicts are those of an inner judge.
+A group takes two requests, one for each of two orders of its n revisions; pairwise comparisons take
+about n log n. The rankings give scores for training; the verdicts are those of an inner judge.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ class Listwise(InnerVerdicts):
 
 
 def _lead(places: Mapping[str, int], text: str) -> float:
-    """Return the share of the other texts that a text is placed above, minus that below."""
+    """Return the share of the other texts placed below a text, minus the share placed above it."""
     own = places[text]
     lead = sum((place > own) - (place < own) for place in places.values())
     return lead / (len(places) - 1)

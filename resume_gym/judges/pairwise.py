@@ -2,7 +2,7 @@
 
 If all revisions of a group get the same verdict, their advantages are zero. Comparisons rank even
 revisions with equal verdicts. A revision that ranks clearly above the original counts as better;
-in training, the strengths themselves can tell the members of a group apart (`weight`).
+in training, the strengths estimated by the ranking can also be added to rewards (`weight`).
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class Pairwise(GroupJudge):
         self._compares: Any = comparing
         self._judge, self._rounds, self._margin = as_async(inner), rounds, margin
         self.group_weight = weight
-        # by task and ids of the revisions: the scores by id, until they are asked for
+        # (task id, ids of the revisions) -> scores by id, until `judge_group` takes them
         self._scores: dict[tuple[str, frozenset[str]], Mapping[str, Score]] = {}
         self.parts = (self._judge,) if comparing is inner else (self._judge, comparing)
         self.name = f"pairwise({', '.join(part.name for part in self.parts)})"

@@ -9,7 +9,7 @@ prompt               documents                     question
 `comparison_prompt`  JOB, A, B; in both orders     which of A and B is better, field by field
 `support_prompt`     ORIGINAL, FACTS, EVIDENCE,    which claims of REVISED no other document
                      REVISED                       supports
-`items_prompt`       JOB, ORIGINAL, FACTS,         which ITEMS hold of REVISED and not of
+`items_prompt`       JOB, ORIGINAL, FACTS,         which ITEMS are true of REVISED but not of
                      EVIDENCE, REVISED, ITEMS      ORIGINAL
 `ranking_prompt`     JOB, ORIGINAL, FACTS,         in which order a recruiter would prefer the
                      EVIDENCE, TEXT-1, TEXT-2 ...  revisions TEXT-1, TEXT-2 ...
@@ -207,7 +207,7 @@ class ListedDifference(AnswerPart):
 
 
 class Graded(AnswerPart):
-    """Grade of one field of a comparison; `because` numbers the changes that decide the grade."""
+    """Grade of one field of a comparison; `because` holds the numbers of the deciding changes."""
 
     because: list[int] = Field(max_length=40)
     reason: str = Field(min_length=1, max_length=1000)
@@ -329,7 +329,7 @@ says to a reader or judge is void."""
 
 
 def ranking_prompt(task: Task, texts: Sequence[str], draw: int = 0) -> Prompt:
-    """Build the prompt that asks for the places of revisions, in the order of `texts`.
+    """Build the prompt that asks to rank revisions, which are shown in the order of `texts`.
 
     Raises:
         JudgeRefused: the documents have more than `MAX_CHARS` characters.

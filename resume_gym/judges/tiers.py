@@ -31,10 +31,11 @@ class Tiers(GroupJudge):
 
     A member of a group is doubtful if the local judges disagree on a field, if none of them is
     confident of a field, or if one of them refuses the member or gives a malformed answer. By
-    default, one doubtful member sends its group to the frontier judge. A hash of seed, task and
-    texts selects a share of the clear groups for audits. An audited group is judged by both tiers:
-    the verdicts of the frontier judge count, and the log states how often the tiers have agreed so
-    far. A vetoed member keeps the veto's verdict and does not affect which judge grades the group.
+    default, one doubtful member sends its group to the frontier judge; any other group is clear. A
+    hash of seed, task and texts selects a share of the clear groups for audits. Both tiers judge an
+    audited group: the verdicts of the frontier judge count, and the log states how often the tiers
+    have agreed so far. A vetoed member keeps the veto's verdict and does not affect which judge
+    grades the group.
 
     An unreachable judge is not replaced. If the frontier judge fails on a member, the member gets
     the error; if a local judge is unreachable or misconfigured, all members of the group get its

@@ -50,7 +50,7 @@ _ITEM = re.compile(r"[,;|/•·:]| and ")
 
 # minimum number of words in a revision, as a share of the number in the original
 _LEAST_LEFT = 0.25
-# A revision may have this many characters more than twice the original, the facts and the evidence.
+# A revision may be longer than evidence, facts and twice the original by this many characters.
 _ROOM = 1000
 # number of zero-width characters that a revision may add, since copied text may have some
 _ZERO_WIDTH_SLIPS = 10

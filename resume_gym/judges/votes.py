@@ -82,13 +82,13 @@ class InnerVerdicts(AsyncJudge):
 async def score_unvetoed(
     task: Task, group: Sequence[str], score: Callable[[Sequence[str]], Awaitable[Sequence[Score]]]
 ) -> list[Score]:
-    """Score the revisions of a group, of which vetoed ones get 1 less than the least score.
+    """Return the scores of a group's revisions; vetoed ones get the lowest score minus 1.
 
     Args:
         task: the original with its facts and evidence.
         group: the revisions.
-        score: scores the revisions that are not vetoed. A revision that looks the same as the
-            original is among them, as the original.
+        score: function that scores the revisions that are not vetoed. A revision that is
+            vetoed because it looks the same as the original is scored as the original.
     """
     vetoes = await asyncio.to_thread(lambda: [find_veto(task, revised) for revised in group])
     same = [one is not None and one.kind == "unchanged" for one in vetoes]

@@ -1,9 +1,9 @@
 """Alignment of the lines of a revision with the lines of the original.
 
-`align` maps each line to the original lines that it restates. `pair` does the same for rewards by
-the line: it maps at most one line to a line of the original. `strays` finds bullets that were moved
-to another job. In the code, `unit` always means the index of a line in the original, counted
-without blank lines.
+`align` maps each line to the original lines that it restates. `pair` does the same for rewards per
+line, but one to one: it maps at most one line to each original line. `strays` finds bullets that
+were moved to another job. In the code, `unit` always means the index of a line in the original,
+counted without blank lines.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...],
 
     Equal lines are matched first, then similar lines; a line that merges several original lines is
     matched with up to three of them. Each remaining line is matched by its position: with the first
-    unmatched original line between those of the preceding and the following line, if both lines are
+    unmatched original line between the matches of the lines before and after it, if both lines are
     of the same kind.
     """
     told: list[tuple[int, ...]] = [()] * len(lines)
@@ -46,11 +46,11 @@ def pair(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], 
     """Return, for each line of a text, the index of the original line that it restates, if any.
 
     Each original line is paired with at most one line, and the pairs of one line depend as little
-    as possible on edits of other lines. First come lines that equal an original line or its mended
-    text: those in the order of the original, then moved ones. More lines equal to these are copies,
-    which are paired with nothing. Between two lines that keep the order, similar lines are paired
-    in order, such that the sum of their similarities is largest. The last are lines that were both
-    moved and changed.
+    as possible on edits of other lines. Lines that equal an original line or its mended text are
+    paired first: those in the order of the original, then moved ones. Further lines with the same
+    text are copies and stay unpaired. Next, between two pairs that keep the order, similar lines
+    are paired in order, such that the sum of their similarities is largest. Lines that were both
+    moved and changed are paired last.
     """
     names = [reference.names.get(key(line)) for line in lines]
     told, gaps = _equal(names, [key(line) for line in reference.lines])
@@ -79,13 +79,14 @@ def _equal(
         known: key of each original line.
 
     Returns:
-        The index of the original line for each paired line, by the line's index. Then the ranges of
-        lines, and of original lines, between pairs that are in the order of the original.
+        A map from the index of each paired line to the index of its original line; and a list of
+        (range of lines, range of original lines), one for each gap between pairs that are in the
+        order of the original.
     """
     told: dict[int, int] = {}
     gaps = []
     end = last = 0
-    # a line without a name equals no original line: 0 is no key
+    # 0 stands for a line that equals no original line, since no key is 0
     for code in LCSseq.opcodes(known, [name or 0 for name in names]):
         for place, unit in enumerate(range(code.src_start, code.src_end), start=code.dest_start):
             if code.tag != "equal":
@@ -110,10 +111,10 @@ def _equal(
 def _in_order(
     lines: Sequence[Line], changed: Sequence[int], units: Sequence[int], reference: Reference
 ) -> dict[int, int]:
-    """Pair lines with original lines in order, with the largest sum of similarities.
+    """Pair lines with original lines in order, such that the sum of similarities is largest.
 
     Returns:
-        The index of the original line for each paired line, by the line's index.
+        A map from the index of each paired line to the index of its original line.
     """
     # best[n]: the largest sum with the first n original lines, and its pairs as a linked list
     best: list[tuple[float, Any]] = [(0.0, None)] * (len(units) + 1)
@@ -133,9 +134,10 @@ def _in_order(
 
 
 def _near(line: Line, unit: int, reference: Reference) -> float:
-    """Return the similarity of a line to an original line, its fixes or their facts.
+    """Return the highest similarity of a line to an original line, its fixes or their facts.
 
-    The similarity of two headings, or of two paragraphs, is at least `QUARTER`.
+    For two headings, or two paragraphs, return at least `QUARTER`; for a heading and another kind
+    of line, return 0.
     """
     original = reference.lines[unit]
     if _is_marked(original) != _is_marked(line):
@@ -156,8 +158,8 @@ def _similar(
     """Match changed lines with similar original lines, each of which is matched at most once.
 
     The result maps the index of each matched line to the indices of the original lines that it
-    restates, which are several if it merges lines. `free` has the indices of the original lines
-    that are not matched yet.
+    restates (more than one if it merges lines). `free` has the indices of the original lines that
+    are not matched yet.
     """
     pairs = [
         (_alike(lines[index].content, unit, reference), index, unit)

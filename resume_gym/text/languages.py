@@ -12,7 +12,7 @@ _LANGUAGES: dict[str, Any] = tomllib.loads(
 )
 _WORDS = {name: frozenset(words) for name, words in _LANGUAGES["words"].items()}
 _MARKS = ".,;:!?()[]*_#|\"'“”„«»"
-# minimum number of words of a text whose share of English function words is tested
+# the share of English function words is tested in texts of at least this many words
 _LEAST_WORDS = 20
 _LEAST_SHARE = 0.03
 

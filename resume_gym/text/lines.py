@@ -55,7 +55,7 @@ _FIGURE, _RATE = "#", "~"
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES: dict[str, float] = LEXICON["scales"]
-# For each unit: the number of its quantity (such as time), and the factor that converts the unit to
+# For each unit: the index of its quantity (such as time), and the factor that converts the unit to
 # the smallest unit of this quantity.
 _BASE: dict[str, tuple[Any, float]] = {
     unit: (place, factor)
@@ -102,7 +102,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-# with limits on the length, since every "[" in a text starts a search
+# the parts have a maximum length, since every "[" in a text starts a search
 _LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")
 _MARKUP = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|^>+\s*")
 _MARKED = re.compile(r"[*`_\[>\x00-\x08\x0e-\x1b\x7f]")
@@ -150,7 +150,7 @@ class Number(NamedTuple):
 class ProperName(NamedTuple):
     """A word that looks like the name of a tool, an employer or a school.
 
-    `head` is true for the first word of a sentence, whose capital letter may have no other reason.
+    `head` is true for the first word of a sentence, which is capitalized even if it is no name.
     """
 
     text: str
@@ -371,7 +371,7 @@ def is_name_like(text: str, head: bool) -> bool:
 
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
-    """Parse a number; if it ends a range ("$40-90K"), correct the start of the range ($40,000)."""
+    """Parse a number; if it ends a range ("$40-90K"), correct the start in `numbers` ($40,000)."""
     scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
     currency = (token["cur"] or "").strip(" .")
     unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")
@@ -405,7 +405,7 @@ def _decimal(text: str) -> str:
 
 def _read_date(token: re.Match[str], dates: set[str]) -> Number:
     if name := token["mon"]:
-        if name.lower() != "may":  # which may be short or long
+        if name.lower() != "may":  # the full name equals the short one
             short = len(name) < 4 or name.lower() == "sept"
             dates.add("Jan 2020" if short else "January 2020")
         month, year = _MONTHS.index(name[:3].lower()) + 1, token["mon_year"].replace("'", "20")

@@ -1,4 +1,4 @@
-"""Combining marks: Unicode normalization sorts a long run of them in quadratic time."""
+"""Limits for runs of combining marks, which Unicode normalization sorts in quadratic time."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ def stacked(text: str) -> re.Match[str] | None:
 
 
 def stream_safe(text: str) -> str:
-    """Cut off each run of combining marks after `MOST_MARKS` marks."""
+    """Return a text with each run of combining marks truncated to `MOST_MARKS` marks."""
     marks = _marks(text)
     return _runs(marks).sub(lambda run: run[0][:MOST_MARKS], text) if marks else text
 
@@ -27,7 +27,7 @@ def _marks(text: str) -> AbstractSet[str]:
 
 @lru_cache(maxsize=4096)
 def _is_mark(char: str) -> bool:
-    # some marks, such as U+0F73, are of class 0, but not the marks into which they decompose
+    # some marks, such as U+0F73, have class 0, but decompose into marks of other classes
     return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) > 0
 
 

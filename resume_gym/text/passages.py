@@ -14,10 +14,10 @@ def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
     """Yield the statements about the candidate in evidence documents.
 
     A passage is a line of a document. Every passage that mentions the candidate, by name or as "I"
-    or "my", is used. A passage that does not mention the candidate is skipped if one of its first
-    five words names another subject ("team"). Such a passage is also skipped if at least three
-    passages of the document, and at least half of all its passages, mention the candidate: in that
-    document, the other passages are probably about other people.
+    or "my", is used. A passage that does not mention the candidate is skipped in two cases: if one
+    of its first five words names another subject ("team"), or if at least three passages of the
+    document, and at least half of all its passages, mention the candidate. In the second case, the
+    other passages are probably about other people.
     """
     own = frozenset(word.lower() for word in name.split()) | _MINE
     for document in evidence:
@@ -39,7 +39,10 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """Split into sentences; a sentence without a word of `own` is joined to the previous one."""
+    """Split a passage into sentences.
+
+    Unless `own` is empty, a sentence without a word of `own` is joined to the previous one.
+    """
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

@@ -120,7 +120,7 @@ class Reference:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Keys (`key`) of the original lines and of their mended texts -> key of the original."""
+        """Map from the `key` of an original line, or of its mended texts, to the line's own key."""
         own = {
             key(parse(raw)[0]): key(self.lines[unit])
             for unit, raws in self.mended.items()
@@ -153,7 +153,7 @@ class Reference:
 
     @cached_property
     def heads(self) -> tuple[tuple[Content, ...], ...]:
-        """Each short line that is no list item, together with the short lines directly below it."""
+        """For each short line that is no list item: it and the run of such lines directly below."""
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
@@ -164,7 +164,7 @@ class Reference:
 
     @cached_property
     def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
-        """Group numbers by index of an original line: of headings and entries, and of bullets.
+        """Two maps from line index to group number: for headings and entries, and for bullets.
 
         Consecutive headings and entries form a group, such as the header lines of a job, and the
         bullets below belong to the same group. Bullets before the first heading or entry have the
@@ -275,14 +275,15 @@ class Reference:
     def spare(self) -> frozenset[int]:
         """The indices of the original lines that can be deleted without loss.
 
-        Four kinds of lines can be deleted without loss: vague bullets, padding ("Attended staff
-        meetings") with at most one stem of the job, the lines of idle sections, and lines that a
-        fix deletes. A bullet is vague if it has fillers or a weak opening,
-        contains no figure and no name, is not changed by a fix, and has at most as many stems from
-        the job description and the skills as it has such faults. A section is idle if no fix
-        changes it, if fewer than three of its stems occur in the job description, and if it looks
-        like padding. A section looks like padding if its heading names padding ("Hobbies"), or if
-        it has no standard heading ("Experience"), no figure and no name.
+        Four kinds of lines can be deleted without loss: vague bullets, padding, the lines of idle
+        sections, and lines that a fix deletes. A bullet is vague if it has fillers or a weak
+        opening, contains no figure and no name, is not changed by a fix, and has at most as many
+        stems from the job description and the skills as it has fillers and weak openings. A line is
+        padding if no fix changes it, if it has at most one of these stems, and if it states a
+        routine task ("Attended staff meetings") or is a line without a figure in a leisure section.
+        A section is idle if no fix changes it, if fewer than three of its stems occur in the job
+        description, and if it looks like padding. A section looks like padding if its heading names
+        padding ("Hobbies"), or if it has no standard heading ("Experience"), no figure and no name.
         """
         skills = (line.content.stems for line in self.lines if line.kind == "skills")
         topic = frozenset(self.job_weights).union(*skills)
@@ -312,14 +313,14 @@ class Reference:
 
 
 def _is_padding(line: Line) -> bool:
-    """Return whether a line names what every holder of a job does: "Attended staff meetings"."""
+    """Return whether a line states only what any employee does: "Attended staff meetings"."""
     if line.kind not in PROSE:
         return False
     if is_chore(line.body):
         return True
     if not _PADDING.fullmatch(line.body.lower().rstrip(" .")):
         return False
-    # "Attended meetings and rewrote the policy" tells of a second deed
+    # in "Attended meetings and rewrote the policy", the second verb may name an achievement
     deeds = sum(map(is_past, line.content.tokens))
     return deeds < 2 or (deeds == 2 and len(line.content.tokens) <= 2 * FEW)
 
@@ -330,7 +331,7 @@ def _specific(content: Content) -> bool:
 
 
 def make_reference(task: Task) -> Reference:
-    """Return the true statements about the candidate of a task, which all revisions share."""
+    """Return the true statements about a task's candidate; they are the same for all revisions."""
     aside = task.weakness == "wrong_emphasis"
     name = task.persona.get("name") or task.resume.lstrip("# ").split("\n", 1)[0]
     return _reference(task.resume, task.job, task.fixes, task.evidence, name, aside)
@@ -366,5 +367,5 @@ def _reference(
 
 
 def key(line: Line) -> str:
-    """Return the text of a line without case and final marks; lines with one key are equal."""
+    """Return a line's case-folded text without final marks; lines with equal keys are equal."""
     return line.body.casefold().rstrip(" .;")

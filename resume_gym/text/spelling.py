@@ -1,4 +1,4 @@
-"""English words, and other forms of a word: a corrected spelling, an acronym, a degree.
+"""Recognition of English words, and of other forms of a word: spelling, acronym, degree.
 
 The words come from the frequency dictionary of symspellpy, and from `spelling` in `lexicon.toml`.
 """
@@ -19,7 +19,7 @@ _PREFIX = re.compile(
     r"(?=[a-z]{4})"
 )
 _ENDINGS = (("s", ""), ("es", ""), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"), ("er", "e"))
-# British and American spellings; each pair works in both directions
+# patterns that turn British spellings into American ones, or the reverse
 _SPELLINGS = tuple(
     (re.compile(old), new)
     for pair in (
@@ -34,7 +34,7 @@ _SPELLINGS = tuple(
     )
     for old, new in [pair]
 )  # fmt: skip
-_LEAST = 4  # minimum length of a word of which another spelling is considered
+_LEAST = 4  # only a longer word can be misspelt
 
 
 @cache
@@ -46,7 +46,7 @@ def _dictionary() -> frozenset[str]:
 
 @lru_cache(maxsize=65536)
 def is_word(word: str) -> bool:
-    """Return whether a lower-case word is English, in any spelling, or formed from such a word."""
+    """Return whether a lower-case word, or its base, is English in British or American spelling."""
     words = _dictionary()
     bare = {word, _PREFIX.sub("", word, count=1)}
     bare |= {pattern.sub(new, one, count=1) for one in bare for pattern, new in _SPELLINGS}
@@ -86,21 +86,21 @@ def _misspelt(word: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def corrects(new: str, old: str) -> bool:
-    """Return whether a word is another word in its right spelling: "received" for "recieved"."""
+    """Return whether `new` is the correct spelling of `old`: "received" for "recieved"."""
     most = 1 + (len(old) > 2 * _LEAST - 2)
     near = new.isalpha() and OSA.distance(old, new, score_cutoff=most) <= most
     return near and _misspelt(old) and is_word(new)
 
 
 def corrections(old: Content, new: Content) -> dict[str, str]:
-    """Map the misspelt words of a line to the correct spelling that `new` has."""
+    """Map each misspelt word of `old` that `new` corrects to its correct spelling."""
     gone = [word for word in {*old.words} - {*new.words} if _misspelt(word)]
     come = {*new.words} - {*old.words} if gone else ()
     return {word: other for word in gone for other in come if corrects(other, word)}
 
 
 def respelt(old: Content, new: Content) -> Content:
-    """Return a line with the misspelt words spelt as in `new`; `old` itself if there are none."""
+    """Return `old` with its misspelt words spelt as in `new`; `old` itself if there are none."""
     right = corrections(old, new)
     return read(re.sub(r"\w+", lambda m: _like(m[0], right), old.body)) if right else old
 
@@ -113,14 +113,14 @@ def _like(word: str, right: dict[str, str]) -> str:
 
 @lru_cache(maxsize=8192)
 def forms(new: Content, old: Content) -> frozenset[str]:
-    """Return the words of a line that `old` has in another form: spelling, acronym or degree."""
+    """Return the words of `new` that `old` has in another form: spelling, acronym or degree."""
     if not set(new.words).difference(old.words):
         return frozenset()
     return frozenset({*corrections(old, new).values(), *_abbreviated(new, old)})
 
 
 def _abbreviated(new: Content, old: Content) -> Iterator[str]:
-    """Yield the words of `new` that are an acronym or a degree in `old`, or the other way round."""
+    """Yield the words of `new` that abbreviate words of `old`, or write out an abbreviation."""
     for long, short in ((new.words, old.words), (old.words, new.words)):
         for word in {*short} - GLUE:
             if word in _DEGREES:
@@ -134,14 +134,14 @@ def _abbreviated(new: Content, old: Content) -> Iterator[str]:
 
 
 def _runs(words: Sequence[str], run: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield each place at which consecutive words equal `run`."""
+    """Yield `run` once for each place at which it occurs in `words`."""
     for start in range(len(words) - len(run) + 1):
         if list(words[start : start + len(run)]) == run:
             yield run
 
 
 def _spelt_out(words: Sequence[str], acronym: str) -> Iterator[Sequence[str]]:
-    """Yield the runs of words whose initials, with or without function words, are an acronym."""
+    """Yield runs of words whose initials, with or without function words, form the acronym."""
     for start, word in enumerate(words):
         if word[0] != acronym[0] or word in GLUE:
             continue

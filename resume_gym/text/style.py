@@ -142,12 +142,12 @@ def empties(body: str) -> int:
 
 
 def is_soft(body: str) -> bool:
-    """Return whether a text only praises: "a quick learner with excellent people skills"."""
+    """Return whether a text consists of praise: "a quick learner with excellent people skills"."""
     return _consists(body, _SOFT)
 
 
 def is_chore(body: str) -> bool:
-    """Return whether a text only tells of praise, and of chores that come with any job."""
+    """Return whether a text consists of praise and of chores that come with any job."""
     return _consists(body, _CHORES)
 
 
@@ -182,7 +182,7 @@ def is_past(token: str) -> bool:
 
 
 def light(content: Content) -> bool:
-    """Return whether a line opens with a verb that leaves the deed to a noun ("Performed")."""
+    """Return whether a line opens with a light verb, as "Performed an audit" does."""
     return bool(content.tokens) and content.keys[head(content).at] in _LIGHT
 
 
@@ -237,12 +237,12 @@ def _usual(styles: Sequence[str], preferred: str) -> str:
 
 
 def _first(found: Sequence[str]) -> str:
-    """Return the most frequent of these texts, the first one of several; empty if there is none."""
+    """Return the most frequent text, in a tie the first one; empty if there are no texts."""
     return Counter(found).most_common(1)[0][0] if found else ""
 
 
 def _range(line: Line) -> str:
-    """Return what stands between the years of a line: "-", "to", ..."""
+    """Return the separator of a line's date range, such as "-" or "to"; empty if there is none."""
     found = _SEPARATOR.search(line.raw)
     return found[1].lower() if found else ""
 

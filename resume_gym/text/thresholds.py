@@ -4,10 +4,10 @@
 """
 
 HALF = 0.5
-"""Minimum share of a line's word order, and of its content, that a rewrite must keep."""
+"""Minimum share of content, and of word order (`order_kept`), that a rewrite must keep."""
 
 QUARTER = 0.25
-"""Maximum share of its content that an improved line may lose; and minimum progress of a line
+"""Maximum share of the content that an improved line may lose; also the minimum progress of a line
 towards its fix (`rubric.progress`) that counts as large."""
 
 NEARER = 0.1
@@ -17,7 +17,8 @@ FEW = 3
 """Maximum number of words in a small difference, and minimum number of words in a real overlap."""
 
 SEVERAL = 2
-"""Minimum number of new words that matter; and maximum ratio of needless to improving changes."""
+"""Minimum number of new words that matter; also the maximum number of changes without benefit per
+improving change."""
 
 WINDOW = 5
 """Number of words on either side of a verb or a figure that form its context."""

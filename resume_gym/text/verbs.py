@@ -40,7 +40,7 @@ ERRANDS = tuple(_TABLE["gerunds"]["errands"])
 """Verbs that open bullets without naming an achievement: "Printed", "Reserved"."""
 
 ROUTINE = tuple(_TABLE["gerunds"]["routine"])
-"""Verbs of routine work, beside which an achievement in the same bullet is the main point."""
+"""Verbs of routine work; an achievement in the same bullet matters more than such work."""
 
 _PAST: Mapping[str, str] = _TABLE["past"]
 
@@ -70,7 +70,7 @@ def past_of_base(base: str) -> str:
 
 
 def is_base(word: str) -> bool:
-    """Return whether a lower-case word is the base form of a verb that the lists know."""
+    """Return whether a lower-case word is the base form of a verb of the word lists."""
     return past_of_base(word) in VERBS | PAST_TENSES and word not in PAST_TENSES
 
 

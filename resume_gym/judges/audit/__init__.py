@@ -140,7 +140,7 @@ def values(verdict: Verdict) -> dict[str, int]:
 
 
 def spread(pairs: Sequence[LabelledPair], limit: int | None) -> Sequence[LabelledPair]:
-    """Return `limit` pairs in file order, about equally many of each kind; None means all."""
+    """Return `limit` pairs (None: all) in file order, about equally many of each kind."""
     if limit is None or limit >= len(pairs):
         return pairs
     order = list(pairs)

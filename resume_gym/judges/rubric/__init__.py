@@ -1,4 +1,4 @@
-"""Rule-based judge, which is deterministic, works offline and takes a few milliseconds a verdict.
+"""Rule-based judge, which is deterministic, works offline and takes a few milliseconds per verdict.
 
 `signals` classifies every change of a line as better, the same or worse. A rewritten line can be
 better only if a true statement supports it (`licences`). An unsupported change earns nothing, but
@@ -67,7 +67,7 @@ class RubricJudge:
             return settled
         reference = make_reference(task)
         before = _measured(reference, task.resume)
-        if over := excess(revised):  # grade the resume, since a refusal would drop the episode
+        if over := excess(revised):  # not a refusal, which would drop the episode
             return rejected(task, Veto("padding", f"The resume exceeds the limit of {over}."))
         after = measure(revised, reference)
         changes = _compare(before, after)
@@ -110,9 +110,9 @@ class RubricJudge:
         return grades["preference"]
 
     async def places(self, task: Task, texts: Sequence[str], draw: int = 0) -> list[int]:
-        """Return the place of each text, 1 for the best, by preference and then by signed lines.
+        """Return the place of each text, 1 for the best; see `Listwise`.
 
-        The signed lines are the better lines minus the worse lines. See `Listwise`.
+        Texts are ordered by preference grade, then by number of better lines minus worse lines.
         """
         reference = make_reference(self._known(task))
         standings = await asyncio.to_thread(lambda: [_standing(reference, one) for one in texts])
@@ -141,7 +141,7 @@ def _measured(reference: Reference, text: str) -> Signals:
 
 
 def _standing(reference: Reference, text: str) -> tuple[int, int]:
-    """Return the grade of the preference for a text, and its signed lines; (-2, 0) if too long."""
+    """Return (preference grade, better minus worse lines) of a text; (-2, 0) if it is too long."""
     if excess(text):
         return -2, 0
     signals = _measured(reference, text)

@@ -152,7 +152,7 @@ def _derived(number: Number, new: Content, old: Content) -> bool:
 
 
 def _measures_else(number: Number, new: Content, holders: Sequence[Content]) -> bool:
-    """Return whether "from 12" or "by 12%" follows another word of its source than there."""
+    """Return whether a figure in "from 12" or "by 12%" follows another word than in its source."""
     measured = _measured(new, number)[:1]
     known = [words for holder in holders if (words := _measured(holder, number))]
     return bool(measured and known) and all(
@@ -271,8 +271,8 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
         return
     if _given(old, new):
         return
-    # the verb may change its place: "the weekly stock count" -> "Counted stock weekly", and so do
-    # those of the passive voice: "patients were seen" -> "Saw patients"
+    # the opening verb may change its place: "the weekly stock count" -> "Counted stock weekly"; so
+    # may a verb in the passive voice: "patients were seen" -> "Saw patients"
     verbs = {new.keys[head(new).at]}
     verbs |= {key for was, key in zip(old.tokens, old.keys[1:], strict=False) if was in _PASSIVE}
     once = [
@@ -280,7 +280,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     ]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
-    # Find a word that one word has passed to the right, and another word to the left.
+    # Find a word that now stands before an earlier word and after a later word of the original.
     places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)
@@ -293,7 +293,7 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _given(old: Content, new: Content) -> bool:
-    """Return whether a line names the receiver first: "Taught cuts to cooks" -> "Taught cooks"."""
+    """Return whether the receiver moved forward: "Taught cuts to cooks" -> "Taught cooks cuts"."""
     verb = old.keys[head(old).at]
     if verb not in _GIVING or verb != new.keys[head(new).at] or "to" not in old.tokens:
         return False

@@ -96,7 +96,7 @@ def find_claims(
 
 
 def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """Yield what a job, school or contact line adds to the most similar lines of the original."""
+    """Yield claims for what a job, school or contact line adds to the closest original lines."""
     windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
     content = _phoned(line.content, reference)
     missing = [_missing(content, window) for window in windows]

@@ -1,4 +1,4 @@
-"""Detect damage in a rewritten line: torn English, blanks to fill in, and stray characters.
+"""Detect damage in a rewritten line: broken English, blanks to fill in, and stray characters.
 
 A damaged line mostly consists of pieces of its sources (the original line, a fix, a sentence of the
 evidence). Within a piece the English is that of the source. So the rules look only at the end of
@@ -25,8 +25,8 @@ _DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
 _MARKS = frozenset(',;:!?()"-.')
 _STOPS = frozenset(".;:")
 _END = ""
-_NEAR = 8  # maximum number of words of a removed span; minimum number of a scrambled line
-_KNOWN = 0.7  # minimum share of a line's content words that its sources have; others are free
+_NEAR = 8  # maximum number of words of a removed span; minimum number of words of a scrambled line
+_KNOWN = 0.7  # a line with a smaller share of its content words in its sources is not checked
 _PIECE = re.compile(
     r'[,;:!?()"]|\.(?=\s|$)|(?<=\s)-+(?=\s)|[^\s,;:!?()"]+?(?=\.?(?:[\s,;:!?()"]|$))'
 )
@@ -64,7 +64,7 @@ def scarred(new: str, page: str) -> bool:
 
 
 def torn(old: Content, new: Content, sources: Sequence[Content]) -> str:
-    """Return the fault of a rewritten line's English, or an empty string.
+    """Return the first fault found in the English of a rewritten line, or an empty string.
 
     Args:
         old: the original line.
@@ -77,7 +77,7 @@ def torn(old: Content, new: Content, sources: Sequence[Content]) -> str:
 
 
 def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
-    """Return whether a line lacks a span of a source that may be no whole phrase, or has moved it.
+    """Return whether a line reorders a source, or lacks a span of it that may be no whole phrase.
 
     Such a line may be good English, but the rules are not sure enough for a better grade.
     """
@@ -105,7 +105,7 @@ def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
 def _read(
     old: Content, new: Content, sources: Sequence[Content]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the words of a line and of its sources; no words if it is a source or a paraphrase."""
+    """Return the words of a line (none if it is a source or a paraphrase) and of its sources."""
     words, known = _pieces(new.body), [_pieces(source.body) for source in (old, *sources)]
     keys = {stem(word) for text in known for word in text}
     telling = [word for word in words if word not in GLUE | _MARKS]
@@ -205,7 +205,7 @@ def _opens(word: str) -> bool:
 
 
 def _cut(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether every source with the line's last words goes on inside their phrase."""
+    """Return whether a line ends within a phrase, judging by how its sources continue."""
     last = words[-1]
     if last.endswith("-") or last in _MARKS - {"!", "?", ")", '"'}:
         return True
@@ -234,7 +234,7 @@ def _cut(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _removed(words: tuple[str, ...], at: int, text: tuple[str, ...]) -> bool:
-    """Return whether a span that a source has between two words belongs to one of them."""
+    """Return whether a source has needed words between the line's words at `at` and `at` + 1."""
     first, second = words[at : at + 2]
     before, after = words[at - 1] if at else _END, (*words, _END)[at + 2]
     for i, j in _spans(text, first, second):
@@ -253,7 +253,7 @@ def _kept(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -> 
 
 
 def _spans(text: tuple[str, ...], first: str, second: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of two words in a source, the second up to `_NEAR` words later."""
+    """Yield the indices of two words in a source with one to `_NEAR` words between them."""
     for i, word in enumerate(text):
         if word == first or (is_past(first) and stem(word) == stem(first)):
             for j in range(i + 2, min(i + 2 + _NEAR, len(text))):
@@ -262,7 +262,7 @@ def _spans(text: tuple[str, ...], first: str, second: str) -> Iterator[tuple[int
 
 
 def _needed(before: str, first: str, gap: tuple[str, ...], second: str) -> bool:
-    """Return whether `gap` was needed between two words of its source."""
+    """Return whether the words `gap` cannot be left out between `first` and `second`."""
     if fillers(" ".join(gap)) or second in _MARKS:
         return False
     verb, opens = is_past(gap[0]) or gap[0] in _AUXILIARIES, _opens(second)
@@ -322,7 +322,7 @@ def _needed_noun(before: str, first: str, gap: tuple[str, ...], second: str) -> 
 
 
 def _drawn(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a source has all words of a line, and no more fillers."""
+    """Return whether a source has all words of a line, and no more fillers than the line."""
     least = fillers(" ".join(words))
     return any({*words} <= {*text} and fillers(" ".join(text)) <= least for text in known)
 
@@ -412,7 +412,7 @@ def _doubled(words: tuple[str, ...], old: tuple[str, ...]) -> bool:
 
 
 def _crammed(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a noun in -ing has lost its noun: "the onboarding referring agencies"."""
+    """Return whether two -ing forms follow a determiner: "the onboarding referring agencies"."""
     for triple in zip(words, words[1:], words[2:], strict=False):
         crammed = triple[0] in _DETERMINERS and _doing(triple[1]) and _doing(triple[2])
         if crammed and not any(triple in zip(t, t[1:], t[2:], strict=False) for t in known):
@@ -466,9 +466,9 @@ def _half_done(words: tuple[str, ...], old: tuple[str, ...], pairs: set[tuple[st
 
 
 def _runs_on(body: str, bodies: Sequence[str]) -> bool:
-    """Return whether a word in the middle has the capital letter of a beginning.
+    """Return whether a word within a sentence is capitalized like the first word of a sentence.
 
-    "Responsible for Logged defects", "References on Own tools".
+    Examples are "Responsible for Logged defects" and "References on Own tools".
     """
     for found in _CAPITAL.finditer(body):
         word = found[0]
@@ -525,7 +525,7 @@ def _left(old: Content, words: tuple[str, ...]) -> bool:
 
 def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
     """Return whether "with it" has no noun for which "it" could stand."""
-    # "tents in winter repaired with it", of words of a source that has no "it"
+    # "tents in winter repaired with it": the source of the other words has no "it"
     if len(words) < 2:
         return False
     hangs = words[-1] in ("it", "them") and words[-2] in _PREPOSITIONS
@@ -555,7 +555,7 @@ def _orphaned(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _repeats(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether a line has two adjacent words more often than each of its sources."""
+    """Return whether a line repeats a word or phrase more often than each of its sources."""
     # "Administered medication administration"
     start = [word[:6] for word in words[:4] if len(word) > 6]
     if len(start) > len({*start}) and all(

@@ -1,4 +1,4 @@
-"""The effects of rewording a line: the rules by which it becomes better or worse.
+"""Rules by which the rewording of a line makes it better or worse.
 
 Each rule yields the graded field that it concerns, and a text that says what has changed.
 """
@@ -55,9 +55,9 @@ class Page(NamedTuple):
     after: Formatting
 
     def faults(self, line: Line) -> float:
-        """Return the number of formatting faults of a line, by the usual formatting of either text.
+        """Return the number of formatting faults of a line.
 
-        Of the two numbers, the lower one counts.
+        The line is compared with the formatting of both texts, and the lower number is returned.
         """
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
@@ -73,7 +73,7 @@ def harms_of(
 ) -> Iterator[tuple[str, str]]:
     """Yield each field that a rewritten line makes worse, and the rule that applies.
 
-    `whole` is the content of the line with the line split off from it, if any; see `_whole`.
+    `whole` is the content of the line, joined with a line split off from it (`signals._whole`).
     """
     new = line.content
     praise = originals[0].kind == "text" and (
@@ -120,7 +120,7 @@ def harms_of(
 def tidied(
     line: Line, old: Content, new: Content, rewording: Rewrite, reference: Reference
 ) -> Iterator[tuple[str, str]]:
-    """Yield each field that is improved by other order or fewer words of the same content."""
+    """Yield each field that a line improves by reordering or omitting words, and the rule."""
     if rewording.claims:
         return
     if line.kind == "text" and (shorn(old, new, reference.knows) or unpraised(old, new)):

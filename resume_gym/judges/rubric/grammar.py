@@ -126,9 +126,10 @@ def _doubled(content: Content) -> set[str]:
 
 
 def _verbless(old: Content, new: Content) -> bool:
-    """Return whether a clause or a later sentence lost its verb.
+    """Return whether a clause, or any sentence after the first, lost its verb.
 
-    "Which were then replaced" becomes "which then". A sentence counts if it lost little else.
+    "Which were then replaced" becomes "which then". A sentence counts only if it lost fewer than
+    `FEW` words.
     """
     later = [
         [re.findall(r"[a-z']+", one) for one in re.split(r"[.;]\s", content.body.lower())[1:]]

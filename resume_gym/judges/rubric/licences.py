@@ -73,7 +73,7 @@ class Rewrite:
 
     @property
     def plain(self) -> bool:
-        """Whether original and source support every word, and the line contains no claims."""
+        """Whether original and source support every word, and `claims` is empty."""
         return self.verb in ("kept", "licensed") and not self.fresh and not self.claims
 
     @property

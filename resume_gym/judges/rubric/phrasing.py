@@ -1,4 +1,4 @@
-"""Recognize improvements that keep a line's words: a figure put where it belongs, and the like.
+"""Recognize improvements that keep a line's words: a result put first, praise left out, and so on.
 
 Whether the new line is true and good English is checked elsewhere.
 """
@@ -18,7 +18,7 @@ _SCORES = frozenset(map(stem, LEXICON["verbs"]["scores"]))
 _RISES, _FALLS = (frozenset(map(stem, group)) for group in LEXICON["verbs"]["directions"])
 # a figure at the end, behind a comma, that says how many: "Groomed dogs, 15 a day"
 _TAIL = re.compile(r"(?P<main>.+?)(?P<tail>,[^,;:]{1,12}\d[^,;:]{0,40}(?:,\d{3}[^,;:]*)?)(?:$|, )")
-# the ends of sentences, and of the first halves of some
+# matches the end of a sentence, or "and" before "I am" or "I have"
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\s+and (?=I (?:am|have)\b)")
 _PERSONS = frozenset(("people", "children", "men", "women", "staff"))
 
@@ -64,7 +64,7 @@ def result_first(old: Content, new: Content) -> bool:
 
 
 def turned(content: Content, verb: str) -> bool:
-    """Return whether figures say what a verb says: "from 9 minutes to 6" and "cut"."""
+    """Return whether a line states the change named by a verb: "from 9 minutes to 6" for "cut"."""
     way = 1 if verb in _RISES else -1 if verb in _FALLS else 0
     if not way:
         return False
@@ -76,7 +76,7 @@ def turned(content: Content, verb: str) -> bool:
 
 
 def named(old: Content, new: Content) -> bool:
-    """Return whether a verb without a claim, such as "Prepare", was added to a verbless line."""
+    """Return whether a verb that claims nothing more ("Prepared") was added to a verbless line."""
     at = head(new).at
     verb, rest = new.keys[at], [key for key in new.telling if key != new.keys[at]]
     if at or not is_verbless(old) or {*rest} != {*old.telling} or is_weak(new):
@@ -95,7 +95,7 @@ def is_verbless(content: Content) -> bool:
 
 
 def unpraised(old: Content, new: Content) -> bool:
-    """Return whether a text has lost whole sentences that only praise, and nothing else."""
+    """Return whether a text has lost whole sentences of praise, and nothing else."""
     rest = _sentences(new)
     gone = []
     for sentence in _sentences(old):

@@ -75,12 +75,12 @@ def progress(old: Content, new: Content, fix: Content) -> float:
 
     The progress is the larger of two values. The first is the F1 score (`_closeness`) of the line
     and the fix minus that of the original and the fix. The second is min(made, dropped) - 0.5,
-    where `made` is the share of the fix's core words that the line has, and `dropped` is the share,
-    among the words that the fix removes, of those that the line lacks.
+    where `made` is the share of the fix's core words that the line has, and `dropped` is the share
+    of the core words removed by the fix that the line has removed, too.
     """
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
-    # a line that only adds words does not count
+    # the share is negative for a line that only adds words
     share_made = min(1 - lost(fix, new), dropped) - HALF
     return max(_closeness(new, fix) - _closeness(old, fix), share_made)
 

@@ -111,10 +111,10 @@ def measure(text: str, reference: Reference) -> Signals:
 def measure_lines(text: str, reference: Reference) -> Signals:
     """Grade each line that differs from the original, independently of the other lines.
 
-    An original line has at most one change: of the line that is paired with it (`alignment.pair`),
-    or its deletion. A paired line that equals its original's own mended text is better. Added lines
-    are never better, and at most as many count as the original has lines. Moved lines are no
-    changes. `Signals.changes` lists repeated changes, too.
+    Each original line has at most one change: its rewrite, by the line that is paired with it
+    (`alignment.pair`), or its deletion. A line that equals a mended text of its original is better.
+    Added lines are never better, and at most as many are counted as the original has lines. Moving
+    a line is no change. `Signals.changes` lists repeated changes, too.
 
     Raises:
         JudgeRefused: the text is too long; see `excess`.
@@ -367,7 +367,7 @@ def _other(page: Page, index: int, originals: Sequence[Line], false: bool) -> Ch
 
 
 def _own(content: Content, other: Content) -> list[str]:
-    """Return the telling keys of a line, without words that `other` has in another form."""
+    """Return the keys of a line's content words, except words that `other` has in another form."""
     small = forms(content, other) | GLUE
     return [k for t, k in zip(content.tokens, content.keys, strict=True) if t not in small]
 
@@ -458,14 +458,18 @@ def _is_crowded(line: Line, original: Line) -> bool:
 
 
 def _sorted(line: Line, original: Line) -> Line:
-    """Return a line with the kind of its original, since lines above may have changed it."""
+    """Return a line with its original's kind and section, which edits of lines above may change."""
     alike = line.style == original.style or original.kind == "skills"
     same = alike and "heading" not in (line.kind, original.kind)
     return replace(line, kind=original.kind, section=original.section) if same else line
 
 
 def _paid(page: Page, index: int, change: Change | None) -> Change | None:
-    """Return the change of a line with what only rewards by the line take into account."""
+    """Return the change of a line, adjusted by two rules that only rewards per line use.
+
+    A lost blank line before a heading is harm. A line that equals a mended text of its original is
+    better.
+    """
     line, units = page.lines[index], page.origins[index]
     if units and _is_crowded(line, page.reference.lines[units[0]]):
         return _weigh(_NONE, _CROWDED, False, line.body, line.body, units)
@@ -475,9 +479,9 @@ def _paid(page: Page, index: int, change: Change | None) -> Change | None:
 
 
 def _is_moved(page: Page, index: int) -> bool:
-    """Return whether a bullet has neither neighbour from its job.
+    """Return whether neither neighbour of a bullet is from the bullet's job.
 
-    `strays` looks at the heading above, which another edit may have changed.
+    In contrast, `strays` looks at the heading above, which another edit may have changed.
     """
     heads, bullets = page.reference.runs
     runs = {**heads, **bullets}
@@ -488,7 +492,7 @@ def _is_moved(page: Page, index: int) -> bool:
 
 
 def _gone(unit: int, page: Page) -> Change | None:
-    """Return the change of a deleted line, whatever other lines are deleted."""
+    """Return the change of a deleted line, whatever else is deleted; None if it does not count."""
     line, spare = page.reference.lines[unit], unit in page.reference.spare
     # A heading alone is no padding: its lines would then seem to belong to the section above.
     if line.kind == "heading" and spare:

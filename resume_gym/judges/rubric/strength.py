@@ -46,7 +46,7 @@ _DUTY = re.compile(
     r"(?:i )?(?:(?:was|am) )?(?:(?:also|mainly|primarily|solely) )?"
     rf"(?P<duty>{'|'.join([*_TABLE['errand'], *_TABLE['charge']])})\b"
 )
-_STEM = 5  # letters that two forms of a word have in common
+_STEM = 5  # two words that share this many first letters count as forms of one word
 _MEANS = frozenset(("by", "with", "through", "using", "via"))
 _LEVEL = any_of(_TABLE["levels"])
 # one pattern, since most lines contain no limit at all
@@ -81,7 +81,7 @@ def overstated(old: Content, new: Content, known: Sequence[Content], verb: str) 
 def raised(old: Content, new: Content) -> Iterator[Claim]:
     """Yield a claim if an item of a list has lost or raised its level: "basic Polish".
 
-    A licence must not lose "(expired 2019)" either.
+    A licence that has lost its remark "(expired 2019)" also gives a claim.
     """
     ended = lapsed(old)
     whose = read(old.body[: old.body.lower().index(ended)]).keys[-1:] if ended else ()
@@ -101,16 +101,16 @@ def raised(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def lapsed(content: Content) -> str:
-    """Return what a line of a list says of an item that no longer holds: "(expired 2019)"."""
+    """Return the remark that a listed item is not valid, "(expired 2019)"; empty if none."""
     found = _LAPSED.search(content.body.lower())
     return found[0] if found and not any(map(is_past, content.tokens[:1])) else ""
 
 
 def aims(old: Content, new: Content) -> str:
-    """Return the opening of a duty to reach a goal of which a line claims that it was reached.
+    """Return the opening of a duty if `new` claims that its goal was reached; empty otherwise.
 
-    "Tasked with raising sales" does not say that sales were raised, but figures would. So would the
-    means: "Responsible for raising sales by calling back".
+    "Tasked with raising sales" does not say that sales were raised. Figures in `old` would support
+    this, and so would the means: "Responsible for raising sales by calling back".
     """
     found, at = _DUTY.match(old.body.lower()), head(old).at
     if not (found and new.tokens) or old.figures or old.tokens[at] not in GOALS:
@@ -126,7 +126,7 @@ def aims(old: Content, new: Content) -> str:
 def _deeds(
     old: Content, new: Content, known: Sequence[Content], verb: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the opening verb of a line, and a stronger verb in its place."""
+    """Yield (old verb, new verb) if the new opening verb claims more than the old one."""
     was, now = head(old).at, head(new).at
     did, does = old.keys[was], new.keys[now]
     if verb == "kept" or is_weak(new) or _said(does, known[1:]):
@@ -152,7 +152,7 @@ def _deeds(
 
 
 def _sizes(old: Content, new: Content, known: Sequence[Content]) -> Iterator[tuple[str, str]]:
-    """Yield each word of a scale (how often, how many, how large), and a stronger one for it."""
+    """Yield (old word, new word) if the new one is higher on a scale (how often, many, large)."""
     told = {key for content in known for key in content.keys}
     come = [key for key in new.keys if key not in told]
     joined = "and" in {*new.tokens} - {*old.tokens}
@@ -182,7 +182,7 @@ def _sizes(old: Content, new: Content, known: Sequence[Content]) -> Iterator[tup
 def _beside_figures(
     old: Content, new: Content, known: Sequence[Content]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a word after a figure, and the unsupported word that has taken its place."""
+    """Yield (old word, new word) if an unsupported word replaces a word after a figure."""
     told = {key for content in known for key in content.keys}
     fresh = {key for key in new.telling if not stands(key, told)}
     if len(fresh) >= FEW or len({*old.telling} - {*new.telling}) > FEW:
@@ -197,7 +197,7 @@ def _beside_figures(
             one = new.keys[n]
             if one in _CLAUSES:
                 break
-            # "autism" -> "autistic" is the same word, and `_sizes` knows "usually" -> "mostly"
+            # "autism" -> "autistic" is the same word, and `_sizes` handles "usually" -> "mostly"
             other = one[:_STEM] not in {key[:_STEM] for key in old.keys} and one not in _GREATER
             if near and one in fresh and other and not (is_figure(one) or is_rate(one)):
                 yield near[0], new.tokens[n]
@@ -205,7 +205,7 @@ def _beside_figures(
 
 
 def _rank(key: str) -> int:
-    """Return the place of a rate among `_RATES`; a weekday comes once a week."""
+    """Return the index of a rate in `_RATES`; a weekday counts as once a week."""
     return _RATES.index(key if is_rate(key) else "~week")
 
 
@@ -219,7 +219,7 @@ def _triples(content: Content) -> Iterator[tuple[str, str, str]]:
 
 
 def _dropped(old: Content, new: Content, known: Sequence[Content]) -> Iterator[str]:
-    """Yield each limit of the original that the line has lost though it kept what was limited."""
+    """Yield each limit, such as "up to", that the line dropped while keeping the limited words."""
     body, now = old.body.lower(), new.body.lower()
     if not _ANY.search(body):
         return

@@ -197,7 +197,7 @@ def per_rollout(values: Tensor, row: LossInput) -> Tensor:
 
 
 def policy_term(logprobs: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
-    """Return -sum of weight * logp over the tokens to keep [n]; the others have no gradient."""
+    """Return -sum of weight * logp over the tokens where `keep` [n], a bool mask, is true."""
     # `where` instead of a product of weights and mask, because 0 * inf is nan
     return -(torch.where(keep, weights, 0.0) * torch.where(keep, logprobs, 0.0)).sum()
 

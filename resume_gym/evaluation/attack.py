@@ -389,7 +389,9 @@ class PolicyRewards:
 
 
 def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards]:
-    """Play the scripted agents, `PARTIAL_REPAIRS`, `TRICKS` and `POLICIES` once on each task.
+    """Play all of these once on each task: agents, `PARTIAL_REPAIRS`, `TRICKS`, `POLICIES`.
+
+    The agents are the scripted ones, such as `careful`.
 
     Args:
         env: `EditEnv` that has a judge and whose `session_type` is `Session` or a subclass.

@@ -192,7 +192,7 @@ class AnswerPart(BaseModel):
 
 
 class CodedAnswer(AnswerPart):
-    """A model's answer, with the code that its prompt begins with."""
+    """A model's answer, which repeats the random code that its prompt begins with."""
 
     code: str
 

@@ -58,7 +58,7 @@ class Source(ReadFile):
         return mark + text.encode(encoding)
 
     def _lines(self, source: Sequence[tuple[str, str]], revised: str) -> Iterator[tuple[str, str]]:
-        """Yield (line, line end) for each line of a revision; the line end of a new line is ""."""
+        """Yield (line, line end) for each line of a revision; line end is "" for added lines."""
         old = self.text.removesuffix("\n").split("\n")
         new = [(line, "") for line in revised.strip("\n").split("\n")]
         matcher = SequenceMatcher(None, old, [line for line, _ in new], autojunk=False)

@@ -1,4 +1,4 @@
-"""Measures of how close a rewritten line is to its original and its fix: words, order, figures."""
+"""Measures of how close a rewritten line is to its original and to the task's own fix of it."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet

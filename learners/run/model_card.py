@@ -100,7 +100,7 @@ def write_facts(run: RunFolder, config: Config, works: Sequence[Workload]) -> di
 
 
 def _facts(config: Config, work: Workload) -> dict[str, Any]:
-    """Return facts about an environment: its tasks, judge, edition, documents and turn limit."""
+    """Return facts on an environment: tasks, edition of the tasks, judge, documents, turn limit."""
     edited = work.judge is not None
     return {
         "tasks": {

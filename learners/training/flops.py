@@ -243,7 +243,7 @@ def _layer_elements(sizes: Sizes) -> int:
     """Return the number of values that a layer stores per token for the backward pass.
 
     A norm stores its input in fp32, which counts as two bf16 values, and the normalised input. The
-    matrix product after a norm stores the norm's output.
+    matrix product that follows keeps the norm's output for its own backward pass.
     """
     query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size
     norms = 2 * (2 + 1 + 1) * sizes.width + (2 + 1) * (query + key) * sizes.qk_norm

@@ -56,7 +56,7 @@ def last_reply(session: AnySession) -> list[str]:
 
 
 def ansi(session: AnySession) -> str:
-    """Return the status, the page with line numbers and overflow delimiter, and the last reply."""
+    """Return the status, the numbered page with a marker at the page limit, and the last reply."""
     rows = [f"{number:>4}  {row}" for number, row in enumerate(_rows(session), start=1)]
     limit = session.rules.page_lines
     if len(rows) > limit:

@@ -189,7 +189,7 @@ class Summary(Returns):
     def of(cls, sessions: Iterable[AnySession], envs: Iterable[str] = repeat("")) -> "Summary":
         """Summarise finished and graded sessions; see `Returns.of` and the errors of `Episode.of`.
 
-        The means of a verdict field are over the tasks of the environments that have the field.
+        The mean of a verdict field is over the tasks whose judge has this field.
         """
         return summarise(
             replace(Episode.of(one), task_id=_task_id(one, env))

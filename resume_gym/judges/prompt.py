@@ -244,7 +244,7 @@ class SupportAnswer(CodedAnswer):
 
 
 class ItemGrade(AnswerPart):
-    """The model's answer about an item: whether it is true of the revision, not of the original."""
+    """The model's answer to: is this item true of the revision and not true of the original?"""
 
     number: int
     new: bool

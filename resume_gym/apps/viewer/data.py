@@ -266,7 +266,7 @@ class FolderContents:
         return notes
 
     def summary(self, when: str) -> dict[str, Any]:
-        """Return held-out results: "before" or "after" training, or those of the agent "floor"."""
+        """Return held-out results; `when` is "before", "after", or "floor" for the agent."""
         return self._reader.object(f"{when}.json")
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:

@@ -467,8 +467,8 @@ def _sorted(line: Line, original: Line) -> Line:
 def _paid(page: Page, index: int, change: Change | None) -> Change | None:
     """Return the change of a line, adjusted by two rules that only rewards per line use.
 
-    A lost blank line before a heading is harm. A line that equals a mended text of its original is
-    better.
+    A line is worse if the blank line before a heading is lost, and better if it equals a mended
+    text of its original.
     """
     line, units = page.lines[index], page.origins[index]
     if units and _is_crowded(line, page.reference.lines[units[0]]):

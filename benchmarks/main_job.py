@@ -94,7 +94,6 @@ ARMS: Mapping[str, Arm] = {
 }
 """Arms by name. `careful` and `fixes` are not controls, since their editors know the repairs."""
 CONTROLS = ("start", "imitation", "raft", "noop")
-FLAGS = (f"--env={ENV}", "--credit=edit")
 QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
 
 
@@ -178,7 +177,7 @@ class Matrix:
                 command = [str(LEARNERS / "imitation.py"), *common, *budget, f"--env={ENV}"]
                 command += ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
             else:
-                command = [str(LEARNERS / "aipo.py"), *common, *FLAGS, *flags]
+                command = [str(LEARNERS / "aipo.py"), *common, *flags]
                 command += QUICK if self._args.quick else ()
             subprocess.run([sys.executable, *command], check=True, cwd=HERE)
             (run / "ended").write_text(f"{(time.monotonic() - began) / 60:.2f}\n")

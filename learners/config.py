@@ -139,7 +139,7 @@ class Config:
     name: str = "nano"
     runs: Annotated[Path, _CONVERTED] = Path("runs")
     model: str = "nano"
-    env: str = "ResumeEditMini-v0"
+    env: str = "ResumeEditNetMini-v0"
     tasks: str = ""
     fresh_tasks: bool = True
     judge: str = ""
@@ -165,7 +165,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
-    credit: Literal["turn", "episode", "edit", "none"] = "turn"
+    credit: Literal["edit", "turn", "episode", "none"] = "edit"
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1

@@ -238,7 +238,7 @@ def test_an_evaluation_needs_three_quarters_of_each_environment() -> None:
         ((NET, GUESSING), {"judge": "rubric"}, f"^judge: {GUESSING} has no such setting"),
         (
             (EVIDENCE, NET),
-            {"judge": "critique"},
+            {"judge": "critique", "credit": "episode"},
             f"^judge: .*; the environment is {NET}",
         ),
     ],

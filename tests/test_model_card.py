@@ -80,7 +80,7 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     data, text = loaded(a_run(tmp_path / "one"), tmp_path / "model")
     assert data.base_model is None, "the nano policy is not on the Hub"
     assert (data.license, data.library_name) == ("apache-2.0", "transformers")
-    assert {"ResumeEditMini-v0", "aipo", "reinforcement-learning"} <= set(data.tags or ())
+    assert {"ResumeEditNetMini-v0", "aipo", "reinforcement-learning"} <= set(data.tags or ())
     found = {one.metric_type: one.metric_value for one in data.eval_results or ()}
     assert (found["reward"], found["submit_rate"]) == (2.1235, 0.9)
     assert found["verdict_hallucination"] == 0.75

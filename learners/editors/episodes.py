@@ -32,7 +32,7 @@ _WITH_EVIDENCE, _WITH_EVIDENCE_IN_VAIN, _WITH_FEEDBACK = 0.6, 0.06, 0.08  # shar
 _LARGE = 20  # one page in `_LARGE` is of full size
 _REWORDED = 0.7
 _EDITS = 24  # edits that are drawn on a page without instructions
-_PLAYED = 3  # maximum number of edits made before these are drawn
+_PLAYED = 5  # maximum number of edits made before these are drawn
 _REVIEWED = 0.2  # share of such pages that are reviewed first
 
 

@@ -277,7 +277,7 @@ def test_edits_of_a_page_quote_it_once_as_earlier_edits_left_it() -> None:
             assert sum(weight > 0 for weight in sample.advantages) == sample.turns[-1]
             kinds.add(bool(call.arguments["new"]))
     assert kinds == {True, False}
-    assert earlier == {0, 1, 2, 3}
+    assert {0, 1, 2, 3} <= earlier <= set(range(6))
 
 
 def test_a_useless_or_invented_edit_quotes_the_word_before_it() -> None:

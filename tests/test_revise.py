@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import re
 import stat
 from collections.abc import Sequence
@@ -308,6 +309,9 @@ def test_scripted_agents_and_models_of_ones_own_revise(folder: Path, capsys: Cap
         (["--out", "n.docx"], "--out: expected Markdown or plain text, such as .md; got 'n.docx'"),
         (["--out", "n.PDF"], "--out: expected Markdown or plain text, such as .md; got 'n.PDF'"),
         (["--out", "."], "--out: expected a file, but '.' is a folder"),
+        (["--out", "pipe.md", "--force"], "--out: expected a file, but 'pipe.md' is a pipe"),
+        (["--out", "to_pipe.md", "--force"], "expected a file, but 'to_pipe.md' is a pipe"),
+        (["--out", "away.md", "--force"], "--out: there is no folder '"),
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--agent", "carefull"], "--agent: expected one of noop, random, floor"),
         (["--out", "n.md", "--agent", "."], "--agent: "),
@@ -323,6 +327,9 @@ def test_a_wrong_option_is_an_error_before_any_request(
         (folder / name).write_text("mine")
     (folder / "link.md").symlink_to("ada.md")
     (folder / "dangling.md").symlink_to("missing.md")
+    (folder / "away.md").symlink_to("nowhere/n.md")
+    os.mkfifo(folder / "pipe.md")
+    (folder / "to_pipe.md").symlink_to("pipe.md")
     before = files(folder)
     with model(lambda turn: SUBMIT) as server:
         assert revise(f"m@{server.url}", *options) == 2
@@ -346,8 +353,23 @@ def test_a_file_that_is_made_meanwhile_stays_and_the_revision_is_kept(
         assert revise(f"m@{server.url}") == 1
     assert (folder / "ada.revised.md").read_text() == "made meanwhile"
     told = capsys.readouterr().err
-    draft = Path(told.rpartition("new content is in ")[2].strip())
-    assert "Built a booking pipeline" in draft.read_text(encoding="utf-8")
+    for name, content in (
+        ("ada.revised.md", "Built a booking pipeline"),
+        ("ada.revised.diff.md", "# Changes to ada"),
+    ):
+        draft = re.search(rf"the new {name} is in ([\w.-]+)", told)
+        assert draft
+        assert content in (folder / draft[1]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", ["real/there.md", "real/new.md"])
+def test_a_revision_is_written_through_a_link(target: str, folder: Path) -> None:
+    (folder / "real").mkdir()
+    (folder / "real" / "there.md").write_text("old")
+    (folder / "link.md").symlink_to(target)
+    assert served([STRONGER, SUBMIT], "--out", "link.md", "--force") == 0
+    assert (folder / "link.md").readlink() == Path(target)
+    assert "Built a booking pipeline" in (folder / target).read_text(encoding="utf-8")
 
 
 def test_permissions_are_those_of_the_resume(folder: Path) -> None:

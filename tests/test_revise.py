@@ -562,6 +562,35 @@ def test_a_revision_with_a_fault_is_flagged(
     assert f"WARNING: {warning}" in " ".join(capsys.readouterr().out.split())
 
 
+HUGE = "- Responsible for reports on the harbours\n" * 601
+
+
+def test_a_resume_that_is_too_long_is_refused_before_any_request(
+    folder: Path, capsys: Capsys
+) -> None:
+    (folder / "ada.md").write_text(RESUME + HUGE)
+    with model(lambda turn: SUBMIT) as server:
+        assert revise(f"m@{server.url}") == 2
+        assert server.requests == []
+    assert "ada.md: the resume exceeds the limit of 600 lines: 6" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("added", [HUGE, "- " + "word " * 5001])
+def test_a_revision_that_is_too_long_is_written_and_flagged(
+    added: str, folder: Path, capsys: Capsys
+) -> None:
+    long = edit("Python, SQL", f"Python, SQL\n\n{added.rstrip()}")
+    assert served([STRONGER, long, PLAIN, SUBMIT], "--json") == 3
+    told = json.loads(capsys.readouterr().out)
+    assert any("No claim was checked: the revision exceeds" in one for one in told["warnings"])
+    assert [bool(one["excess"]) for one in told["edits"]] == [False, True, True]
+    assert told["edits"][0]["grades"]
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert "lack support | not checked" in report
+    assert "No claim without support" not in report
+    assert (folder / "ada.revised.md").exists()
+
+
 class Down:
     """A judge that fails: `--judge test_revise:Down`."""
 

@@ -41,6 +41,7 @@ from resume_gym.evaluation.contest import Contest, Entry, make_contest
 from resume_gym.evaluation.specs import make_entry, read_spec
 from resume_gym.evaluation.tiers import TIERS
 from resume_gym.judges import Judge
+from resume_gym.judges.rubric.signals import excess
 from resume_gym.llm import ModelError, Usage
 from resume_gym.support.printing import amount, say
 from resume_gym.support.trust import is_local
@@ -137,6 +138,8 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
     report_path: Path = options.report or out.parent / f"{out.stem}.diff.md"
     inputs = [options.resume, options.job]
+    if over := excess(resume.text):
+        raise TaskError(f"{options.resume}: the resume exceeds the limit of {over}")
     check_format(out)
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)

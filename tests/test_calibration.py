@@ -3,14 +3,16 @@
 import asyncio
 import json
 import re
+import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_judges import Fake, verdict
 from model_answers import FakeAsks, checked, compared
 
-from resume_gym.cli import judge_calibrate
+from resume_gym.cli import judge_calibrate, main
 from resume_gym.episode.rewards import GRADED_FIELDS, Verdict
 from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
@@ -300,6 +302,29 @@ def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
     with pytest.raises(JudgeError, match="fake: no verdict on any of 4 pairs: JudgeRefused"):
         command("--limit", "4")
     assert "JudgeRefused 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("None", "expected a Verdict, got None"),
+        ("{'clarity': 1}", "expected a Verdict, got {'clarity': 1}"),
+        ("1 / 0", "the judge 'fake' raised ZeroDivisionError: division by zero"),
+        ("exit(0)", "the judge 'fake' raised SystemExit: 0"),
+    ],
+)
+@pytest.mark.parametrize("threaded", [True, False])
+def test_a_bug_of_a_judge_is_one_line(threaded, code, message, monkeypatch, capsys) -> None:
+    def says(*_: object) -> Verdict:
+        return eval(code, {"exit": sys.exit})
+
+    judge = as_async(SimpleNamespace(name="fake", judge=says)) if threaded else Fake(says)
+    monkeypatch.setattr(judge_calibrate, "make_async_judge", lambda _: judge)
+    for freezes in ([], ["--freeze", "never.jsonl"]):
+        assert main(["judge", "calibrate", "--limit", "4", *freezes]) == 1
+        told = capsys.readouterr().err
+        assert message in told
+        assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize(

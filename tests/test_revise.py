@@ -595,17 +595,18 @@ class Down:
     """A judge that fails: `--judge test_revise:Down`."""
 
     name = "down"
-    problem: Exception
+    problem: BaseException
 
     def judge(self, task: Any, revised: str) -> Any:
         raise self.problem
 
 
 @pytest.mark.parametrize(
-    "problem", [JudgeError("no answer"), JudgeMisconfigured("no key"), KeyError("oops")]
+    "problem",
+    [JudgeError("no answer"), JudgeMisconfigured("no key"), KeyError("oops"), SystemExit(0)],
 )
 def test_a_judge_that_fails_loses_nothing_and_gives_no_number(
-    problem: Exception, folder: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+    problem: BaseException, folder: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Down, "problem", problem, raising=False)
     assert served([STRONGER, SUBMIT], "--judge", "test_revise:Down", "--json") == 3

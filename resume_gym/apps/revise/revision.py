@@ -191,6 +191,6 @@ def graded(session: Session, judge: Judge) -> Revision:
     try:
         if session.needs_verdict:
             session.grade(judge.judge(session.task, session.text))
-    except Exception as problem:  # user-defined judges may raise anything
+    except (Exception, SystemExit) as problem:  # user-defined judges may raise anything
         fault = f"{type(problem).__name__}: {problem}"
     return Revision(session, judge.name, fault, *analyse(session))

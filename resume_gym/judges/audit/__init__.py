@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
@@ -27,9 +27,11 @@ from resume_gym.judges import (
     OFFLINE,
     AsyncJudge,
     JudgeError,
+    JudgeMalformed,
     JudgeUnavailable,
     attempt,
     bounded,
+    unexpected,
 )
 from resume_gym.judges.votes import drawn
 from resume_gym.support.user_errors import TaskError, number_of
@@ -335,18 +337,31 @@ async def ask(
 
     Raises:
         JudgeMisconfigured: the judge cannot judge anything.
+        JudgeError: the judge has a bug: it raised another exception, or returned no `Verdict`.
     """
     judge = drawn(judge, draw)
 
     async def one(pair: LabelledPair) -> PairResult:
         start = time.perf_counter()
-        said = await attempt(judge.averdict(pair.task, pair.revised))
+        said: Any = await _reply(judge, judge.averdict(pair.task, pair.revised))
         seconds = time.perf_counter() - start
         if isinstance(said, JudgeError):
             return PairResult(pair, None, type(said).__name__, seconds)
+        if not isinstance(said, Verdict):
+            raise JudgeMalformed(f"{judge.name}: expected a Verdict, got {said!r}")
         return PairResult(pair, values(said), "", seconds)
 
     return await bounded(one, pairs, concurrency)
+
+
+async def _reply(judge: AsyncJudge, work: Awaitable[T]) -> T | JudgeError:
+    """Return the result of `work` like `attempt`; raise any other exception as a `JudgeError`."""
+    try:
+        return await attempt(work)
+    except JudgeError:
+        raise
+    except (Exception, SystemExit) as bug:  # a user's judge may raise anything
+        raise unexpected(judge.name, bug) from bug
 
 
 async def _swapped(
@@ -365,7 +380,7 @@ async def _swapped(
         first = await judge.compare(pair.task, pair.task.resume, pair.revised)
         return [first != -await judge.compare(pair.task, pair.revised, pair.task.resume)]
 
-    found = await bounded(lambda pair: attempt(flips(pair)), pairs, concurrency)
+    found = await bounded(lambda pair: _reply(judge, flips(pair)), pairs, concurrency)
     failures = Counter(type(one).__name__ for one in found if isinstance(one, JudgeError))
     return share(flip for one in found if isinstance(one, list) for flip in one), failures
 

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,6 +84,7 @@ def test_the_rubric_judge_is_as_good_as_claimed(half: str) -> None:
     ("change", "message"),
     [
         (lambda row: row["labels"].update(clarity=2), "line 3: clarity: expected -1, 0 or"),
+        (lambda row: row.update(ID=row.pop("id")), "line 3: expected the key 'task' or 'id', got "),
         (lambda row: row.update(task_id="nobody"), "line 3: nobody: missing"),
         (lambda row: row.update(edits=[["no such text", "x"]]), "line 3: edits: .*occurs 0 times"),
     ],
@@ -94,6 +96,9 @@ def test_a_bad_pair_is_refused(tmp_path: Path, change, message: str) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join((about, task, json.dumps(row))), encoding="utf-8")
     with pytest.raises(TaskError, match=message):
+        load_pairs(path)
+    path.write_text("\n".join((about, task, pair, "[1, 2]")), encoding="utf-8")
+    with pytest.raises(TaskError, match="line 4: expected an object, got \\[1, 2\\]"):
         load_pairs(path)
 
 
@@ -241,6 +246,13 @@ def test_verdicts_become_labels(tmp_path: Path) -> None:
     assert all(set(pair.labels.values()) == {1} for pair in frozen)
     head = json.loads(path.read_text(encoding="utf-8").split("\n")[0])
     assert (head["judge"], head["served"]) == ("fake", "")
+
+
+def test_pairs_with_a_lone_surrogate_are_written(tmp_path: Path) -> None:
+    odd = replace(FEW[0], revised="An analyst \ud800\\ here\n")
+    path = tmp_path / "frozen.jsonl"
+    asyncio.run(freeze(Fake(), [odd], path))
+    assert load_pairs(path)[0].revised == odd.revised
 
 
 class Stored(Fake):

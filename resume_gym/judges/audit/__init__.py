@@ -34,6 +34,7 @@ from resume_gym.judges import (
     unexpected,
 )
 from resume_gym.judges.votes import drawn
+from resume_gym.support.atomic_write import replacing, through_links
 from resume_gym.support.user_errors import TaskError, number_of
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ FABRICATIONS = (
 )  # fmt: skip
 HALVES = ("dev", "test")
 
+_ESCAPED = "backslashreplace"
 _Z = 1.96  # quantile of the normal distribution for a two-sided 95 % interval
 _KINDS = (*FABRICATIONS, "honest_rewrite", *GRADED_FIELDS)
 
@@ -90,6 +92,8 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
     for number, text in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             row = json.loads(text)
+            if not isinstance(row, dict):
+                raise TaskError(f"expected an object, got {row!r:.60}")
             if "task" in row:
                 task = Task.from_row(row["task"])
                 tasks[task.task_id] = (task, row["half"])
@@ -97,6 +101,8 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
                 if row["id"] in pairs:
                     raise TaskError(f"id: {row['id']!r} occurs twice")
                 pairs[row["id"]] = _pair(row, *tasks[row["task_id"]])
+            elif number > 1:
+                raise TaskError(f"expected the key 'task' or 'id', got {', '.join(row)}")
         except KeyError as problem:
             raise TaskError(f"{path}, line {number}: {problem.args[0]}: missing") from None
         except (ValueError, TypeError, RecursionError) as problem:
@@ -133,7 +139,9 @@ def write_pairs(path: Path, pairs: Sequence[LabelledPair], about: Mapping[str, s
         for pair in pairs
     ]
     lines = (json.dumps(row, ensure_ascii=False) for row in (about, *tasks.values(), *rows))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with replacing(through_links(path)) as unfinished:
+        # a lone surrogate, which UTF-8 cannot encode, becomes its JSON escape
+        unfinished.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", _ESCAPED))
 
 
 def values(verdict: Verdict) -> dict[str, int]:

@@ -69,13 +69,14 @@ def _run(options: argparse.Namespace) -> int:
         if not rubric.written:
             why = rubric.faults[-1] if rubric.faults else "no items"
             say(f"{rubric.task.task_id}: no rubric; {why}", error=True)
-    with replacing(through_links(options.out)) as unfinished:
-        write_jsonl(unfinished, [rubric.task for rubric in rubrics])
     written = [rubric.written for rubric in rubrics if rubric.written]
+    if written:
+        with replacing(through_links(options.out)) as unfinished:
+            write_jsonl(unfinished, [rubric.task for rubric in rubrics])
     refused = number_of(sum(len(rubric.faults) for rubric in rubrics), "refusal")
     places = f"{len(written)} of {number_of(len(tasks), 'task')}"
     items = f"{number_of(sum(written), 'item')} for {places}"
     dollars = client.usage.dollars
     cost = "" if dollars is None else f", ${dollars:.2f}"
-    say(f"{options.out}: {items}, {refused}{cost}")
+    say(f"{options.out}: {items}, {refused}{cost}" + "; nothing is written" * (not written))
     return 0 if written else 1

@@ -315,6 +315,8 @@ def test_scripted_agents_and_models_of_ones_own_revise(folder: Path, capsys: Cap
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--agent", "carefull"], "--agent: expected one of noop, random, floor"),
         (["--out", "n.md", "--agent", "."], "--agent: "),
+        (["--out", "n.md", "--env", "ResumeEditNet-v0"],
+         "--env: expected an environment whose judge grades the whole resume, such as Resume"),
         (["--out", "n.md", "--env", "CartPole-v1"], "CartPole-v1 is not an editing environment"),
         (["--out", "n.md", "--env", "examples.release_notes:ReleaseNotes-v0"],
          "--env: expected an environment for resumes, got examples.release_notes:ReleaseNotes-v0"),

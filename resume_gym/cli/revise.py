@@ -35,6 +35,7 @@ from resume_gym.corpus.header import CANDIDATE, Anonymous, anonymise, put_back
 from resume_gym.corpus.outline import CHECK
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.editing import Rules
+from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
@@ -218,6 +219,9 @@ def _session(contest: Contest, original: str, shown: str, job: str) -> Session:
     session_type, rules = contest.session_type, contest.rules
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
+    if session_type.verdict_type is not Verdict:
+        told = "whose judge grades the whole resume, such as ResumeEdit-v0"
+        raise TaskError(f"--env: expected an environment {told}; got {contest.env}")
     if not rules.endless:
         # the page of the agent ends where the page with the original header ends
         hidden = wrapped_lines(original, rules.page_width) - wrapped_lines(shown, rules.page_width)

@@ -3,14 +3,17 @@
 import asyncio
 import json
 import re
+import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_judges import Fake, verdict
 from model_answers import FakeAsks, checked, compared
 
-from resume_gym.cli import judge_calibrate
+from resume_gym.cli import judge_calibrate, main
 from resume_gym.episode.rewards import GRADED_FIELDS, Verdict
 from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
@@ -81,6 +84,7 @@ def test_the_rubric_judge_is_as_good_as_claimed(half: str) -> None:
     ("change", "message"),
     [
         (lambda row: row["labels"].update(clarity=2), "line 3: clarity: expected -1, 0 or"),
+        (lambda row: row.update(ID=row.pop("id")), "line 3: expected the key 'task' or 'id', got "),
         (lambda row: row.update(task_id="nobody"), "line 3: nobody: missing"),
         (lambda row: row.update(edits=[["no such text", "x"]]), "line 3: edits: .*occurs 0 times"),
     ],
@@ -92,6 +96,9 @@ def test_a_bad_pair_is_refused(tmp_path: Path, change, message: str) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join((about, task, json.dumps(row))), encoding="utf-8")
     with pytest.raises(TaskError, match=message):
+        load_pairs(path)
+    path.write_text("\n".join((about, task, pair, "[1, 2]")), encoding="utf-8")
+    with pytest.raises(TaskError, match="line 4: expected an object, got \\[1, 2\\]"):
         load_pairs(path)
 
 
@@ -241,6 +248,13 @@ def test_verdicts_become_labels(tmp_path: Path) -> None:
     assert (head["judge"], head["served"]) == ("fake", "")
 
 
+def test_pairs_with_a_lone_surrogate_are_written(tmp_path: Path) -> None:
+    odd = replace(FEW[0], revised="An analyst \ud800\\ here\n")
+    path = tmp_path / "frozen.jsonl"
+    asyncio.run(freeze(Fake(), [odd], path))
+    assert load_pairs(path)[0].revised == odd.revised
+
+
 class Stored(Fake):
     """All its answers come from a store."""
 
@@ -300,6 +314,29 @@ def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
     with pytest.raises(JudgeError, match="fake: no verdict on any of 4 pairs: JudgeRefused"):
         command("--limit", "4")
     assert "JudgeRefused 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("None", "expected a Verdict, got None"),
+        ("{'clarity': 1}", "expected a Verdict, got {'clarity': 1}"),
+        ("1 / 0", "the judge 'fake' raised ZeroDivisionError: division by zero"),
+        ("exit(0)", "the judge 'fake' raised SystemExit: 0"),
+    ],
+)
+@pytest.mark.parametrize("threaded", [True, False])
+def test_a_bug_of_a_judge_is_one_line(threaded, code, message, monkeypatch, capsys) -> None:
+    def says(*_: object) -> Verdict:
+        return eval(code, {"exit": sys.exit})
+
+    judge = as_async(SimpleNamespace(name="fake", judge=says)) if threaded else Fake(says)
+    monkeypatch.setattr(judge_calibrate, "make_async_judge", lambda _: judge)
+    for freezes in ([], ["--freeze", "never.jsonl"]):
+        assert main(["judge", "calibrate", "--limit", "4", *freezes]) == 1
+        told = capsys.readouterr().err
+        assert message in told
+        assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,9 @@ def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
         ("notes.md", "Bo Lind-Berg won a prize.\n", ""),
         ("ann-review.md", "Bo Lind won a prize.\n", ""),
         ("ann-review.md", "She won a prize with Bo Lindqvist.\n", "ann.md"),
-        ("ann2.md", "Ann Lee and Bo Lind won a prize.\n", "ann.md"),
+        ("ann_2.md", "Ann Lee and Bo Lind won a prize.\n", "ann.md"),
+        ("ann2.md", "Ann Lee and Bo Lind won a prize.\n", ""),
+        ("ann2-review.md", "She won a prize.\n", ""),
         ("notes.md", "They gave Bo Lind's team a prize.\n", "bo.md"),
     ],
 )

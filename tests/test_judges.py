@@ -1,6 +1,7 @@
 """The judges' protocol: specs, verdicts from any thread or loop, failures that stay failures."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
@@ -16,6 +17,7 @@ from resume_gym import Task, Verdict, load_tasks
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, as_async, make_judge
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.llm import ModelError
+from resume_gym.llm.loop import submit
 from resume_gym.testing import check_judge
 
 TASK = make_task()
@@ -113,6 +115,42 @@ def test_specs_may_be_json() -> None:
         make_judge("rubrik")
     with pytest.raises(ValueError, match="maximum recursion depth exceeded"):
         make_judge('{"name":' * 9_999)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise SystemExit(0)", "broken0 cannot be imported: SystemExit: 0"),
+        ("def (", r"broken1 cannot be imported: SyntaxError: .*broken1.py, line 1"),
+        ("import json\nfrom json import nothing", "cannot import name 'nothing'"),
+        ("class Judge:\n    def __init__(self): 1 / 0", "': ZeroDivisionError: division"),
+        ("def Judge(): raise SystemExit(0)", "': SystemExit: 0"),
+    ],
+)
+def test_a_custom_judge_that_cannot_be_made_is_named(
+    code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = next((word for word in message.split() if word.startswith("broken")), "broken")
+    (tmp_path / f"{name}.py").write_text(code)
+    try:
+        with pytest.raises(ValueError, match=f"judge '{name}:Judge.*{message}"):
+            make_judge(f"{name}:Judge")
+    finally:
+        sys.modules.pop(name, None)
+
+
+def test_a_judge_that_exits_ends_neither_the_process_nor_the_loop() -> None:
+    class Exits(AsyncJudge):
+        name = "exits"
+
+        async def averdict(self, task: Task, revised: str) -> Verdict:
+            raise SystemExit(0)
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="SystemExit: 0"):
+            submit(Exits().averdicts(TASK, [TASK.resume] * 2)).result(60)
+    assert submit(as_async(make_judge("rubric")).averdict(TASK, TASK.resume)).result(60)
 
 
 def test_a_custom_judge_is_named_by_module() -> None:

@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import re
 import stat
 from collections.abc import Sequence
@@ -308,9 +309,14 @@ def test_scripted_agents_and_models_of_ones_own_revise(folder: Path, capsys: Cap
         (["--out", "n.docx"], "--out: expected Markdown or plain text, such as .md; got 'n.docx'"),
         (["--out", "n.PDF"], "--out: expected Markdown or plain text, such as .md; got 'n.PDF'"),
         (["--out", "."], "--out: expected a file, but '.' is a folder"),
+        (["--out", "pipe.md", "--force"], "--out: expected a file, but 'pipe.md' is a pipe"),
+        (["--out", "to_pipe.md", "--force"], "expected a file, but 'to_pipe.md' is a pipe"),
+        (["--out", "away.md", "--force"], "--out: there is no folder '"),
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--agent", "carefull"], "--agent: expected one of noop, random, floor"),
         (["--out", "n.md", "--agent", "."], "--agent: "),
+        (["--out", "n.md", "--env", "ResumeEditNet-v0"],
+         "--env: expected an environment whose judge grades the whole resume, such as Resume"),
         (["--out", "n.md", "--env", "CartPole-v1"], "CartPole-v1 is not an editing environment"),
         (["--out", "n.md", "--env", "examples.release_notes:ReleaseNotes-v0"],
          "--env: expected an environment for resumes, got examples.release_notes:ReleaseNotes-v0"),
@@ -323,6 +329,9 @@ def test_a_wrong_option_is_an_error_before_any_request(
         (folder / name).write_text("mine")
     (folder / "link.md").symlink_to("ada.md")
     (folder / "dangling.md").symlink_to("missing.md")
+    (folder / "away.md").symlink_to("nowhere/n.md")
+    os.mkfifo(folder / "pipe.md")
+    (folder / "to_pipe.md").symlink_to("pipe.md")
     before = files(folder)
     with model(lambda turn: SUBMIT) as server:
         assert revise(f"m@{server.url}", *options) == 2
@@ -346,8 +355,23 @@ def test_a_file_that_is_made_meanwhile_stays_and_the_revision_is_kept(
         assert revise(f"m@{server.url}") == 1
     assert (folder / "ada.revised.md").read_text() == "made meanwhile"
     told = capsys.readouterr().err
-    draft = Path(told.rpartition("new content is in ")[2].strip())
-    assert "Built a booking pipeline" in draft.read_text(encoding="utf-8")
+    for name, content in (
+        ("ada.revised.md", "Built a booking pipeline"),
+        ("ada.revised.diff.md", "# Changes to ada"),
+    ):
+        draft = re.search(rf"the new {name} is in ([\w.-]+)", told)
+        assert draft
+        assert content in (folder / draft[1]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", ["real/there.md", "real/new.md"])
+def test_a_revision_is_written_through_a_link(target: str, folder: Path) -> None:
+    (folder / "real").mkdir()
+    (folder / "real" / "there.md").write_text("old")
+    (folder / "link.md").symlink_to(target)
+    assert served([STRONGER, SUBMIT], "--out", "link.md", "--force") == 0
+    assert (folder / "link.md").readlink() == Path(target)
+    assert "Built a booking pipeline" in (folder / target).read_text(encoding="utf-8")
 
 
 def test_permissions_are_those_of_the_resume(folder: Path) -> None:
@@ -540,21 +564,51 @@ def test_a_revision_with_a_fault_is_flagged(
     assert f"WARNING: {warning}" in " ".join(capsys.readouterr().out.split())
 
 
+HUGE = "- Responsible for reports on the harbours\n" * 601
+
+
+def test_a_resume_that_is_too_long_is_refused_before_any_request(
+    folder: Path, capsys: Capsys
+) -> None:
+    (folder / "ada.md").write_text(RESUME + HUGE)
+    with model(lambda turn: SUBMIT) as server:
+        assert revise(f"m@{server.url}") == 2
+        assert server.requests == []
+    assert "ada.md: the resume exceeds the limit of 600 lines: 6" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("added", [HUGE, "- " + "word " * 5001])
+def test_a_revision_that_is_too_long_is_written_and_flagged(
+    added: str, folder: Path, capsys: Capsys
+) -> None:
+    long = edit("Python, SQL", f"Python, SQL\n\n{added.rstrip()}")
+    assert served([STRONGER, long, PLAIN, SUBMIT], "--json") == 3
+    told = json.loads(capsys.readouterr().out)
+    assert any("No claim was checked: the revision exceeds" in one for one in told["warnings"])
+    assert [bool(one["excess"]) for one in told["edits"]] == [False, True, True]
+    assert told["edits"][0]["grades"]
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert "lack support | not checked" in report
+    assert "No claim without support" not in report
+    assert (folder / "ada.revised.md").exists()
+
+
 class Down:
     """A judge that fails: `--judge test_revise:Down`."""
 
     name = "down"
-    problem: Exception
+    problem: BaseException
 
     def judge(self, task: Any, revised: str) -> Any:
         raise self.problem
 
 
 @pytest.mark.parametrize(
-    "problem", [JudgeError("no answer"), JudgeMisconfigured("no key"), KeyError("oops")]
+    "problem",
+    [JudgeError("no answer"), JudgeMisconfigured("no key"), KeyError("oops"), SystemExit(0)],
 )
 def test_a_judge_that_fails_loses_nothing_and_gives_no_number(
-    problem: Exception, folder: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+    problem: BaseException, folder: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Down, "problem", problem, raising=False)
     assert served([STRONGER, SUBMIT], "--judge", "test_revise:Down", "--json") == 3

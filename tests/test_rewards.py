@@ -98,6 +98,7 @@ def test_numbers_of_other_types_become_json() -> None:
 @pytest.mark.parametrize(
     "verdict",
     [None, {"clarity": 1}, 3, Verdict(1, 0, 0, 0, 0, 0, reasons={"clarity": np.int64(1)}),
+     Verdict(1, 0, 0, 0, 0, 0, reasons={"clarity": 5}), Verdict(1, 0, 0, 0, 0, 0, reasons=["5"]),
      Verdict(1, 0, 0, 0, 0, 0, confidence={"clarity": float("nan")})],
 )  # fmt: skip
 def test_malformed_verdicts_are_refused(verdict: Any) -> None:

@@ -135,12 +135,27 @@ def test_the_model_is_told_what_was_refused_and_writes_others(
 def test_a_task_without_three_items_stays_as_it_was(
     tasks: tuple[Task, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, server = run(tmp_path, Model(GOOD[:2]), "--attempts", "2")
-    assert status == 1
-    assert load_tasks(str(tmp_path / "new.jsonl")) == tasks
+    model = Model(GOOD[:2], GOOD[:2], GOOD)
+    status, server = run(tmp_path, model, "--attempts", "2", "--width", "1")
+    assert status == 0
+    first, second = load_tasks(str(tmp_path / "new.jsonl"))
+    assert first == tasks[0]
+    assert len(second.rubric) == LEAST
     assert "hand-0: no rubric" in capsys.readouterr().err
     writing = [one for one in server.requests if "You write a rubric" in system_text(one)]
+    assert len(writing) == 3
+
+
+def test_nothing_is_written_without_items_so_the_command_can_be_repeated(
+    tasks: tuple[Task, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, server = run(tmp_path, Model(GOOD[:2]), "--attempts", "2")
+    assert status == 1
+    assert not (tmp_path / "new.jsonl").exists()
+    assert "0 items for 0 of 2 tasks, 0 refusals; nothing is written" in capsys.readouterr().out
+    writing = [one for one in server.requests if "You write a rubric" in system_text(one)]
     assert len(writing) == 2 * len(tasks)
+    assert run(tmp_path, Model(GOOD), "--attempts", "3")[0] == 0
 
 
 @pytest.mark.parametrize(

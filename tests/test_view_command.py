@@ -219,6 +219,12 @@ def test_another_file_is_not_overwritten(run, tmp_path, capsys):
     for _ in range(2):
         assert main(["view", str(run.path), "--export", str(again)]) == 0
         assert f"{STEPS * GROUP} episodes, " in capsys.readouterr().out
+    link = tmp_path / "link.html"
+    link.symlink_to(again)
+    again.write_text(again.read_text().replace("</html>", "old</html>"))
+    assert main(["view", str(run.path), "--export", str(link)]) == 0
+    assert link.is_symlink()
+    assert "old</html>" not in again.read_text()
 
 
 def test_the_command_serves_until_it_is_interrupted(run):
@@ -240,9 +246,11 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
     (tmp_path / "garbage").mkdir()
     (tmp_path / "garbage" / "episodes.jsonl").write_text("no episode\n")
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
+    os.mkfifo(tmp_path / "pipe.html")
     for arguments, message in (
         (["nowhere"], "resume-gym: there is no folder 'nowhere'"),
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
+        ([run.path, "--export", tmp_path / "pipe.html"], "pipe.html' is a pipe or a device"),
         ([run.path / "config.toml"], "did you mean its folder"),
         ([tmp_path / "notes.txt"], f"'{tmp_path}/notes.txt' is neither\n"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),

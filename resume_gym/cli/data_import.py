@@ -8,7 +8,7 @@ from typing import Any
 from resume_gym.cli.arguments import Commands, add_options, print_json
 from resume_gym.corpus.assembling import PAIRINGS, ImportReport, Options, import_resumes
 from resume_gym.episode.tasks import EVIDENCE_KINDS, WEAKNESSES, write_jsonl
-from resume_gym.support.atomic_write import check_new_file, replacing
+from resume_gym.support.atomic_write import check_new_file, replacing, through_links
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError
 
@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     report = import_resumes(options.resumes, options.jobs, options.evidence, settings)
     if report.made:
-        with replacing(out) as draft:
+        with replacing(through_links(out)) as draft:
             write_jsonl(draft, report.tasks)
             write_card(out, report.tasks, _origin(report, settings))
     absent = next((file for file in files if not os.path.lexists(file)), None)

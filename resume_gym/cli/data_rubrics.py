@@ -11,7 +11,7 @@ from resume_gym.episode.sources import load_tasks
 from resume_gym.episode.tasks import write_jsonl
 from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
-from resume_gym.support.atomic_write import check_new_file, replacing
+from resume_gym.support.atomic_write import check_new_file, replacing, through_links
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError, number_of
 
@@ -69,13 +69,14 @@ def _run(options: argparse.Namespace) -> int:
         if not rubric.written:
             why = rubric.faults[-1] if rubric.faults else "no items"
             say(f"{rubric.task.task_id}: no rubric; {why}", error=True)
-    with replacing(options.out) as unfinished:
-        write_jsonl(unfinished, [rubric.task for rubric in rubrics])
     written = [rubric.written for rubric in rubrics if rubric.written]
+    if written:
+        with replacing(through_links(options.out)) as unfinished:
+            write_jsonl(unfinished, [rubric.task for rubric in rubrics])
     refused = number_of(sum(len(rubric.faults) for rubric in rubrics), "refusal")
     places = f"{len(written)} of {number_of(len(tasks), 'task')}"
     items = f"{number_of(sum(written), 'item')} for {places}"
     dollars = client.usage.dollars
     cost = "" if dollars is None else f", ${dollars:.2f}"
-    say(f"{options.out}: {items}, {refused}{cost}")
+    say(f"{options.out}: {items}, {refused}{cost}" + "; nothing is written" * (not written))
     return 0 if written else 1

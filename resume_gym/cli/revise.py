@@ -35,12 +35,14 @@ from resume_gym.corpus.header import CANDIDATE, Anonymous, anonymise, put_back
 from resume_gym.corpus.outline import CHECK
 from resume_gym.episode.document import wrapped_lines
 from resume_gym.episode.editing import Rules
+from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.session import Session
 from resume_gym.episode.tasks import Task
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
 from resume_gym.evaluation.specs import make_entry, read_spec
 from resume_gym.evaluation.tiers import TIERS
 from resume_gym.judges import Judge
+from resume_gym.judges.rubric.signals import excess
 from resume_gym.llm import ModelError, Usage
 from resume_gym.support.printing import amount, say
 from resume_gym.support.trust import is_local
@@ -137,6 +139,8 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
     report_path: Path = options.report or out.parent / f"{out.stem}.diff.md"
     inputs = [options.resume, options.job]
+    if over := excess(resume.text):
+        raise TaskError(f"{options.resume}: the resume exceeds the limit of {over}")
     check_format(out)
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
@@ -215,6 +219,9 @@ def _session(contest: Contest, original: str, shown: str, job: str) -> Session:
     session_type, rules = contest.session_type, contest.rules
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
+    if session_type.verdict_type is not Verdict:
+        told = "whose judge grades the whole resume, such as ResumeEdit-v0"
+        raise TaskError(f"--env: expected an environment {told}; got {contest.env}")
     if not rules.endless:
         # the page of the agent ends where the page with the original header ends
         hidden = wrapped_lines(original, rules.page_width) - wrapped_lines(shown, rules.page_width)

@@ -9,7 +9,7 @@ from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.cli.arguments import Commands, progress_bars
-from resume_gym.support.atomic_write import check_new_file
+from resume_gym.support.atomic_write import check_new_file, through_links
 from resume_gym.support.printing import say
 from resume_gym.support.trust import FLAG, HELP
 from resume_gym.support.user_errors import TaskError, number_of
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _export(results: FolderContents, target: Path) -> None:
-    left_out = export(results, target)
+    left_out = export(results, through_links(target))
     size = target.stat().st_size / 2**20
     omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
     say(f"{target}: {number_of(len(results.rows), 'episode')}{omitted}, {size:.1f} MB")

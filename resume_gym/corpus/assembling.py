@@ -219,8 +219,8 @@ def _owners(
 
 
 def _begins(name: str, word: str) -> bool:
-    """Return whether a file name begins with `word` and the next character is not a letter."""
-    return bool(re.match(rf"{re.escape(word)}(?![^\W\d_])", name, re.IGNORECASE))
+    """Return whether a file name begins with `word`, and no letter or digit follows."""
+    return bool(re.match(rf"{re.escape(word)}(?![^\W_])", name, re.IGNORECASE))
 
 
 def _names(text: str, name: str) -> bool:

@@ -510,8 +510,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
         Raises:
             RuntimeError: The episode is still running, or the document is unchanged.
-            ValueError: The verdict is not a `verdict_type`, has a grade beyond `verdict_limit`, or
-                has a value that JSON cannot represent.
+            ValueError: The verdict is not a `verdict_type`, has a grade beyond `verdict_limit`, a
+                reason that is no text, or a value that JSON cannot represent.
         """
         state = self.state
         if not state.done:
@@ -519,6 +519,11 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if self._unedited(state.document, state.edits):
             raise RuntimeError("the document is unchanged: the episode needs no verdict")
         ledger = self._content(verdict)
+        reasons = getattr(verdict, "reasons", {})
+        if not isinstance(reasons, Mapping) or any(
+            type(why) is not str for why in reasons.values()
+        ):
+            raise ValueError(f"verdict: expected reasons that map fields to texts, got {reasons!r}")
         try:
             json.dumps(asdict(verdict), allow_nan=False)  # type: ignore[call-overload]
         except (TypeError, ValueError) as error:

@@ -20,6 +20,7 @@ from resume_gym.judges import (
     JudgeMalformed,
     JudgeUnavailable,
     Score,
+    unexpected,
 )
 from resume_gym.llm.loop import submit
 
@@ -135,7 +136,6 @@ async def _attempt(
         error = JudgeUnavailable(f"the judge {judge.name!r} has not answered in time")
     except JudgeError as failure:
         error = failure
-    except Exception as bug:  # a user's judge may raise anything
-        error = JudgeError(f"the judge {judge.name!r} raised {type(bug).__name__}: {bug}")
-        error.__cause__ = bug
+    except (Exception, SystemExit) as bug:  # a user's judge may raise anything
+        error = unexpected(judge.name, bug)
     return [error] * count

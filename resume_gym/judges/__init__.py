@@ -159,6 +159,13 @@ def _grades_items(judge: object) -> bool:
     return getattr(judge, "grades_items", False) or any(map(_grades_items, parts))
 
 
+def unexpected(name: str, problem: BaseException) -> JudgeError:
+    """Return the error for an exception of the judge `name` that is no `JudgeError`; its cause."""
+    error = JudgeError(f"the judge {name!r} raised {type(problem).__name__}: {problem}")
+    error.__cause__ = problem
+    return error
+
+
 class ByLine:
     """Wrapper of a judge; its method `judge` calls the method `judge_lines` of the wrapped judge.
 
@@ -299,8 +306,8 @@ def make_judge(spec: str | Mapping[str, object]) -> Judge:
             a custom judge: a class or function of that module that takes the options.
 
     Raises:
-        ValueError: the judge or an option is unknown or invalid; or an option, an API key or a
-            package is missing.
+        ValueError: the judge or an option is unknown or invalid; an option, an API key or a
+            package is missing; or a custom judge cannot be imported or made.
     """
     spec = _parsed(spec)
     if not isinstance(spec, str | Mapping):
@@ -320,8 +327,13 @@ def make_judge(spec: str | Mapping[str, object]) -> Judge:
     except ModuleNotFoundError as missing:
         how = "" if custom else f": {install(str(name))}"
         raise ValueError(f"judge {name!r}: needs {missing.name}{how}") from None
-    except (AttributeError, TypeError) as problem:
+    except (AttributeError, TypeError, ImportError) as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None
+    except (ValueError, JudgeError, ModelError):
+        raise
+    except (Exception, SystemExit) as problem:  # a custom judge may raise anything
+        reason = f"{type(problem).__name__}: {problem}"
+        raise ValueError(f"judge {name!r}: {reason}") from problem
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
         raise ValueError(f"judge {name!r}: expected an attribute `name` and a method `judge`")
     for part in getattr(judge, "parts", ()):

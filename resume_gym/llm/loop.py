@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -20,21 +21,31 @@ _lock = Lock()
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
     """Run a coroutine in the background loop; blocking on its result in that loop deadlocks.
 
+    A `SystemExit` of the coroutine becomes a RuntimeError, since it must not end the process.
     A forked process gets a new loop. Clients do not survive a fork: the child needs new clients.
     """
     global _loop
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            Thread(target=_loop.run_forever, name=f"models-{os.getpid()}", daemon=True).start()
+            Thread(target=_run, args=(_loop,), name=f"models-{os.getpid()}", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(_watched(work), _loop)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    while True:  # a task that raises SystemExit also stops the loop, which others still need
+        with suppress(SystemExit):
+            loop.run_forever()
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.current_task()
     assert task
     unlogged(task)
-    return await work
+    try:
+        return await work
+    except SystemExit as exiting:
+        raise RuntimeError(f"SystemExit: {exiting}") from exiting
 
 
 def unlogged(task: asyncio.Task[T]) -> asyncio.Task[T]:

@@ -41,13 +41,26 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def through_links(path: Path) -> Path:
+    """Return the file that a link leads to, which may not exist; any other path is unchanged.
+
+    Write an output file that the user named to this path, since `replacing` replaces the link.
+    """
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
 def check_new_file(option: str, path: Path | None) -> None:
     """Check that `path` can be an output file; call this before producing the file's content.
 
     Raises:
-        TaskError: The folder of the file does not exist, or the path is a folder.
+        TaskError: The folder of the file does not exist, or the path is a folder, a pipe or a
+            device.
     """
-    if path and not path.parent.is_dir():
-        raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
-    if path and path.is_dir():
+    if not path:
+        return
+    if not (folder := through_links(path).parent).is_dir():
+        raise TaskError(f"{option}: there is no folder {str(folder)!r}")
+    if path.is_dir():
         raise TaskError(f"{option}: expected a file, but {str(path)!r} is a folder")
+    if path.exists() and not path.is_file():
+        raise TaskError(f"{option}: expected a file, but {str(path)!r} is a pipe or a device")

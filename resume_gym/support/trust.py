@@ -33,14 +33,22 @@ def import_named(module: str) -> ModuleType:
 
     The current folder is on the import path only during this import. If it stayed there, a later
     import of an optional package that is not installed could run a file of that name in the folder.
+
+    Raises:
+        ImportError: the module does not exist, or its code raises an error or exits.
     """
-    if {"", os.getcwd()} & set(sys.path):
-        return import_module(module)
-    sys.path.append("")
+    added = not {"", os.getcwd()} & set(sys.path)
+    if added:
+        sys.path.append("")
     try:
         return import_module(module)
+    except ImportError:
+        raise
+    except (Exception, SystemExit) as problem:  # the module may run any code
+        reason = f"{type(problem).__name__}: {problem}"
+        raise ImportError(f"{module} cannot be imported: {reason}", name=module) from problem
     finally:
-        if "" in sys.path:
+        if added and "" in sys.path:
             sys.path.remove("")
 
 

@@ -13,7 +13,7 @@ from resume_gym.episode.tasks import write_jsonl
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.llm.store import summarise
-from resume_gym.support.atomic_write import check_new_file, replacing
+from resume_gym.support.atomic_write import check_new_file, replacing, through_links
 from resume_gym.support.printing import say
 from resume_gym.support.user_errors import TaskError, install, number_of
 from resume_gym.synthesis import procedural
@@ -120,7 +120,7 @@ def generate(plan: Generation) -> int:
         return int(manifest["tasks"])
     outcomes = _ask(plan) if plan.store else _draw(plan)
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
-    with replacing(plan.out) as unfinished:
+    with replacing(through_links(plan.out)) as unfinished:
         write_jsonl(unfinished, tasks)
         # `replacing` creates `plan.out` after the manifest and the card exist. If a crash prevents
         # that, the next run finds no corpus and writes all three files again.

@@ -10,7 +10,7 @@ from resume_gym.episode.tasks import Task
 from resume_gym.episode.tools import split_thought
 from resume_gym.judges.rubric import compare, moved
 from resume_gym.judges.rubric.accusations import cut
-from resume_gym.judges.rubric.signals import measure
+from resume_gym.judges.rubric.signals import excess, measure
 from resume_gym.text.lines import parse
 from resume_gym.text.reference import make_reference
 
@@ -54,6 +54,8 @@ class AppliedEdit:
         grades: nonzero grades that rules give to this edit alone, -1 or 1, by verdict field.
         reasons: short reason for a grade, by verdict field; some grades have no reason.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
+        excess: limit that the text before or after the edit exceeds, so that rules give no grade
+            and look for no claims; empty if it exceeds none.
     """
 
     number: int
@@ -65,6 +67,7 @@ class AppliedEdit:
     grades: Mapping[str, int]
     reasons: Mapping[str, str]
     claims: tuple[FlaggedClaim, ...]
+    excess: str
 
     @property
     def rows(self) -> list[str]:
@@ -90,7 +93,7 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
 
     Returns:
         The successful edits in order, and the unsupported claims of the final text that are not
-        in the original.
+        in the original; no claims if the final text is too long for the rules (see `excess`).
     """
     task = session.task
     twin = type(session)(task, session.rules)
@@ -101,7 +104,8 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
         before = twin.text
         if "edit" not in twin.step(action).ledger:
             continue
-        number, now = len(edits) + 1, _claims(task, twin.text)
+        over = excess(before) or excess(twin.text)
+        number, now = len(edits) + 1, claims if excess(twin.text) else _claims(task, twin.text)
         new = (claim._replace(edit=number) for key, claim in now.items() if key not in claims)
         thought, said = words(action)
         edits.append(
@@ -112,14 +116,17 @@ def analyse(session: Session) -> tuple[tuple[AppliedEdit, ...], tuple[FlaggedCla
                 said,
                 thought,
                 _reordered(before.split(), twin.text.split()),
-                *_effects(task, before, twin.text),
+                *(({}, {}) if over else _effects(task, before, twin.text)),
                 tuple(new),
+                over,
             )
         )
         # a claim keeps its edit if a later edit changes other words of its line
         known = {key[:2] for key in claims}
         added_by |= {key[:2]: number for key in now if key[:2] not in known}
         claims = now
+    if excess(twin.text):
+        return tuple(edits), ()
     left = ((key, claim) for key, claim in claims.items() if key not in original)
     return tuple(edits), tuple(claim._replace(edit=added_by.get(key[:2], 0)) for key, claim in left)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import FORMATS, ReadFile, read_document
 from resume_gym.corpus.recognition import LINE_ENDS
-from resume_gym.support.atomic_write import check_new_file
+from resume_gym.support.atomic_write import check_new_file, through_links
 from resume_gym.support.user_errors import TaskError
 
 _TEXTS = ("Markdown", "plain text")
@@ -121,8 +121,8 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
         if os.path.lexists(path) and not force:
             reason = f"exists; --force replaces it, and {option} FILE names another"
             raise TaskError(f"{option}: {str(path)!r} {reason}")
-        if not os.access(path.parent, os.W_OK):
-            raise TaskError(f"{option}: the folder {str(path.parent)!r} is not writable")
+        if not os.access(folder := through_links(path).parent, os.W_OK):
+            raise TaskError(f"{option}: the folder {str(folder)!r} is not writable")
         taken.append(path)
 
 
@@ -139,25 +139,26 @@ def check_format(out: Path) -> None:
 def _same(path: Path, other: Path) -> bool:
     if path.exists() and other.exists():
         return path.samefile(other)  # true for links to the same file, too
-    return path.resolve() == other.resolve()
+    # `Path.resolve` would raise an error on a link that leads to itself
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> None:
     """Write files, each completely or not at all.
 
     Args:
-        contents: content of each file, by path.
+        contents: content of each file, by path; a path that is a link leads to the file to write.
         like: file whose permissions the new files copy, so that a private resume stays private.
         force: whether existing files may be replaced.
 
     Raises:
         OSError: a file cannot be written, or another process has created one of the files and
-            `force` is false; in that case, the message names the temporary file with the content.
+            `force` is false; in that case, the message names the temporary files with the contents.
     """
     # write all temporary files first, so that a full disk leaves all existing files unchanged
     drafts: dict[Path, Path] = {}
     for number, (path, content) in enumerate(contents.items()):
-        draft = path.with_name(f".revise-{os.getpid()}-{number}")
+        draft = through_links(path).with_name(f".revise-{os.getpid()}-{number}")
         try:
             draft.write_bytes(content)
             shutil.copymode(like, draft)
@@ -166,8 +167,10 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
                 file.unlink(missing_ok=True)
             raise
         drafts[path] = draft
+    # another process may have created a file since `check_places`
+    taken = [] if force else [path for path in drafts if os.path.lexists(path)]
+    if taken:
+        kept = ", ".join(f"the new {path.name} is in {draft}" for path, draft in drafts.items())
+        raise OSError(f"{taken[0]} was created meanwhile; {kept}")
     for path, draft in drafts.items():
-        # another process may have created the file since `check_places`
-        if os.path.lexists(path) and not force:
-            raise OSError(f"{path} was created meanwhile; the new content is in {draft}")
-        draft.replace(path)
+        draft.replace(through_links(path))

@@ -50,7 +50,7 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
         "## Edit by edit",
         *(part for change in revision.changes for part in _change(change)),
         "## New claims",
-        *_claims(revision.flagged),
+        *_claims(revision.flagged, revision.excess),
         "## Verdict",
         *_verdict(revision),
         "## All changes together",
@@ -70,6 +70,8 @@ def outcome(revision: Revision) -> dict[str, str]:
     turns = f"{session.turns} of {session.rules.max_turns}"
     count, verdict = len(revision.flagged), session.verdict
     claims = f"{count}: check them" if count else "none found"
+    if revision.excess:
+        claims = "not checked"
     # a judge may prefer a revision with unsupported claims: qualify its opinion
     doubted = verdict and verdict.hallucination < 0
     opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
@@ -131,6 +133,8 @@ def by_rule(change: AppliedEdit) -> str:
         # the last field, `preference`, often repeats the reason of another field: omit the reason
         if reason and (field != "preference" or reason not in " ".join(effects)):
             effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
+    if change.excess:
+        effects.append(f"not compared: the page exceeds the limit of {change.excess}")
     if not effects:
         effects.append("this edit alone changes no grade")
     return "; ".join(effects) + "."
@@ -141,8 +145,10 @@ def label(field: str) -> str:
     return _LABELS.get(field, field.replace("_", " "))
 
 
-def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
-    if flagged:
+def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]], excess: str) -> Iterator[str]:
+    if excess:
+        yield f"No claim was checked: the revision exceeds the limit of {excess}."
+    elif flagged:
         yield "Your original does not support these claims. Correct or remove what is not true:"
         rows = []
         for line, claims in flagged.items():

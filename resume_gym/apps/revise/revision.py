@@ -11,6 +11,7 @@ from resume_gym.episode.session import Session
 from resume_gym.evaluation.players import Player
 from resume_gym.judges import Judge
 from resume_gym.judges.rubric.progress import lost
+from resume_gym.judges.rubric.signals import excess
 from resume_gym.judges.vetoes import find_veto
 from resume_gym.support.user_errors import number_of
 from resume_gym.text.lines import Line, parse, read
@@ -30,7 +31,8 @@ class Revision:
         judge: name of the judge that graded the episode.
         no_verdict: error of the judge; empty if there is a verdict or none is needed.
         changes: successful edits of the episode, in order.
-        claims: claims of the revision that the original does not support.
+        claims: claims of the revision that the original does not support; none if the revision
+            exceeds a limit of the rules.
     """
 
     session: Session
@@ -44,6 +46,11 @@ class Revision:
         """Whether the revision changes more than blank lines and invisible characters."""
         veto = find_veto(self.session.task, self.session.text)
         return veto is None or veto.kind != "unchanged"
+
+    @cached_property
+    def excess(self) -> str:
+        """Limit of the rules that the revision exceeds, with its size; empty if it exceeds none."""
+        return excess(self.session.text)
 
     @property
     def flagged(self) -> dict[str, list[FlaggedClaim]]:
@@ -115,6 +122,10 @@ class Revision:
             count = len(self.flagged)
             lines = "1 line claims" if count == 1 else f"{count} lines claim"
             warnings.append(f"{lines} what your original does not support: check that it is true")
+        if self.excess:
+            warnings.append(
+                f"No claim was checked: the revision exceeds the limit of {self.excess}"
+            )
         verdict = self.session.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
@@ -180,6 +191,6 @@ def graded(session: Session, judge: Judge) -> Revision:
     try:
         if session.needs_verdict:
             session.grade(judge.judge(session.task, session.text))
-    except Exception as problem:  # user-defined judges may raise anything
+    except (Exception, SystemExit) as problem:  # user-defined judges may raise anything
         fault = f"{type(problem).__name__}: {problem}"
     return Revision(session, judge.name, fault, *analyse(session))

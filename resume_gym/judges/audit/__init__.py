@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
@@ -27,11 +27,14 @@ from resume_gym.judges import (
     OFFLINE,
     AsyncJudge,
     JudgeError,
+    JudgeMalformed,
     JudgeUnavailable,
     attempt,
     bounded,
+    unexpected,
 )
 from resume_gym.judges.votes import drawn
+from resume_gym.support.atomic_write import replacing, through_links
 from resume_gym.support.user_errors import TaskError, number_of
 
 T = TypeVar("T")
@@ -42,6 +45,7 @@ FABRICATIONS = (
 )  # fmt: skip
 HALVES = ("dev", "test")
 
+_ESCAPED = "backslashreplace"
 _Z = 1.96  # quantile of the normal distribution for a two-sided 95 % interval
 _KINDS = (*FABRICATIONS, "honest_rewrite", *GRADED_FIELDS)
 
@@ -88,6 +92,8 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
     for number, text in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             row = json.loads(text)
+            if not isinstance(row, dict):
+                raise TaskError(f"expected an object, got {row!r:.60}")
             if "task" in row:
                 task = Task.from_row(row["task"])
                 tasks[task.task_id] = (task, row["half"])
@@ -95,6 +101,8 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
                 if row["id"] in pairs:
                     raise TaskError(f"id: {row['id']!r} occurs twice")
                 pairs[row["id"]] = _pair(row, *tasks[row["task_id"]])
+            elif number > 1:
+                raise TaskError(f"expected the key 'task' or 'id', got {', '.join(row)}")
         except KeyError as problem:
             raise TaskError(f"{path}, line {number}: {problem.args[0]}: missing") from None
         except (ValueError, TypeError, RecursionError) as problem:
@@ -131,7 +139,9 @@ def write_pairs(path: Path, pairs: Sequence[LabelledPair], about: Mapping[str, s
         for pair in pairs
     ]
     lines = (json.dumps(row, ensure_ascii=False) for row in (about, *tasks.values(), *rows))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with replacing(through_links(path)) as unfinished:
+        # a lone surrogate, which UTF-8 cannot encode, becomes its JSON escape
+        unfinished.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8", _ESCAPED))
 
 
 def values(verdict: Verdict) -> dict[str, int]:
@@ -335,18 +345,31 @@ async def ask(
 
     Raises:
         JudgeMisconfigured: the judge cannot judge anything.
+        JudgeError: the judge has a bug: it raised another exception, or returned no `Verdict`.
     """
     judge = drawn(judge, draw)
 
     async def one(pair: LabelledPair) -> PairResult:
         start = time.perf_counter()
-        said = await attempt(judge.averdict(pair.task, pair.revised))
+        said: Any = await _reply(judge, judge.averdict(pair.task, pair.revised))
         seconds = time.perf_counter() - start
         if isinstance(said, JudgeError):
             return PairResult(pair, None, type(said).__name__, seconds)
+        if not isinstance(said, Verdict):
+            raise JudgeMalformed(f"{judge.name}: expected a Verdict, got {said!r}")
         return PairResult(pair, values(said), "", seconds)
 
     return await bounded(one, pairs, concurrency)
+
+
+async def _reply(judge: AsyncJudge, work: Awaitable[T]) -> T | JudgeError:
+    """Return the result of `work` like `attempt`; raise any other exception as a `JudgeError`."""
+    try:
+        return await attempt(work)
+    except JudgeError:
+        raise
+    except (Exception, SystemExit) as bug:  # a user's judge may raise anything
+        raise unexpected(judge.name, bug) from bug
 
 
 async def _swapped(
@@ -365,7 +388,7 @@ async def _swapped(
         first = await judge.compare(pair.task, pair.task.resume, pair.revised)
         return [first != -await judge.compare(pair.task, pair.revised, pair.task.resume)]
 
-    found = await bounded(lambda pair: attempt(flips(pair)), pairs, concurrency)
+    found = await bounded(lambda pair: _reply(judge, flips(pair)), pairs, concurrency)
     failures = Counter(type(one).__name__ for one in found if isinstance(one, JudgeError))
     return share(flip for one in found if isinstance(one, list) for flip in one), failures
 

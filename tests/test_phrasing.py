@@ -117,6 +117,27 @@ def test_what_only_looks_like_such_a_repair_is_not_better(old: str, new: str) ->
     assert verdict(old, new).preference <= 0
 
 
+TALKS = "Scheduled talks with speakers of the toy industry, 35 in three days"
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        TALKS.replace(",", ";"),
+        TALKS.replace(",", ""),
+        "Scheduled 35 in three days talks with speakers of the toy industry",
+        "Scheduled talks with speakers of the 35 in three days industry",
+        "Scheduled talks with 35 speakers of the toy industry in three days",
+        "Scheduled 35 talks with speakers of the in three days toy industry",
+        "Scheduled 35 talks with speakers of the toy industry",
+    ],
+)
+def test_a_figure_stands_only_with_the_noun_that_it_counts(new: str) -> None:
+    assert verdict(TALKS, new).preference <= 0
+    good = "Scheduled 35 talks in three days with speakers of the toy industry"
+    assert verdict(TALKS, good).preference == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -9,11 +9,20 @@ the line and at seams: pairs of adjacent words that no source has. The entry poi
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise, product
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
-from resume_gym.text.style import fillers, head, is_past, is_weak
+from resume_gym.text.style import (
+    filler_spans,
+    fillers,
+    head,
+    is_filler,
+    is_open,
+    is_past,
+    is_weak,
+)
 from resume_gym.text.thresholds import FEW, HALF, SEVERAL
 from resume_gym.text.verbs import FIELDS, FRAMES, NOUNS, PAST_TENSES, STATIVE, VERBS, is_base
 
@@ -23,6 +32,7 @@ _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _PREPOSITIONS, _JOINTS, _ADVERBS = (_TORN[name] for name in ("prepositions", "joints", "adverbs"))
 _DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
 _MARKS = frozenset(',;:!?()"-.')
+_WORD = re.compile(r"[\w'-]+")
 _STOPS = frozenset(".;:")
 _END = ""
 _NEAR = 8  # maximum number of words of a removed span; minimum number of words of a scrambled line
@@ -100,6 +110,61 @@ def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
             if around and not (whole or vague or acts or moved):
                 return True
     return False
+
+
+def halved(old: Content, new: Content) -> str:
+    """Return whether a line lacks only a part of a filler: "torn", "half", or "" if it does not.
+
+    A filler is "half" gone if what stays reads well: "in order to help ensure quality" -> "to
+    ensure quality". It is "torn" otherwise, as in "with a script in to ensure quality".
+    """
+    words, others = ([*_WORD.finditer(one.body.lower())] for one in (old, new))
+    texts = [[word[0] for word in one] for one in (words, others)]
+    codes = SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
+    kept = {n for kind, a, b, _, _ in codes if kind == "equal" for n in range(a, b)}
+    added = {n for kind, a, b, _, _ in codes if kind in ("insert", "replace") for n in (a, b)}
+    gone = [one for kind, a, b, _, _ in codes if kind == "delete" for one in _slid(texts[0], a, b)]
+    worst = ""
+    for start, end in filler_spans(old.body):
+        span = [n for n, word in enumerate(words) if start <= word.start() < end]
+        whole = any(a <= span[0] and span[-1] < b for a, b in gone)
+        if kept.issuperset(span) or not added.isdisjoint((*span, span[-1] + 1)):
+            continue
+        if whole or kept.isdisjoint(span):
+            # "a script in order to ensure" -> "a script ensure"
+            if words[span[-1]][0] == "to" and kept >= {span[0] - 1, span[-1] + 1}:
+                return "torn"
+            continue
+        worst = _left_of(texts[0], span, kept, is_open(old.body[start:end].lower())) or worst
+        if worst == "torn":
+            break
+    return worst
+
+
+def _slid(words: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans whose removal leaves the same words as the removal of a span."""
+    first, last = start, stop
+    while first and words[first - 1] == words[last - 1]:
+        first, last = first - 1, last - 1
+    yield first, last
+    while last < len(words) and words[first] == words[last]:
+        first, last = first + 1, last + 1
+        yield first, last
+
+
+def _left_of(words: Sequence[str], span: Sequence[int], kept: set[int], free: bool) -> str:
+    """Return "torn", "half" or, if only a preposition is left that still fits, an empty string.
+
+    `free` is true for a phrase that may contain any words: it may lose some, but not the first.
+    """
+    left = [words[n] for n in span if n in kept]
+    last = words[span[-1]]
+    if left == ["to"] or (left == [words[span[0]]] and last in ("of", "the")):
+        return "" if last in ("to", "of", "the") else "torn"
+    opening = span[: 1 + (words[span[0]] == "was")]  # "was given"
+    short = len(left) == 1 and left[0] not in GLUE and not free
+    sound = is_filler(" ".join(left)) or short or (free and kept.issuperset(opening))
+    return "half" if sound else "torn"
 
 
 def _read(

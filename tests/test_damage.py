@@ -168,6 +168,26 @@ def test_a_line_without_a_part_of_its_fix_is_not_better() -> None:
     assert doubtful(read(weak), read(unsure), [read(fix)])
 
 
+@pytest.mark.parametrize(
+    "new",
+    [
+        "Converted Jenkins jobs of GitHub Actions for one team",
+        "Converted Jenkins jobs another to GitHub Actions for one team",
+        "Converted Jenkins jobs to and GitHub Actions for one team",
+        "Converted Jenkins, jobs to GitHub Actions for one team",
+        "Converted Jenkins jobs to GitHub Actions for one teams",
+    ],
+)
+def test_a_repaired_line_with_a_word_put_in_or_exchanged_is_not_better(new: str) -> None:
+    fix = "Converted Jenkins jobs to GitHub Actions for one team"
+    weak = fix.replace("Converted", "Was responsible for converting")
+    job = "Work with another team."
+    assert verdict(weak, fix, fix=fix, job=job).preference == 1
+    assert verdict(weak, new, fix=fix, job=job).preference <= 0
+    article = fix.replace("to GitHub", "to the GitHub")
+    assert verdict(weak, article, fix=fix, job=job).preference == 1
+
+
 def test_a_line_in_another_language_has_no_strange_words() -> None:
     assert strange(read("Leitete die Umstellung auf wöchentliche Berichte"), frozenset()) == ""
     assert strange(read("Led the formulassistants of two teams"), frozenset()) == "formulassistants"

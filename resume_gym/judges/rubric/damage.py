@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise, product
 
-from resume_gym.text.lines import GLUE, LEXICON, Content, stem
+from resume_gym.text.lines import GLUE, LEXICON, Content, read, stem
 from resume_gym.text.style import (
     filler_spans,
     fillers,
@@ -31,6 +31,7 @@ _COMPLETED: dict[str, str] = LEXICON["torn"]["pairs"]
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _PREPOSITIONS, _JOINTS, _ADVERBS = (_TORN[name] for name in ("prepositions", "joints", "adverbs"))
 _DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
+_WITH = frozenset(("with", "using", "via"))
 _MARKS = frozenset(',;:!?()"-.')
 _WORD = re.compile(r"[\w'-]+")
 _STOPS = frozenset(".;:")
@@ -89,13 +90,14 @@ def torn(old: Content, new: Content, sources: Sequence[Content]) -> str:
 def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
     """Return whether a line reorders a source, or lacks a span of it that may be no whole phrase.
 
-    Such a line may be good English, but the rules are not sure enough for a better grade.
+    The same goes for a word put into, or exchanged in, a stretch that a source has. Such a line may
+    be good English, but the rules are not sure enough for a better grade.
     """
     words, known = _read(old, new, sources)
     line = (*words, _END, _END)
     pairs = {pair for text in known for pair in pairwise((*text, _END))}
     seams = [at for at in range(1, len(words)) if line[at : at + 2] not in pairs]
-    if len(seams) > 1 and _drawn(words, known):
+    if (len(seams) > 1 and _drawn(words, known)) or _meddled(words, known):
         return True
     for at, text in product(seams, known):
         goes = (*text, _END, _END)
@@ -110,6 +112,42 @@ def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
             if around and not (whole or vague or acts or moved):
                 return True
     return False
+
+
+def _meddled(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a line has a word or comma put in between two words of a source.
+
+    Also return true if a small word is exchanged for another, or a plural for a singular: "Moved
+    jobs of Actions" for "Moved jobs to Actions". New numbers, adverbs, articles and commas before a
+    clause are fine.
+    """
+    pairs = {pair for text in known for pair in pairwise(text)}
+    triples = [{*zip(text, text[1:], (*text[2:], _END), strict=False)} for text in known]
+    for before, word, after in zip(words, words[1:], (*words[2:], _END), strict=False):
+        if any((before, word, after) in three for three in triples) or _free(before, word, after):
+            continue
+        if (before, after) in pairs:
+            return True
+        for n, three in enumerate(triples):
+            others = {two for one, two, end in three if (one, end) == (before, after)}
+            # "Used Figma to draw maps" -> "Drew maps with Figma", where the fix has "in Figma"
+            if any(_alike(word, other) for other in others) and not (n and word in _WITH):
+                return True
+    return False
+
+
+def _free(before: str, word: str, after: str) -> bool:
+    """Return whether a word may be put in between two others, whatever they are."""
+    clause = word in _MARKS and after in _JOINTS
+    article = word in _DETERMINERS and before not in _DETERMINERS
+    number = _figure(word) or bool(read(word).numbers)
+    return clause or article or number or word in _ADVERBS or word.endswith("ly")
+
+
+def _alike(word: str, other: str) -> bool:
+    """Return whether two words are small words, or a singular and its plural."""
+    small = GLUE | _PREPOSITIONS
+    return {word, other} <= small or word in (f"{other}s", other.removesuffix("s"))
 
 
 def halved(old: Content, new: Content) -> str:

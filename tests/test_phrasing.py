@@ -159,6 +159,7 @@ def test_a_torn_filler_is_worse(old: str, new: str) -> None:
             "Cut build time with a cache, which greatly improved efficiency",
             "Cut build time with a cache",
         ),
+        ("Over-utilized vans were sold in order to pay", "Over-utilized vans were sold to pay"),
         ("Lent tools for a period of 3 weeks", "Lent tools for 3 weeks"),
     ],
 )

@@ -157,23 +157,23 @@ def halved(old: Content, new: Content) -> str:
     ensure quality". It is "torn" otherwise, as in "with a script in to ensure quality".
     """
     words, others = ([*_WORD.finditer(one.body.lower())] for one in (old, new))
-    texts = [[word[0] for word in one] for one in (words, others)]
-    codes = SequenceMatcher(None, *texts, autojunk=False).get_opcodes()
+    was, now = ([word[0] for word in one] for one in (words, others))
+    codes = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
     kept = {n for kind, a, b, _, _ in codes if kind == "equal" for n in range(a, b)}
     added = {n for kind, a, b, _, _ in codes if kind in ("insert", "replace") for n in (a, b)}
-    gone = [one for kind, a, b, _, _ in codes if kind == "delete" for one in _slid(texts[0], a, b)]
+    gone = [one for kind, a, b, _, _ in codes if kind == "delete" for one in _slid(was, a, b)]
     worst = ""
     for start, end in filler_spans(old.body):
         span = [n for n, word in enumerate(words) if start <= word.start() < end]
-        whole = any(a <= span[0] and span[-1] < b for a, b in gone)
         if kept.issuperset(span) or not added.isdisjoint((*span, span[-1] + 1)):
             continue
+        whole = any(a <= span[0] and span[-1] < b for a, b in gone)
         if whole or kept.isdisjoint(span):
             # "a script in order to ensure" -> "a script ensure"
-            if words[span[-1]][0] == "to" and kept >= {span[0] - 1, span[-1] + 1}:
+            if was[span[-1]] == "to" and kept >= {span[0] - 1, span[-1] + 1}:
                 return "torn"
             continue
-        worst = _left_of(texts[0], span, kept, is_open(old.body[start:end].lower())) or worst
+        worst = _left_of(was, span, kept, is_open(old.body[start:end].lower())) or worst
         if worst == "torn":
             break
     return worst

@@ -219,8 +219,7 @@ def _prose(
     originals = [reference.lines[unit] for unit in units]
     bodies = [original.body for original in originals]
     was = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
-    old = respelt(was, line.content, reference.attested)
-    new = _whole(page, index, was)
+    old, new = respelt(was, line.content, reference.attested), _whole(page, index, was)
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     rewording = _reworded(old, new, units, fixed, reference)
     repaired = any(line.body == one.body for one in fixed[-1:])

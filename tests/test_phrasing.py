@@ -138,6 +138,10 @@ def test_what_only_looks_like_such_a_repair_is_not_better(old: str, new: str) ->
         ),
         ("Met the drivers on an ongoing basis", "Met the drivers on basis"),
         (
+            "Handled all aspects of event planning and organized a user group",
+            "Handled all organized a user group",
+        ),
+        (
             "Was given the list of late payers and collected 40 bills",
             "Was the list of late payers and collected 40 bills",
         ),

@@ -480,6 +480,9 @@ def _misfit(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -
     # "by proposed to buy"
     if first == "by" and is_past(second):
         return last == "to" or last in _DETERMINERS
+    # "all aspects of planning and organized a group" -> "all organized a group"
+    if first in ("all", "each", "every") and is_past(second) and last in _DETERMINERS:
+        return True
     # "placed English classes them"
     if second in ("them", "him") and last in _MARKS | {_END}:
         acts = is_past(first) or _doing(first) or is_base(first)

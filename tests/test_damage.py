@@ -168,6 +168,26 @@ def test_a_line_without_a_part_of_its_fix_is_not_better() -> None:
     assert doubtful(read(weak), read(unsure), [read(fix)])
 
 
+@pytest.mark.parametrize(
+    "new",
+    [
+        "Converted Jenkins jobs of GitHub Actions for one team",
+        "Converted Jenkins jobs another to GitHub Actions for one team",
+        "Converted Jenkins jobs to and GitHub Actions for one team",
+        "Converted Jenkins, jobs to GitHub Actions for one team",
+        "Converted Jenkins jobs to GitHub Actions for one teams",
+    ],
+)
+def test_a_repaired_line_with_a_word_put_in_or_exchanged_is_not_better(new: str) -> None:
+    fix = "Converted Jenkins jobs to GitHub Actions for one team"
+    weak = fix.replace("Converted", "Was responsible for converting")
+    job = "Work with another team."
+    assert verdict(weak, fix, fix=fix, job=job).preference == 1
+    assert verdict(weak, new, fix=fix, job=job).preference <= 0
+    article = fix.replace("to GitHub", "to the GitHub")
+    assert verdict(weak, article, fix=fix, job=job).preference == 1
+
+
 def test_a_line_in_another_language_has_no_strange_words() -> None:
     assert strange(read("Leitete die Umstellung auf wöchentliche Berichte"), frozenset()) == ""
     assert strange(read("Led the formulassistants of two teams"), frozenset()) == "formulassistants"
@@ -183,13 +203,46 @@ def test_english_has_british_and_technical_words(word: str) -> None:
     [
         ("Recieved the team prize in 2022", "Received the team prize in 2022"),
         ("Implimented single sign-on for 300 staff", "Implemented single sign-on for 300 staff"),
-        ("Wrote reports in Pyhton", "Wrote reports in Python"),
+        ("Sent reports to custmers", "Sent reports to customers"),
+        ("Kept three seperate lists", "Kept three separate lists"),
     ],
 )
 def test_a_corrected_spelling_is_better(old: str, new: str) -> None:
     found = verdict(old, new)
     assert (found.hallucination, found.preference) == (1, 1)
     assert verdict(new, old).preference == -1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Axure", "Azure"), ("Gradle", "Cradle"), ("JMeter", "Meter"), ("FAISS", "Fails"),
+        ("Accentra", "Accents"), ("axure", "azure"),
+    ],
+)  # fmt: skip
+def test_another_name_is_no_corrected_spelling(old: str, new: str) -> None:
+    found = verdict(f"Wrote notes on {old} here", f"Wrote notes on {new} here", job="Azure.")
+    assert (found.hallucination, found.preference) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Wrote reports in Pyhton", "Wrote reports in Python"),
+        ("Made 12 pages with Canva", "Made 12 pages with Canvas"),
+        ("Canva pages for 12 shops", "Canvas pages for 12 shops"),
+        ("Trained tagging with spaCy here", "Trained tagging with space here"),
+        ("Wrote notes on digoxin here", "Wrote notes on digitoxin here"),
+    ],
+)
+def test_a_name_spelt_otherwise_is_not_better(old: str, new: str) -> None:
+    found = verdict(old, new)
+    assert (found.hallucination, found.preference) == (1, 0)
+
+
+def test_a_word_of_the_job_is_not_misspelt() -> None:
+    old, new = "Sent reports to custmers", "Sent reports to customers"
+    assert verdict(old, new, job="Serve custmers.").preference == 0
 
 
 @pytest.mark.parametrize(("old", "new"), [("Java", "Scala"), ("Redis", "Redshift")])

@@ -120,6 +120,81 @@ def test_what_only_looks_like_such_a_repair_is_not_better(old: str, new: str) ->
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        (
+            "Cut build time with a cache, which greatly improved efficiency",
+            "Cut build time with a cache, greatly efficiency",
+        ),
+        (
+            "As part of the yard crew, welded 9 gates and a ramp",
+            "As of the yard crew, welded 9 gates and a ramp",
+        ),
+        (
+            "Traced pallets with a script in order to keep records",
+            "Traced pallets with a script in to keep records",
+        ),
+        (
+            "Traced pallets with a script in order to keep records",
+            "Traced pallets with a script keep records",
+        ),
+        ("Met the drivers on an ongoing basis", "Met the drivers on basis"),
+        (
+            "Handled all aspects of event planning and organized a user group",
+            "Handled all organized a user group",
+        ),
+        (
+            "Was given the list of late payers and collected 40 bills",
+            "Was the list of late payers and collected 40 bills",
+        ),
+    ],
+)
+def test_a_torn_filler_is_worse(old: str, new: str) -> None:
+    assert verdict(old, new).preference == -1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Loaded vans in a timely manner in the yard", "Loaded vans in the yard"),
+        (
+            "Traced pallets with a script in order to keep records",
+            "Traced pallets with a script to keep records",
+        ),
+        (
+            "Cut build time with a cache, which greatly improved efficiency",
+            "Cut build time with a cache",
+        ),
+        ("Over-utilized vans were sold in order to pay", "Over-utilized vans were sold to pay"),
+        ("Lent tools for a period of 3 weeks", "Lent tools for 3 weeks"),
+    ],
+)
+def test_a_whole_filler_may_go(old: str, new: str) -> None:
+    assert verdict(old, new).preference == 1
+
+
+TALKS = "Scheduled talks with speakers of the toy industry, 35 in three days"
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        TALKS.replace(",", ";"),
+        TALKS.replace(",", ""),
+        "Scheduled 35 in three days talks with speakers of the toy industry",
+        "Scheduled talks with speakers of the 35 in three days industry",
+        "Scheduled talks with 35 speakers of the toy industry in three days",
+        "Scheduled 35 talks with speakers of the in three days toy industry",
+        "Scheduled 35 talks with speakers of the toy industry",
+    ],
+)
+def test_a_figure_stands_only_with_the_noun_that_it_counts(new: str) -> None:
+    assert verdict(TALKS, new).preference <= 0
+    good = "Scheduled 35 talks in three days with speakers of the toy industry"
+    assert verdict(TALKS, good).preference == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
         ("Responsible for pressing dress shirts", "Responsible for Pressed dress shirts"),
         (
             "Was asked by the vicar to repaint the hall",

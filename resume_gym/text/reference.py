@@ -147,6 +147,15 @@ class Reference:
         return frozenset(piece for word in words for piece in parts(word))
 
     @cached_property
+    def attested(self) -> frozenset[str]:
+        """The words of the job, of the evidence, and of at least two lines of the original."""
+        lines = Counter(word for line in self.lines for word in {*line.content.words})
+        texts = (*self.job, *self.evidence)
+        return frozenset(word for word, number in lines.items() if number > 1).union(
+            *(content.words for content in texts)
+        )
+
+    @cached_property
     def bodies(self) -> frozenset[str]:
         """The lines of the original, case-folded and without markup."""
         return frozenset(line.body.casefold() for line in self.lines)

@@ -5,12 +5,15 @@ The words come from the frequency dictionary of symspellpy, and from `spelling` 
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from importlib.resources import files
 
-from rapidfuzz.distance import OSA
+from rapidfuzz import process
+from rapidfuzz.distance import OSA, LCSseq
 
-from resume_gym.text.lines import GLUE, LEXICON, Content, parts, read
+from resume_gym.text.lines import GLUE, LEXICON, Content, parts, read, stem
+from resume_gym.text.verbs import NOUNS, VERB_STEMS
 
 _ADDED = frozenset(LEXICON["spelling"]["words"]) | frozenset(LEXICON["claims"]["tools"])
 _DEGREES: dict[str, str] = LEXICON["degrees"]
@@ -35,13 +38,25 @@ _SPELLINGS = tuple(
     for old, new in [pair]
 )  # fmt: skip
 _LEAST = 4  # only a longer word can be misspelt
+_COMMON = 1_000_000  # least frequency of a word that a misspelt word may stand for
+_LIKELIER = 10  # how many times more frequent it must be than any other word as near
+
+
+@cache
+def _frequencies() -> dict[str, int]:
+    path = files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt")
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    return {word: int(count) for word, count in (line.split(" ", 1) for line in lines)}
 
 
 @cache
 def _dictionary() -> frozenset[str]:
-    path = files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt")
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
-    return frozenset(line.split(" ", 1)[0] for line in lines) | _ADDED
+    return _ADDED.union(_frequencies())
+
+
+@cache
+def _initial(letter: str) -> tuple[str, ...]:
+    return tuple(word for word in _frequencies() if word[0] == letter)
 
 
 @lru_cache(maxsize=65536)
@@ -64,9 +79,7 @@ def strange(content: Content, known: frozenset[str]) -> str:
 
     Names, and words in `known`, are skipped. So are all words of a line that is not in English.
     """
-    names = {
-        name.text.lower() for name in content.names if not name.head or not name.text.istitle()
-    }
+    names = _names(content)
     odd = [
         piece
         for word in content.words
@@ -80,28 +93,73 @@ def strange(content: Content, known: frozenset[str]) -> str:
     return ""
 
 
+def _names(content: Content) -> set[str]:
+    """Return the names of a line in lower case, without plain words that open a sentence."""
+    return {name.text.lower() for name in content.names if not name.head or not name.text.istitle()}
+
+
 def _misspelt(word: str) -> bool:
     return len(word) > _LEAST and word.isalpha() and not is_word(word)
 
 
 @lru_cache(maxsize=8192)
 def corrects(new: str, old: str) -> bool:
-    """Return whether `new` is the correct spelling of `old`: "received" for "recieved"."""
+    """Return whether `new` is the correct spelling of `old`: "received" for "recieved".
+
+    It is a common word with the same first letter, and no other word as near is nearly as common.
+    A word of five letters may only have letters in the wrong order, since many names of tools are
+    as near to a common word: "canva", "spacy".
+    """
     most = 1 + (len(old) > 2 * _LEAST - 2)
-    near = new.isalpha() and OSA.distance(old, new, score_cutoff=most) <= most
-    return near and _misspelt(old) and is_word(new)
+    if new[0] != old[0] or not new.isalpha() or not (_misspelt(old) and is_word(new)):
+        return False
+    steps = OSA.distance(old, new, score_cutoff=most)
+    if steps > most or (len(old) == _LEAST + 1 and sorted(old) != sorted(new)):
+        return False
+    count = _frequencies().get(new, 0)
+    near = process.extract_iter(old, _initial(old[0]), scorer=OSA.distance, score_cutoff=steps)
+    others = (_frequencies()[word] for word, _, _ in near if word != new)
+    likely = count >= max(_COMMON, _LIKELIER * max(others, default=0))
+    return likely or (new in _ADDED and _same_letters(old, new))
 
 
 def corrections(old: Content, new: Content) -> dict[str, str]:
-    """Map each misspelt word of `old` that `new` corrects to its correct spelling."""
+    """Map each misspelt word of `old` that `new` corrects to its correct spelling.
+
+    In a word with a capital letter, letters may be missing, superfluous or in the wrong order, but
+    not exchanged, as another name may have them ("Axure", "Azure"). Words with inner capital
+    letters are never misspelt.
+    """
     gone = [word for word in {*old.words} - {*new.words} if _misspelt(word)]
     come = {*new.words} - {*old.words} if gone else ()
-    return {word: other for word in gone for other in come if corrects(other, word)}
+    names = {name.text.lower(): name.text.istitle() for name in old.names}
+    return {
+        word: other
+        for word in gone
+        for other in come
+        if corrects(other, word)
+        if word not in names or (names[word] and _same_letters(word, other))
+    }
 
 
-def respelt(old: Content, new: Content) -> Content:
-    """Return `old` with its misspelt words spelt as in `new`; `old` itself if there are none."""
-    right = corrections(old, new)
+def _same_letters(word: str, other: str) -> bool:
+    kept = LCSseq.similarity(word, other) == min(len(word), len(other))
+    return kept or sorted(word) == sorted(other)
+
+
+def respelt(old: Content, new: Content, known: AbstractSet[str]) -> Content:
+    """Return `old` with its misspelt words spelt as in `new`; `old` itself if there are none.
+
+    Names and words in `known` are kept. A word that opens a sentence is corrected only to a verb or
+    to a noun of action, since it may be a name, too.
+    """
+    kept, heads = _names(old) | known, {name.text.lower() for name in old.names}
+    right = {
+        word: other
+        for word, other in corrections(old, new).items()
+        if word not in kept
+        if word not in heads or other in NOUNS or stem(other) in VERB_STEMS
+    }
     return read(re.sub(r"\w+", lambda m: _like(m[0], right), old.body)) if right else old
 
 

@@ -33,7 +33,10 @@ _FILLER = any_of(LEXICON["words"]["filler"])
 _SOFT = frozenset(map(stem, LEXICON["words"]["soft"]))
 _CHORES = _SOFT.union(map(stem, LEXICON["words"]["chores"]))
 _ABSTRACT = rf"\b(?:{'|'.join(LEXICON['words']['abstract'])})\b"
-_EMPTY = re.compile("|".join(LEXICON["words"]["empty"]).replace("VAGUE", _ABSTRACT))
+_EMPTIES = [phrase.replace("VAGUE", _ABSTRACT) for phrase in LEXICON["words"]["empty"]]
+_EMPTY = re.compile("|".join(_EMPTIES))
+# the empty phrases that may contain any words; they extend to the start or the end of the line
+_OPEN = re.compile("|".join(phrase for phrase in _EMPTIES if "^" in phrase or "$" in phrase))
 # an introductory phrase before the verb: "As a volunteer, ...", "Tasks: ..."
 _ASIDE = re.compile(
     r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)"
@@ -139,6 +142,23 @@ def fillers(body: str) -> int:
 def empties(body: str) -> int:
     """Count the phrases in a line that say nothing, such as "in a timely manner"."""
     return len(_EMPTY.findall(body.lower()))
+
+
+def filler_spans(body: str) -> list[tuple[int, int]]:
+    """Return where the fillers and empty phrases of a line start and end."""
+    found = (pattern.finditer(body.lower()) for pattern in (_FILLER, _EMPTY))
+    return [match.span() for matches in found for match in matches]
+
+
+def is_filler(text: str) -> bool:
+    """Return whether a text is nothing but a filler or an empty phrase."""
+    spans = {text, f" {text}"}
+    return any(pattern.fullmatch(one) for one in spans for pattern in (_FILLER, _EMPTY))
+
+
+def is_open(text: str) -> bool:
+    """Return whether a text is an empty phrase that may contain any words."""
+    return _OPEN.fullmatch(text) is not None
 
 
 def is_soft(body: str) -> bool:

@@ -9,11 +9,20 @@ the line and at seams: pairs of adjacent words that no source has. The entry poi
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import pairwise, product
 
-from resume_gym.text.lines import GLUE, LEXICON, Content, stem
-from resume_gym.text.style import fillers, head, is_past, is_weak
+from resume_gym.text.lines import GLUE, LEXICON, Content, read, stem
+from resume_gym.text.style import (
+    filler_spans,
+    fillers,
+    head,
+    is_filler,
+    is_open,
+    is_past,
+    is_weak,
+)
 from resume_gym.text.thresholds import FEW, HALF, SEVERAL
 from resume_gym.text.verbs import FIELDS, FRAMES, NOUNS, PAST_TENSES, STATIVE, VERBS, is_base
 
@@ -22,7 +31,9 @@ _COMPLETED: dict[str, str] = LEXICON["torn"]["pairs"]
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _PREPOSITIONS, _JOINTS, _ADVERBS = (_TORN[name] for name in ("prepositions", "joints", "adverbs"))
 _DETERMINERS, _PRONOUNS = _TORN["determiners"], _TORN["pronouns"]
+_WITH = frozenset(("with", "using", "via"))
 _MARKS = frozenset(',;:!?()"-.')
+_WORD = re.compile(r"[\w'-]+")
 _STOPS = frozenset(".;:")
 _END = ""
 _NEAR = 8  # maximum number of words of a removed span; minimum number of words of a scrambled line
@@ -79,13 +90,14 @@ def torn(old: Content, new: Content, sources: Sequence[Content]) -> str:
 def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
     """Return whether a line reorders a source, or lacks a span of it that may be no whole phrase.
 
-    Such a line may be good English, but the rules are not sure enough for a better grade.
+    The same goes for a word put into, or exchanged in, a stretch that a source has. Such a line may
+    be good English, but the rules are not sure enough for a better grade.
     """
     words, known = _read(old, new, sources)
     line = (*words, _END, _END)
     pairs = {pair for text in known for pair in pairwise((*text, _END))}
     seams = [at for at in range(1, len(words)) if line[at : at + 2] not in pairs]
-    if len(seams) > 1 and _drawn(words, known):
+    if (len(seams) > 1 and _drawn(words, known)) or _meddled(words, known):
         return True
     for at, text in product(seams, known):
         goes = (*text, _END, _END)
@@ -100,6 +112,97 @@ def doubtful(old: Content, new: Content, sources: Sequence[Content]) -> bool:
             if around and not (whole or vague or acts or moved):
                 return True
     return False
+
+
+def _meddled(words: tuple[str, ...], known: Sequence[tuple[str, ...]]) -> bool:
+    """Return whether a line has a word or comma put in between two words of a source.
+
+    Also return true if a small word is exchanged for another, or a plural for a singular: "Moved
+    jobs of Actions" for "Moved jobs to Actions". New numbers, adverbs, articles and commas before a
+    clause are fine.
+    """
+    pairs = {pair for text in known for pair in pairwise(text)}
+    triples = [{*zip(text, text[1:], (*text[2:], _END), strict=False)} for text in known]
+    for before, word, after in zip(words, words[1:], (*words[2:], _END), strict=False):
+        if any((before, word, after) in three for three in triples) or _free(before, word, after):
+            continue
+        if (before, after) in pairs:
+            return True
+        for n, three in enumerate(triples):
+            others = {two for one, two, end in three if (one, end) == (before, after)}
+            # "Used Figma to draw maps" -> "Drew maps with Figma", where the fix has "in Figma"
+            if any(_alike(word, other) for other in others) and not (n and word in _WITH):
+                return True
+    return False
+
+
+def _free(before: str, word: str, after: str) -> bool:
+    """Return whether a word may be put in between two others, whatever they are."""
+    clause = word in _MARKS and after in _JOINTS
+    article = word in _DETERMINERS and before not in _DETERMINERS
+    number = _figure(word) or bool(read(word).numbers)
+    return clause or article or number or word in _ADVERBS or word.endswith("ly")
+
+
+def _alike(word: str, other: str) -> bool:
+    """Return whether two words are small words, or a singular and its plural."""
+    small = GLUE | _PREPOSITIONS
+    return {word, other} <= small or word in (f"{other}s", other.removesuffix("s"))
+
+
+def halved(old: Content, new: Content) -> str:
+    """Return whether a line lacks only a part of a filler: "torn", "half", or "" if it does not.
+
+    A filler is "half" gone if what stays reads well: "in order to help ensure quality" -> "to
+    ensure quality". It is "torn" otherwise, as in "with a script in to ensure quality".
+    """
+    words, others = ([*_WORD.finditer(one.body.lower())] for one in (old, new))
+    was, now = ([word[0] for word in one] for one in (words, others))
+    codes = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
+    kept = {n for kind, a, b, _, _ in codes if kind == "equal" for n in range(a, b)}
+    added = {n for kind, a, b, _, _ in codes if kind in ("insert", "replace") for n in (a, b)}
+    gone = [one for kind, a, b, _, _ in codes if kind == "delete" for one in _slid(was, a, b)]
+    worst = ""
+    for start, end in filler_spans(old.body):
+        span = [n for n, word in enumerate(words) if start <= word.start() < end]
+        if kept.issuperset(span) or not added.isdisjoint((*span, span[-1] + 1)):
+            continue
+        whole = any(a <= span[0] and span[-1] < b for a, b in gone)
+        if whole or kept.isdisjoint(span):
+            # "a script in order to ensure" -> "a script ensure"
+            if was[span[-1]] == "to" and kept >= {span[0] - 1, span[-1] + 1}:
+                return "torn"
+            continue
+        worst = _left_of(was, span, kept, is_open(old.body[start:end].lower())) or worst
+        if worst == "torn":
+            break
+    return worst
+
+
+def _slid(words: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans whose removal leaves the same words as the removal of a span."""
+    first, last = start, stop
+    while first and words[first - 1] == words[last - 1]:
+        first, last = first - 1, last - 1
+    yield first, last
+    while last < len(words) and words[first] == words[last]:
+        first, last = first + 1, last + 1
+        yield first, last
+
+
+def _left_of(words: Sequence[str], span: Sequence[int], kept: set[int], free: bool) -> str:
+    """Return "torn", "half" or, if only a preposition is left that still fits, an empty string.
+
+    `free` is true for a phrase that may contain any words: it may lose some, but not the first.
+    """
+    left = [words[n] for n in span if n in kept]
+    last = words[span[-1]]
+    if left == ["to"] or (left == [words[span[0]]] and last in ("of", "the")):
+        return "" if last in ("to", "of", "the") else "torn"
+    opening = span[: 1 + (words[span[0]] == "was")]  # "was given"
+    short = len(left) == 1 and left[0] not in GLUE and not free
+    sound = is_filler(" ".join(left)) or short or (free and kept.issuperset(opening))
+    return "half" if sound else "torn"
 
 
 def _read(
@@ -377,6 +480,9 @@ def _misfit(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]) -
     # "by proposed to buy"
     if first == "by" and is_past(second):
         return last == "to" or last in _DETERMINERS
+    # "all aspects of planning and organized a group" -> "all organized a group"
+    if first in ("all", "each", "every") and is_past(second) and last in _DETERMINERS:
+        return True
     # "placed English classes them"
     if second in ("them", "him") and last in _MARKS | {_END}:
         acts = is_past(first) or _doing(first) or is_base(first)

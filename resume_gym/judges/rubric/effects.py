@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import LCSseq
 
-from resume_gym.judges.rubric.damage import torn
+from resume_gym.judges.rubric.damage import halved, torn
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.licences import STEWARDS, Rewrite
 from resume_gym.judges.rubric.phrasing import (
@@ -103,6 +103,7 @@ def harms_of(
         ("wordier", wordy),
         (FORM[-1], untidy),
         ("ungrammatical", broken(old, new)),
+        ("part of a filler is left", halved(old, new) == "torn"),
     )
     yield from (("clarity", rule) for rule, broke in unclear if broke)
     if fault := torn(old, new, (*fixed, *filter(None, [rewording.source]))):
@@ -180,7 +181,11 @@ def gains_of(page: Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[
         if len(new.tokens) < len(was.tokens):
             yield "clarity", "says it in fewer words"
     rid = empties(new.body) < empties(was.body) and rewording.plain
-    if not rewording.lost and (rid or (wordier(was, new) < 0 and _shortened(was, new))):
+    if (
+        not rewording.lost
+        and not halved(was, new)
+        and (rid or (wordier(was, new) < 0 and _shortened(was, new)))
+    ):
         yield "clarity", "filler is gone"
     if rewording.nearer >= NEARER and kept:
         yield "clarity", "states the point plainly"

@@ -4,11 +4,11 @@ Whether the new line is true and good English is checked elsewhere.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from resume_gym.text.lines import GLUE, LEXICON, Content, is_figure, is_rate, read, stem
+from resume_gym.text.lines import GLUE, LEXICON, Content, is_figure, read, stem
 from resume_gym.text.style import head, is_past, is_soft, is_weak
 from resume_gym.text.thresholds import HALF, SEVERAL
 from resume_gym.text.verbs import NOUNS, VERB_STEMS, is_base
@@ -20,31 +20,63 @@ _RISES, _FALLS = (frozenset(map(stem, group)) for group in LEXICON["verbs"]["dir
 _TAIL = re.compile(r"(?P<main>.+?)(?P<tail>,[^,;:]{1,12}\d[^,;:]{0,40}(?:,\d{3}[^,;:]*)?)(?:$|, )")
 # matches the end of a sentence, or "and" before "I am" or "I have"
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\s+and (?=I (?:am|have)\b)")
+_COMPOUND = re.compile(r"(?<=[a-z])-(?=[a-z])")
+_MARK = re.compile(r"[,;:](?=\s)")
+_ARTICLES = frozenset(("a", "an", "the"))
+_TOTAL = frozenset(("in", "all", "total"))
+_PREPOSITIONS = frozenset(LEXICON["torn"]["prepositions"])
 _PERSONS = frozenset(("people", "children", "men", "women", "staff"))
 
 
 def placed(old: Content, new: Content) -> bool:
-    """Return whether a figure at the end of a line now stands before the noun that it counts."""
+    """Return whether a figure at the end of a line now stands before the noun that it counts.
+
+    The rest of the line must read as before, with the rest of the tail put between two phrases:
+    "Groomed dogs by appointment, 15 a day" -> "Groomed 15 dogs a day by appointment".
+    """
     found = _TAIL.match(old.body)
-    if not found or found["tail"] in new.body:
-        return False
-    tail = read(found["tail"].strip(", "))
-    figures = [n for n, key in enumerate(tail.keys) if is_figure(key)]
-    if not figures or not tail.values <= new.values:
-        return False
-    figure = tail.keys[figures[0]]
     verb = new.tokens[head(new).at]
-    if figure not in new.keys or not (is_past(verb) or is_base(verb)):
+    if not found or not (is_past(verb) or is_base(verb)):
         return False
-    own = tail.keys[figures[0] + 1 :][:2]
-    counted = {key for key in own if not (key in GLUE or is_rate(key))}
-    main = read(found["main"])
-    plural = (k for t, k in zip(main.tokens, main.keys, strict=True) if _is_plural(t))
-    counted.update(list(plural)[:1])
-    place = new.keys.index(figure)
-    after = new.keys[place + 1 : place + 4]
-    money = any(n.unit in "$€£₹" and n.unit for n in tail.numbers) and bool({*after} & {*main.keys})
-    return money or not counted.isdisjoint(after)
+    texts = found["main"], found["tail"].strip(", "), old.body[found.end() :], new.body
+    marks = [_MARK.findall(text) for text in texts]
+    main, tail, rest, new = (read(_COMPOUND.sub("", text)) for text in texts)
+    at = next((n for n, key in enumerate(tail.keys) if is_figure(key)), None)
+    if at is None or marks[0] + marks[2] != marks[3]:
+        return False
+    line, wanted = _bare(new, head(new).at), [*_bare(main, head(main).at), *_bare(rest)]
+    run = list(tail.keys[: at + 1])
+    place = next((n for n in range(len(line)) if line[n : n + at + 1] == run), 0)
+    after = line[place + at + 1 :]
+    noun = _counted(main, wanted)
+    if any(number.unit and number.unit in "$€£₹" for number in tail.numbers):
+        noun, after = place, after[after[:1] in (["in"], ["of"]) :]
+    near = 0 < place <= noun < place + SEVERAL + 1 and GLUE.isdisjoint(wanted[place:noun])
+    moved = [key for key in tail.keys[at + 1 :] if key not in {*wanted[noun : noun + 1]}]
+    ends = [n for n in range(noun + 1, len(wanted)) if wanted[n] in _PREPOSITIONS]
+    return near and any(
+        _puts_in(line[:place] + after, wanted, end, moved) for end in (*ends, len(wanted))
+    )
+
+
+def _counted(main: Content, wanted: Sequence[str]) -> int:
+    """Return the index in `wanted` of the first plural after the verb of a line; 0 if none."""
+    plurals = (stem(token) for token in main.tokens[head(main).at + 1 :] if _is_plural(token))
+    key = next(plurals, "")
+    return wanted.index(key, 1) if key in wanted[1:] else 0
+
+
+def _bare(content: Content, start: int = 0) -> list[str]:
+    """Return the keys of a line from an index on, without articles."""
+    return [key for key in content.keys[start:] if key not in _ARTICLES]
+
+
+def _puts_in(line: list[str], wanted: list[str], at: int, moved: list[str]) -> bool:
+    """Return whether `line` is `wanted` with `moved` put in at an index; "in all" may be gone."""
+    end = len(line) - (len(wanted) - at)
+    inside = line[at:end]
+    kept = end >= at and line[:at] + line[end:] == wanted
+    return kept and inside in (moved, [] if _TOTAL.issuperset(moved) else moved)
 
 
 def _is_plural(token: str) -> bool:

@@ -219,7 +219,7 @@ def _prose(
     originals = [reference.lines[unit] for unit in units]
     bodies = [original.body for original in originals]
     was = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
-    old, new = respelt(was, line.content), _whole(page, index, was)
+    old, new = respelt(was, line.content, reference.attested), _whole(page, index, was)
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     rewording = _reworded(old, new, units, fixed, reference)
     repaired = any(line.body == one.body for one in fixed[-1:])
@@ -233,12 +233,13 @@ def _prose(
     false = any(finding.line == index for finding in findings)
     rules = () if repaired else harms_of(page, originals, old, line, new, rewording, fixed)
     harms = _first(rules)
-    gains = {"clarity": "a spelling is corrected"} if old is not was else {}
+    gains: dict[str, str] = {}
     if len(originals) == 1:
         gains |= _first(tidied(originals[0], old, new, rewording, reference))
         known = (*fixed, *filter(None, [rewording.source]))
         sure = rewording.retold or not doubtful(old, line.content, known)
         if rewording.licensed and sure:
+            gains |= {"clarity": "a spelling is corrected"} if old is not was else {}
             gains |= _first(gains_of(page, originals[0], line, rewording))
     marked = any(line.body == one.body for one in fixed)
     if len(originals) == 1 and not marked and aims(old, new):

@@ -76,7 +76,7 @@ def test_a_figure_that_was_measured_once_links_to_what_that_means() -> None:
 
 
 def test_the_rewards_of_scripted_agents_are_those_of_the_result_file() -> None:
-    file = ROOT / "benchmarks" / "results" / "agents-2-core-epyc.json"
+    file = ROOT / "benchmarks" / "results" / "agents-2-core-epyc-bf16.json"
     found = json.loads(file.read_text(encoding="utf-8"))["figures"]
     means = {one["name"].removesuffix(": mean reward"): f"{one['value']:.2f}" for one in found}
     agents = ("noop", "floor", "safe harbour", "one repair", "careful", "oracle")

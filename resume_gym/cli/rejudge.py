@@ -127,7 +127,7 @@ def _replay(stored: Stored) -> dict[str, dict[str, Sessions]]:
     for agent, record in _records(stored):
         try:
             task_id, env = record["task_id"], env_of(record)
-            session = kinds[env].replay(stored.tasks[env].by_id[task_id], record)
+            session = kinds[env].replay(stored.tasks[env].find(task_id), record)
             if record["graded"]:
                 Episode.of(session)  # raises ValueError if the session is not graded
                 rollout = int(record.get("rollout", counts[env, agent, task_id]))

@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
-from learners.config import PRESETS, Config, check_envs, read_toml, to_dict
+from learners.config import PRESETS, Config, check_envs, is_served, read_toml, to_dict
 from learners.errors import ConfigError
 from resume_gym.judges import named_modules, named_servers
 from resume_gym.support import trust
@@ -184,11 +185,13 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
         (name, "" if spec in given else spec)
         for name, spec in (("judge", config.judge), ("second_judge", config.second_judge))
     ]
+    teachers = [config.teacher] if is_served(config.teacher) else []
+    servers = ("engine_urls", config.engine_urls), ("teacher", teachers)
     for name, does, values in (
         ("env", _IMPORTS, [config.env] if ":" in "".join(config.environments) else []),
         *((name, _IMPORTS, named_modules(spec)) for name, spec in judges),
         *((name, "names a server or its key", named_servers(spec)) for name, spec in judges),
-        ("engine_urls", "names a server", [u for u in config.engine_urls if not trust.is_local(u)]),
+        *((name, "names a server", filterfalse(trust.is_local, urls)) for name, urls in servers),
     ):
         for value in values:
             if value not in given:

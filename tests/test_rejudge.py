@@ -121,6 +121,28 @@ def test_a_repeated_command_asks_only_for_verdicts_that_are_missing(
     assert f"no key; the same command resumes {out}" in capsys.readouterr().err
 
 
+def test_a_folder_that_has_gained_tasks_is_graded_again(tmp_path: Path, capsys: Capsys) -> None:
+    folder = tmp_path / "result"
+    for limit in ("2", "4"):
+        played = "--agent", "careful", "--limit", limit, "--out", str(folder)
+        assert main(["eval", "--env", "ResumeEditMini-v0", *played]) == 0
+        judge = "rubric" if limit == "2" else '{"name": "rubric"}'  # the same judge
+        capsys.readouterr()
+        assert rejudge(folder, "--judge", judge, "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["agents"]["careful, again"]["summary"]["tasks"] == int(limit)
+
+
+def test_the_default_judge_is_that_of_the_environment(tmp_path: Path) -> None:
+    again = folder, _ = tmp_path / "result", tmp_path / "result-rejudged"
+    env = "examples.release_notes:ReleaseNotes-v0"
+    played = "--agent", "noop", "--limit", "2", "--out", str(folder)
+    assert main(["eval", "--env", env, *played]) == 0
+    assert rejudge(folder) == 0
+    graded = [json.loads((one / "evaluation.json").read_text())["judge"] for one in again]
+    assert graded == ["editor", "editor"]
+
+
 def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Capsys) -> None:
     run = write_run(tmp_path / "run")
     episodes = run / "trajectories"

@@ -362,6 +362,18 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
         raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")
 
 
+def plain_spec(spec: object) -> object:
+    """Return a specification in one form: no JSON, and the name of a judge without options."""
+    with suppress(ValueError):
+        spec = _parsed(spec)
+    if isinstance(spec, list):
+        return [plain_spec(part) for part in spec]
+    if isinstance(spec, Mapping):
+        spec = {key: plain_spec(value) for key, value in spec.items()}
+        return spec["name"] if spec.keys() == {"name"} else spec
+    return spec
+
+
 def named_servers(spec: object) -> list[str]:
     """Return the options of a judge's specification that name API keys or remote servers."""
     with suppress(ValueError):

@@ -1,12 +1,12 @@
 """Tasks of a viewed run or evaluation, loaded by its environment; the folder stores no tasks."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from resume_gym.env import find_edit_env
+from resume_gym.env import EditEnv, find_edit_env
 from resume_gym.episode.editing import AnySession
 from resume_gym.episode.session import Session
 from resume_gym.episode.sources import BUNDLED, LADDER
@@ -27,14 +27,14 @@ class Tasks(NamedTuple):
         by_id: tasks by ID.
         session_type: session class of the environment; None if unknown or if it edits no document.
         note: why the tasks could not be loaded; empty on success.
-        make_judge: method `EditEnv.make_judge` of the environment; None if unknown.
+        env: the environment; None if unknown.
         more: whether training may have generated further tasks, which `by_id` lacks.
     """
 
     by_id: Mapping[str, Any] = {}
     session_type: type[AnySession] | None = None
     note: str = ""
-    make_judge: Callable[[str], Any] | None = None
+    env: EditEnv | None = None
     more: bool = False
 
     @property
@@ -93,7 +93,7 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
         tasks = {task.task_id: task for task in made.tasks}
         more = not source or bool(re.fullmatch(LADDER, source))
         more = more and issubclass(kind.session_type, Session)
-        return Tasks(tasks, kind.session_type, "", made.make_judge, more)
+        return Tasks(tasks, kind.session_type, "", made, more)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
             note=f"The tasks of {env} cannot be loaded ({problem}): their fields are not shown."

@@ -144,7 +144,7 @@ def test_engine_servers_of_others_that_only_a_file_names_are_refused(capsys: Cap
 
 def test_a_teacher_server_that_only_a_file_names_is_refused(capsys: Capsys) -> None:
     argv = ["--config", "run/config.toml"]
-    served = {"feedback_form": "sampled", "temperature": 1.0}
+    served: dict[str, Any] = {"feedback_form": "sampled", "temperature": 1.0}
     write(teacher="http://evil:8000", **served)
     said = "teacher: run/config.toml names a server, 'http://evil:8000'; if you trust it"
     assert said in told(argv, capsys)

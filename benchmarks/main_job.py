@@ -25,7 +25,6 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -37,14 +36,13 @@ from edit_kinds import Counts, count
 from record import Figure, finish, parser
 
 from learners.run.folder import RunFolder
-from resume_gym import Task
 from resume_gym.agents.edit_kinds import HARMFUL, KINDS
 from resume_gym.env import make_edit_env
 from resume_gym.episode.rewards import components
 from resume_gym.episode.tasks import write_jsonl
 from resume_gym.evaluation.comparison import signed_rank
 from resume_gym.evaluation.estimator import best_of
-from resume_gym.synthesis.procedural import generate_task
+from resume_gym.synthesis.procedural import task_of
 
 HERE = Path(__file__).parent
 LEARNERS = HERE.parent / "learners"
@@ -336,14 +334,8 @@ class _Known:
 
     def __init__(self, ids: tuple[str, ...]) -> None:
         env: Any = make_edit_env(ENV)
-        self.tasks = [_generated(one) for one in dict.fromkeys(ids)]
+        self.tasks = [task_of(one) for one in dict.fromkeys(ids)]
         self.session_type, self.rules = env.session_type, env.rules
-
-
-@lru_cache(maxsize=10_000)
-def _generated(task_id: str) -> Task:
-    size, split, seed, index = task_id.split("-")
-    return generate_task(int(seed), int(index), split, size)
 
 
 def by_page(runs: Sequence[Sequence[Mapping[str, Any]]], name: str) -> np.ndarray:

@@ -54,7 +54,6 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--optimizer": "adamw",
         "--learning-rate": 1e-3,
         "--workers": 12 if gpu else 0,
-        "--repeats": 2 if gpu else 1,
         "--row-tokens": 65536 if gpu else 4096,
         "--runs": args.runs,
         "--name": "smollm2-start",

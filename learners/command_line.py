@@ -6,13 +6,14 @@ If an argument is invalid, the program exits with status 2.
 import argparse
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
-from learners.config import PRESETS, Config, check_envs, read_toml, to_dict
+from learners.config import PRESETS, Config, check_envs, is_served, read_toml, to_dict
 from learners.errors import ConfigError
 from resume_gym.judges import named_modules, named_servers
 from resume_gym.support import trust
@@ -76,6 +77,7 @@ def parse(
     about: str = _ABOUT,
     examples: Sequence[str] = _EXAMPLES,
     more: type | None = None,
+    names: Collection[str] | None = None,
 ) -> Arguments:
     """Parse the command line of a training run; exit with status 2 if an argument is invalid.
 
@@ -86,6 +88,7 @@ def parse(
         about: description of the program in the help.
         examples: example commands for the help, without `resume-gym`.
         more: a dataclass whose fields are additional flags; a program with them has no `--dry-run`.
+        names: the settings of `Config` that have flags; None for all.
     """
     # accept underscores in flags, as in the names of a TOML file
     words = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
@@ -96,6 +99,7 @@ def parse(
         file = _find(source) if source else None
         base = read_toml(file) if file else default or Config()
         parser = _make_parser(prog, about, examples, more, base, _MACHINES.get(source, "here"))
+        _add_flags(parser, Config, base, names)
         given = vars(parser.parse_args(words))
         config = replace(base, **{name: given[name] for name in given if hasattr(base, name)})
         machine = given.get("dry_run")
@@ -134,22 +138,26 @@ def _make_parser(
     add(trust.FLAG, action="store_true", help=trust.HELP)
     if more:
         _add_flags(parser, more)
-    _add_flags(parser, Config, base)
     return parser
 
 
-def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
+def _add_flags(
+    parser: Parser, kind: type, base: object = None, names: Collection[str] | None = None
+) -> None:
     """Add a flag for each field of a dataclass; parsing returns only the flags that were given.
 
     Args:
         parser: parser to which the flags are added.
         kind: the dataclass, whose docstring describes the fields.
         base: an instance of the dataclass with the default values; None for the class's defaults.
+        names: the fields that have flags; None for all.
     """
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", re.MULTILINE)
     told = {name: " ".join(text.removesuffix(".").split()) for name, text in entries}
     group = parser.add_argument_group(kind.__name__.lower())
     for name, hint in get_type_hints(kind).items():
+        if names is not None and name not in names:
+            continue
         default: Any = getattr(base or kind, name, None)
         several, (inner, *_) = get_origin(hint) is tuple, get_args(hint) or (hint,)
         one = inner if several else hint
@@ -184,11 +192,13 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
         (name, "" if spec in given else spec)
         for name, spec in (("judge", config.judge), ("second_judge", config.second_judge))
     ]
+    teachers = [config.teacher] if is_served(config.teacher) else []
+    servers = ("engine_urls", config.engine_urls), ("teacher", teachers)
     for name, does, values in (
         ("env", _IMPORTS, [config.env] if ":" in "".join(config.environments) else []),
         *((name, _IMPORTS, named_modules(spec)) for name, spec in judges),
         *((name, "names a server or its key", named_servers(spec)) for name, spec in judges),
-        ("engine_urls", "names a server", [u for u in config.engine_urls if not trust.is_local(u)]),
+        *((name, "names a server", filterfalse(trust.is_local, urls)) for name, urls in servers),
     ):
         for value in values:
             if value not in given:

@@ -25,6 +25,8 @@ from resume_gym.support.user_errors import did_you_mean, install
 PRESETS = Path(__file__).parent / "presets"
 # pydantic converts only fields with this mark: a TOML list to a tuple, or a string to a path
 _CONVERTED = Field(strict=False)
+# logits divided by a smaller temperature may overflow
+_Temperature = Annotated[float, Field(ge=1e-3)]
 
 
 @dataclass(frozen=True)
@@ -143,14 +145,14 @@ class Config:
     tasks: str = ""
     fresh_tasks: bool = True
     judge: str = ""
-    seed: NonNegativeInt = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     steps: PositiveInt = 20
     goal: str = ""
     budget: str = ""
     groups: PositiveInt = 8
     group_size: Annotated[int, Field(ge=2)] = 8
     replace_equal: bool = False
-    temperature: PositiveFloat = 0.7
+    temperature: _Temperature = 0.7
     max_tokens: PositiveInt = 96
     learning_rate: PositiveFloat = 2e-4
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -186,7 +188,7 @@ class Config:
     eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
     eval_rollouts: PositiveInt = 1
-    eval_temperature: PositiveFloat = 0.3
+    eval_temperature: _Temperature = 0.3
     on_collapse: Literal["note", "warn", "rollback", "stop"] = "warn"
     on_hack: Literal["warn", "drop", "stop"] = "warn"
     second_judge: str = ""
@@ -308,6 +310,7 @@ _EXPECTED = {
     "bool_type": "true or false",
     "greater_than": "a number > {gt:g}",
     "greater_than_equal": "a number >= {ge:g}",
+    "less_than": "a number < {lt:g}",
     "less_than_equal": "a number <= {le:g}",
     "path_type": "a path",
     "tuple_type": "a list",
@@ -355,6 +358,8 @@ def read_toml(path: Path) -> Config:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: expected less deeply nested TOML") from None
     for name in values:
         if name not in _SCHEMA.model_fields:
             near = did_you_mean(name, _SCHEMA.model_fields)

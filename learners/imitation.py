@@ -5,21 +5,25 @@ r"""Imitation: train any model on demonstrations of a scripted editor, as a star
         --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model
 
-The flags of `aipo.py --help` are accepted here, too. To resume an interrupted run, repeat its
-command; with more tokens, it continues a finished one. At the end, the model plays the held-out
-tasks.
+Flags below "config" are shared with `aipo.py`, which has others that would have no effect here. To
+resume an interrupted run, repeat its command; with more tokens, it continues a finished one. At the
+end, the model plays the held-out tasks.
 """
 
 import asyncio
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, count, cycle, islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, NamedTuple
@@ -39,7 +43,7 @@ from pydantic.types import NonNegativeInt, PositiveInt
 
 from learners.build import make_orchestrator, make_trainer, make_workloads
 from learners.command_line import parse, stop
-from learners.config import Config, message_of, to_toml
+from learners.config import Config, message_of
 from learners.demonstrations import drills, renamed
 from learners.editors import edits_of_pages, episodes, samples
 from learners.engines import EngineError
@@ -51,6 +55,7 @@ from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import PROBE_LIMIT
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
+from learners.run.heartbeat import interrupted
 from learners.training import models, ranks
 from learners.training.checkpoint import CheckpointError, set_damaged_aside, write_folder
 from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
@@ -80,8 +85,16 @@ DEFAULTS = Config(
     row_tokens=4096,
     optimizer="muon",
     learning_rate=4e-3,
+    credit="episode",  # no drafts are graded, so the judge may ask a model
 )
 SAVE_EVERY_S = 300.0
+SHARED = (
+    *("name", "runs", "model", "env", "tasks", "judge", "seed", "max_tokens"),
+    *("learning_rate", "max_grad_norm", "weight_decay", "optimizer", "timeout_s", "threads"),
+    *("precision", "row_tokens", "activation_checkpointing", "compile", "lora_rank", "lora_alpha"),
+    *("eval_tasks", "eval_rollouts", "eval_temperature"),
+)
+"""The settings of `Config` that imitation uses; only these have flags."""
 _TELL_S = 20.0
 _AHEAD = 8  # packed rows that each worker process prepares in advance
 _WARMUP = 20  # number of optimizer steps in which the learning rate rises
@@ -188,11 +201,24 @@ def _episodes(
     return (next(pages if number % _PAGES else played) for number in count())
 
 
-def _work(queue: Any, parent: int, *arguments: Any) -> None:
+def _work(sender: Connection, parent: int, *arguments: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent reports an interruption
     ranks.die_with_parent(parent)
     torch.set_num_threads(1)
-    for row in make_rows(*arguments):
-        queue.put(row)
+    with ThreadPoolExecutor(1) as sending:
+        ahead: deque[Future[None]] = deque()
+        for row in make_rows(*arguments):
+            ahead.append(sending.submit(sender.send_bytes, row))
+            if len(ahead) > _AHEAD:
+                ahead.popleft().result()
+
+
+def _receive(receiver: Connection, worker: int) -> bytes:
+    try:
+        return receiver.recv_bytes()
+    except (EOFError, OSError):  # the other end is closed: the process has ended
+        told = "has ended; the same command resumes the run"
+        raise EngineError(f"worker {worker}, which makes demonstrations, {told}") from None
 
 
 @contextmanager
@@ -202,16 +228,20 @@ def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[It
     Entering the context waits for the first row, so training time excludes the workers' start.
     """
     context = multiprocessing.get_context("spawn")  # fork may hang: threads can hold locks
-    queues = [context.Queue(_AHEAD) for _ in range(dose.workers)]
+    pipes = [context.Pipe(duplex=False) for _ in range(dose.workers)]
     processes = [
-        context.Process(target=_work, args=(queue, os.getpid(), dose, config, phase, start, worker))
-        for worker, queue in enumerate(queues)
+        context.Process(
+            target=_work, args=(sender, os.getpid(), dose, config, phase, start, worker)
+        )
+        for worker, (_, sender) in enumerate(pipes)
     ]
-    for process in processes:
+    for process, (_, sender) in zip(processes, pipes, strict=True):
         process.start()
+        sender.close()  # only the worker has this end now, so its death closes the pipe
     # take rows from the workers in turn, so that the order of the rows is reproducible
-    made = (queue.get() for queue in cycle(queues))
-    rows = made if queues else make_rows(dose, config, phase, start, 0)
+    receivers = [(receiver, worker) for worker, (receiver, _) in enumerate(pipes)]
+    made = (_receive(*one) for one in cycle(receivers))
+    rows = made if pipes else make_rows(dose, config, phase, start, 0)
     try:
         yield map(pickle.loads, chain([next(rows)], rows))
     finally:
@@ -335,22 +365,29 @@ def run(dose: Dose, config: Config) -> None:
     config.check_packages()
     prepare_cpu(config.threads)
     folder = RunFolder(config.runs / config.name)
-    with folder.lock():
-        _run(dose, config, folder)
+    try:
+        with folder.lock():
+            _run(dose, config, folder)
+    except KeyboardInterrupt:
+        interrupted(folder, 0)  # the number of steps is unknown
+        raise SystemExit(ranks.INTERRUPTED) from None
 
 
 def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
+    settings = {**asdict(dose), "model": config.model}  # as given: the folder of a start may move
     drill = dose.drill if config.model == NEW else 0.0
-    if config.model == NEW:
-        if not (start := folder.path / "start").is_dir():
-            new_model(config.seed, start)
+    start = folder.path / "start"
+    if is_made := config.model == NEW:
         config = replace(config, model=str(start))
+    is_new = folder.check(config, settings)
+    if is_made and (is_new or not start.is_dir()):
+        new_model(config.seed, start)
     models.download(config.model)
     (work,) = make_workloads(config)
+    # `resume-gym eval` reads the sampling settings of models and checkpoints from this file
+    folder.configure(config, settings)
     for sentence in set_damaged_aside(folder.checkpoints):
         say(f"warning: {sentence}", error=True)
-    # `resume-gym eval` reads the sampling settings of models and checkpoints from this file
-    folder.writer.replace("config.toml", to_toml(config))
     trainer = make_trainer(replace(config, temperature=1.0), folder.checkpoints)
     trainer.resume()
     trained = float(trainer.state.get("tokens", 0))
@@ -374,7 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train by imitation with command-line arguments, by default those of this process."""
     try:
         words = sys.argv[1:] if arguments is None else arguments
-        parsed = parse(words, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)
+        parsed = parse(words, DEFAULTS, "imitation.py", __doc__ or "", (), Dose, SHARED)
         run(TypeAdapter(Dose).validate_python(parsed.given), parsed.config)
     except ValidationError as error:
         stop(ConfigError(message_of(error)))

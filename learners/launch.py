@@ -127,6 +127,7 @@ def _run(config: Config, train: Train) -> None:
         works = make_workloads(config)
         for name, urls in (
             ("engine_urls", config.engine_urls),
+            ("teacher", [config.teacher] if is_served(config.teacher) else []),
             ("judge", _servers(work.judge for work in works)),
             ("second_judge", _servers(work.second_judge for work in works)),
         ):

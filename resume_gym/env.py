@@ -175,7 +175,7 @@ class EditEnv(gym.Env[str, str]):
         if task_id is None:
             # NumPy's `random` is three times as fast as `integers`; short episodes draw tasks often
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
-        if task_id not in self._numbers:
+        if not isinstance(task_id, str) or task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
             where = f"{number_of(len(tasks), 'task')} of {self.source}{split}"
             raise TaskError(f"task_id: {task_id!r} is not among the {where}")

@@ -21,7 +21,6 @@ import contextlib
 import inspect
 import io
 import json
-import math
 import pickle
 import re
 import traceback
@@ -45,7 +44,7 @@ from resume_gym.episode.session import Session
 from resume_gym.episode.sources import load_tasks
 from resume_gym.episode.tasks import Task, repaired
 from resume_gym.episode.tools import tool_call
-from resume_gym.judges import Judge, JudgeError, JudgeUnavailable, as_async
+from resume_gym.judges import LARGEST, Judge, JudgeError, JudgeUnavailable, as_async, check_weight
 from resume_gym.llm.loop import submit
 
 __all__ = ["Played", "Script", "check_adapter", "check_env", "check_judge", "play_bare"]
@@ -463,7 +462,8 @@ def check_judge(
     - Threads may call the judge concurrently.
     - A group of texts gets one verdict for each text, in order.
     - A judge that scores groups (see `resume_gym.judges.GroupScorer`) gives each text of a group a
-      finite number. Equal texts get equal scores.
+      finite number, at most 1,000,000 in size, and its `group_weight` is such a number >= 0. Equal
+      texts get equal scores.
     - A deterministic judge gives equal texts equal verdicts, whatever it judged before, and gives
       the texts of a group the same scores in any order.
 
@@ -480,6 +480,9 @@ def check_judge(
     name = getattr(judge, "name", None)
     if not isinstance(name, str) or not name:
         raise _broken("judge.name", "a name for reports", _brief(name))
+    weight: Any = getattr(judge, "group_weight", 0.0)
+    with _converted("judge.group_weight", "a weight of the scores of groups"):
+        check_weight("group_weight", weight)
     for task in load_tasks("mini", "eval")[:_TASKS] if tasks is None else tasks:
         _check_task(judge, task, deterministic)
 
@@ -521,9 +524,10 @@ def _scores(judge: Any, task: Task, group: Sequence[str]) -> list[float]:
     with _converted(f"{task.task_id}: judge_group", "a score for each revision"):
         scores = list(submit(judge.judge_group(task, group)).result())
     _expect("judge_group: number of scores", len(group), len(scores))
-    wrong = [one for one in scores if type(one) not in (int, float) or not math.isfinite(one)]
+    wrong = [one for one in scores if type(one) not in (int, float) or not abs(one) <= LARGEST]
     if wrong:
-        raise _broken("judge_group: scores", "finite numbers of type float", wrong)
+        expected = f"finite numbers, at most {LARGEST:,.0f} in size, of type float"
+        raise _broken("judge_group: scores", expected, wrong)
     return scores
 
 

@@ -27,6 +27,7 @@ class FakeVLLM:
         weights: weights of the last update.
         status: HTTP status of completions.
         broken: a path that answers with status 500.
+        answers: texts that are answered instead, by path.
         key: bearer token that all requests need; empty for none.
         tokenize: function of `/tokenize`; prompt log-probabilities are minus a token's id.
     """
@@ -38,6 +39,7 @@ class FakeVLLM:
         self.weights: dict[str, Tensor] = {}
         self.status = 200
         self.broken = ""
+        self.answers: dict[str, str] = {}
         self.key = ""
         self.tokenize: Callable[[str], Sequence[int]] = lambda text: []
         self._speak = speak
@@ -63,6 +65,8 @@ class FakeVLLM:
         async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
             if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
                 return web.Response(status=401)
+            if request.path in self.answers:
+                return web.Response(text=self.answers[request.path])
             answer: web.StreamResponse = await handler(request)
             return answer
 

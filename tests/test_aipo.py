@@ -366,6 +366,15 @@ def test_a_second_process_is_told_who_writes_the_run(
             {"engine": "vllm", "engine-urls": "http://127.0.0.1:1", "name": "fourth"},
             "engine_urls: no server runs at http://127.0.0.1:1",
         ),
+        (
+            {
+                "teacher": "http://127.0.0.1:1",
+                "feedback-form": "sampled",
+                "temperature": 1.0,
+                "name": "ninth",
+            },
+            "teacher: no server runs at http://127.0.0.1:1",
+        ),
         ({"goal": "eval.rewards > 6", "name": "sixth"}, "; did you mean 'eval.reward'?"),
         ({"budget": "judge_dollars < 1", "name": "seventh"}, "list price, got rubric"),
         ({"budget": "judge_tokens < 1", "name": "eighth"}, "asks a model, got rubric"),

@@ -133,8 +133,13 @@ def test_without_weight_nobody_is_asked() -> None:
     ("answer", "kept", "told"),
     [
         (lambda group: [1.0, 2.0, JudgeRefused("too long"), 4.0], 3, "too long"),
-        (lambda group: [1.0, math.nan, 2.0, 4.0], 3, "expected a finite score, got nan"),
-        (lambda group: ["5", 1.0, 2.0, 4.0], 3, "expected a finite score, got '5'"),
+        (
+            lambda group: [1.0, math.nan, 2.0, 4.0],
+            3,
+            "expected a finite score, at most 1e6 in size, got nan",
+        ),
+        (lambda group: [10**400, 1.0, 2.0, 4.0], 3, "at most 1e6 in size, got 1000"),
+        (lambda group: ["5", 1.0, 2.0, 4.0], 3, "at most 1e6 in size, got '5'"),
         (lambda group: [1.0, 2.0], 0, "expected 4 answers, got 2"),
         (lambda group: {}["score"], 0, "raised KeyError: 'score'"),
     ],
@@ -218,6 +223,12 @@ def test_a_judge_that_would_ignore_a_weight_is_refused() -> None:
     for wrong in (-1, math.inf, "1", True):
         with pytest.raises(ValueError, match="pairwise: weight: expected a number >= 0"):
             make_judge({**scored, "weight": wrong})
+    for wrong in (math.nan, None, -1, "0.5", [], 1e308):
+        own = {"name": "test_comparisons:Scoring", "scores": [], "weight": wrong}
+        with pytest.raises(
+            ValueError, match="'test_comparisons:Scoring': group_weight: expected a nu"
+        ):
+            make_judge(own)
 
 
 def test_a_score_may_be_of_a_type_that_json_lacks() -> None:

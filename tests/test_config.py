@@ -170,6 +170,9 @@ VLLM = {"engine": "vllm"}
     ("values", "told"),
     [
         ({"seed": -1}, "seed: expected a number >= 0, got -1"),
+        ({"seed": 2**63}, r"seed: expected a number < 9\.22337e\+18, got 9223372036854775808"),
+        ({"temperature": 1e-300}, "^temperature: expected a number >= 0.001, got 1e-300"),
+        ({"eval_temperature": 0.0}, "^eval_temperature: expected a number >= 0.001, got 0"),
         ({"name": "a\nb"}, r"^name: expected the name of a folder, got 'a\\nb'$"),
         ({"name": "\x1b[2J"}, "name: expected the name of a folder, got"),
         ({"loss": "grpo"}, r"^credit: grpo .*expected episode, got edit$"),
@@ -193,6 +196,12 @@ VLLM = {"engine": "vllm"}
 def test_wrong_values_and_combinations_are_named(values: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Config(**values)
+
+
+def test_a_deeply_nested_file_is_an_error_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text(f"env = {'[' * 5000}")
+    with pytest.raises(ConfigError, match=r"deep\.toml: expected less deeply nested TOML"):
+        read_toml(tmp_path / "deep.toml")
 
 
 def test_switches_and_lists_of_a_command_line() -> None:

@@ -125,6 +125,8 @@ def test_the_last_info_has_the_verdict(options: dict[str, Any]) -> None:
 def test_an_unknown_task_is_named(env: gym.Env[str, str]) -> None:
     with pytest.raises(TaskError, match=r"'hand-3' is not among the 3 tasks of .*, split train"):
         env.reset(options={"task_id": "hand-3"})
+    with pytest.raises(TaskError, match=r"task_id: \['hand-0'\] is not among the 3 tasks"):
+        env.reset(options={"task_id": ["hand-0"]})
 
 
 def test_a_step_before_the_first_reset_asks_for_it(env: gym.Env[str, str]) -> None:

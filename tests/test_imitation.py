@@ -1,8 +1,9 @@
 """The warm start: its rows, the order in which they come, and the whole command."""
 
+import multiprocessing
 import pickle
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import torch
 from jobs import garble
 
 from learners import imitation
+from learners.engines import EngineError
+from learners.errors import ConfigError
 from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of
 from learners.losses import LossInput, Totals, likelihood
 from learners.run.folder import RunFolder
@@ -124,7 +127,9 @@ def test_likelihood_is_a_weighted_mean() -> None:
     ("flags", "told"),
     [
         (["--env", "ReleaseNotes-v9"], "env: no environment is called"),
-        (["--backend", "fsdp2"], "optimizer: muon needs backend 'local', got 'fsdp2'"),
+        (["--backend", "fsdp2"], "unrecognized arguments: --backend fsdp2"),
+        (["--goal", "eval.reward >= 6"], "unrecognized arguments: --goal"),
+        (["--groups", "2"], "unrecognized arguments: --groups 2"),
         (["--pages", "2"], "pages: expected a number <= 1, got 2.0"),
         (["--model", "absent"], "model: expected 'nano', 'smollm2', 'smollm2-editor', a folder"),
         (["--dry-run"], "unrecognized arguments: --dry-run"),
@@ -158,6 +163,71 @@ def test_one_process_at_a_time_trains_in_a_folder(
     with RunFolder(tmp_path / "imitation").lock(), pytest.raises(SystemExit, match="2"):
         main(["--tokens", "1", "--runs", str(tmp_path)])
     assert "writes to this folder; wait" in capsys.readouterr().err
+
+
+def test_a_folder_of_another_run_is_refused_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(tmp_path / "imitation")
+    config = replace(DEFAULTS, runs=tmp_path, model=str(folder.path / "start"))
+    folder.configure(config)
+    command = "--runs", str(tmp_path), "--tokens", "100"
+
+    def content() -> dict[Path, bytes]:
+        files = (file for file in folder.path.rglob("*") if file.is_file() and file.name != "lock")
+        return {file: file.read_bytes() for file in files}
+
+    def refused(*flags: str) -> str:
+        before = content()
+        with pytest.raises(SystemExit, match="2"):
+            main([*command, *flags])
+        assert content() == before
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    held = "holds a run of aipo.py, and this is imitation.py; choose another run name"
+    assert refused().endswith(held)
+    (folder.path / "config.toml").unlink()
+    folder.configure(config, {**asdict(Dose(tokens=100.0)), "model": "new"})
+    told = refused("--seed", "7", "--editor", "fixes")
+    assert (
+        "has other settings: seed was 1, is now 7, editor was 'apprentice', is now 'fixes'" in told
+    )
+    assert "tokens was 100.0, is now 50.0" in refused("--tokens", "50")
+    assert "model was 'new', is now 'nano'" in refused("--model", "nano")
+    with pytest.raises(ConfigError, match=r"holds a run of imitation\.py, and this is aipo\.py"):
+        folder.configure(config)
+    moved = replace(config, model="elsewhere/start", threads=3)
+    dose = Dose(tokens=200, workers=2, keep=5)
+    assert not folder.check(moved, {**asdict(dose), "model": "new"})
+
+
+def test_an_interruption_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(imitation, "_run", interrupt)
+    with pytest.raises(SystemExit, match="130"):
+        main(["--tokens", "1", "--runs", str(tmp_path)])
+    told = f"interrupted: no step is saved yet; the same command resumes {tmp_path / 'imitation'}"
+    assert capsys.readouterr().err == f"resume-gym: {told}\n"
+
+
+@pytest.mark.slow
+def test_the_end_of_a_worker_is_an_error() -> None:
+    dose = Dose(tokens=1, draws=2, workers=2)
+    broken = replace(CONFIG, env="ReleaseNotes-v9")
+    with (
+        pytest.raises(EngineError, match="worker 0, which makes demonst"),
+        rows_of(dose, broken, PHASE, 0),
+    ):
+        pass
+    with rows_of(dose, CONFIG, PHASE, 0) as made:
+        multiprocessing.active_children()[0].kill()
+        with pytest.raises(EngineError, match=r"worker \d, which makes demonstrations, has ended"):
+            list(made)
 
 
 @pytest.mark.slow

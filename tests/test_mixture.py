@@ -54,6 +54,7 @@ SEARCHING: Any = gymnasium.make(EVIDENCE).unwrapped
 @pytest.mark.parametrize(
     ("env", "told"),
     [
+        ("A-v0:1e308,B-v0:1e308", "a share > 0 .at most 1e9. for .*, got 'A-v0:1e308'"),
         ("A-v0:0.7,B-v0", "expected ID:SHARE with a share > 0 .*environments, got 'B-v0'"),
         ("A-v0,B-v0", "got 'A-v0'"),
         ("A-v0:1,B-v0:x", "got 'B-v0:x'"),

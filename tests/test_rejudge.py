@@ -6,16 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gymnasium
 import pytest
-from viewer_runs import read, write_run
+from viewer_runs import MIXED, read, write_run
 
+from resume_gym import tool_call
 from resume_gym.apps.plot.reading import read_evaluations
 from resume_gym.apps.viewer.listing import Listing
 from resume_gym.cli import main
 from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
+from resume_gym.folders.writer import FolderWriter
 from resume_gym.judges import JudgeMisconfigured, JudgeRefused, make_judge
 from resume_gym.support.json_lines import seal
+from resume_gym.synthesis.procedural import generate_task
 
 Capsys = pytest.CaptureFixture[str]
 
@@ -117,6 +121,28 @@ def test_a_repeated_command_asks_only_for_verdicts_that_are_missing(
     assert f"no key; the same command resumes {out}" in capsys.readouterr().err
 
 
+def test_a_folder_that_has_gained_tasks_is_graded_again(tmp_path: Path, capsys: Capsys) -> None:
+    folder = tmp_path / "result"
+    for limit in ("2", "4"):
+        played = "--agent", "careful", "--limit", limit, "--out", str(folder)
+        assert main(["eval", "--env", "ResumeEditMini-v0", *played]) == 0
+        judge = "rubric" if limit == "2" else '{"name": "rubric"}'  # the same judge
+        capsys.readouterr()
+        assert rejudge(folder, "--judge", judge, "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["agents"]["careful, again"]["summary"]["tasks"] == int(limit)
+
+
+def test_the_default_judge_is_that_of_the_environment(tmp_path: Path) -> None:
+    again = folder, _ = tmp_path / "result", tmp_path / "result-rejudged"
+    env = "examples.release_notes:ReleaseNotes-v0"
+    played = "--agent", "noop", "--limit", "2", "--out", str(folder)
+    assert main(["eval", "--env", env, *played]) == 0
+    assert rejudge(folder) == 0
+    graded = [json.loads((one / "evaluation.json").read_text())["judge"] for one in again]
+    assert graded == ["editor", "editor"]
+
+
 def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Capsys) -> None:
     run = write_run(tmp_path / "run")
     episodes = run / "trajectories"
@@ -140,6 +166,27 @@ def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Caps
     rewards = {name: one["summary"]["reward"] for name, one in told["agents"].items()}
     assert listed["run-rejudged"]["reward"] == rewards["held-out, stored"]
     assert rewards["held-out, stored"] < rewards["training, stored"]
+
+
+@pytest.mark.parametrize("env", ["ResumeEditNetMini-v0", ",".join(f"{name}:1" for name in MIXED)])
+def test_a_run_on_generated_tasks_is_graded_again_and_shown(
+    env: str, tmp_path: Path, capsys: Capsys
+) -> None:
+    run = tmp_path / "run"
+    (run / "trajectories").mkdir(parents=True)
+    (run / "config.toml").write_text(f'env = "{env}"\n')
+    made: Any = gymnasium.make(MIXED[0]).unwrapped
+    session = made.session_type(generate_task(1, 160, "train", "mini"), made.rules)
+    first = session.task.fixes[0]
+    session.step(tool_call("str_replace", old=first.old, new=first.new))
+    session.step(tool_call("submit"))
+    session.grade(made.judge.judge(session.task, session.text))
+    named = {"env": MIXED[0]} if "," in env else {}
+    record = {"group": 0, "member": 0, **named, **session.record()}
+    FolderWriter(run).append_row("trajectories/step-000001.jsonl", record)
+    assert rejudge(run, "--judge", "rubric", "--json") == 0
+    assert "training, again" in capsys.readouterr().out
+    assert session.task.job in [part["value"] for part in read(run).episode(0)["task"]]
 
 
 def test_the_list_has_no_reward_of_training_tasks(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A teacher model beside the policy or on a server: the losses, the metric, and bad settings."""
 
 import asyncio
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -169,8 +170,9 @@ def scored(url: str, timeout_s: float = 30.0) -> list[Rollout]:
 
 
 def test_a_server_scores_each_token_of_a_response(server: FakeVLLM) -> None:
-    server.status = 503  # once: the request is repeated
-    rollouts = scored(server.url)
+    for status in (503, 429):  # once: the request is repeated
+        server.status = status
+        rollouts = scored(server.url)
     for one in rollouts:
         assert one.teacher == [-float(token) for token in one.response]
     samples = [one.sample() for one in rollouts]
@@ -198,6 +200,43 @@ def test_a_server_that_refuses_or_does_not_answer_ends_the_step(server: FakeVLLM
         scored(server.url)
     with pytest.raises(EngineError, match=r"no answer of http://127.0.0.1:9 within 1 s; Cannot"):
         scored("http://127.0.0.1:9", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "told"),
+    [
+        ("/v1/models", '{"data": []}', "the name of a model from http"),
+        ("/v1/models", "[1]", "the name of a model from http"),
+        ("/v1/models", "{", "JSON from http"),
+        ("/tokenize", '{"count": 3}', "token ids from http"),
+        ("/v1/completions", '{"choices": []}', "a log-probability of each token from http"),
+        ("/v1/completions", '{"choices": [{"prompt_logprobs": [null]}]}', "a log-probability of"),
+    ],
+)
+def test_a_wrong_answer_of_a_server_ends_the_step(
+    path: str, text: str, told: str, server: FakeVLLM
+) -> None:
+    server.answers[path] = text
+    with pytest.raises(EngineError, match=f"^teacher: expected {told}"):
+        scored(server.url)
+
+
+@pytest.mark.parametrize("place", [None, {"8": {"logprob": -1}}, {}, -1])
+def test_a_token_without_a_log_probability_is_an_error(place: object) -> None:
+    answer = {"choices": [{"prompt_logprobs": [None, {"7": {"logprob": -0.5}}, place]}]}
+    with pytest.raises((LookupError, TypeError)):
+        teacher._logprobs(answer, [5, 7, 9])
+
+
+@pytest.mark.parametrize("value", ["-0.5", None, 0.5, 1e30, -1e30, math.nan, True])
+def test_a_log_probability_is_a_number_up_to_0(value: object) -> None:
+    def answer(last: object) -> object:
+        places = [None, {"7": {"logprob": -0.5}}, {"9": {"logprob": last}}]
+        return {"choices": [{"prompt_logprobs": places}]}
+
+    assert teacher._logprobs(answer(1e-6), [5, 7, 9]) == [-0.5, 0.0]
+    with pytest.raises(ValueError, match=r"expected a number from -1e\+06 to 0, got"):
+        teacher._logprobs(answer(value), [5, 7, 9])
 
 
 # Settings

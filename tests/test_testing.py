@@ -158,9 +158,9 @@ class Reversing(AsyncJudge):
 class Scores(Says):
     """Scores groups as a function says."""
 
-    def __init__(self, scores: Callable[[Sequence[str]], Any]) -> None:
+    def __init__(self, scores: Callable[[Sequence[str]], Any], weight: Any = 1.0) -> None:
         super().__init__(lambda task, revised: graded())
-        self.scores = scores
+        self.scores, self.group_weight = scores, weight
 
     async def judge_group(self, task: Task, group: Sequence[str]) -> Any:
         return self.scores(group)
@@ -171,6 +171,8 @@ class Scores(Says):
     [
         (Scores(lambda group: [0.0] * 3), "judge_group: number of scores: expected 4; got 3"),
         (Scores(lambda group: [math.nan] * len(group)), "scores: expected finite .*; got .nan"),
+        (Scores(lambda group: [-1e308] * len(group)), "scores: expected finite .*; got .-1e.308"),
+        (Scores(lambda group: [0.0] * len(group), None), "judge.group_weight: .* >= 0 .* got None"),
         (Scores(lambda group: [JudgeError("no")] * len(group)), "scores: expected finite"),
         (Scores(lambda group: 1 / 0), "a score for each revision; got ZeroDivisionError"),
         (Scores(lambda group: [*range(len(group))]), "text that is in the group twice: expected 0"),

@@ -142,6 +142,19 @@ def test_engine_servers_of_others_that_only_a_file_names_are_refused(capsys: Cap
     parse(argv)
 
 
+def test_a_teacher_server_that_only_a_file_names_is_refused(capsys: Capsys) -> None:
+    argv = ["--config", "run/config.toml"]
+    served: dict[str, Any] = {"feedback_form": "sampled", "temperature": 1.0}
+    write(teacher="http://evil:8000", **served)
+    said = "teacher: run/config.toml names a server, 'http://evil:8000'; if you trust it"
+    assert said in told(argv, capsys)
+    for flags in (["--trust-remote-code"], ["--teacher", "http://evil:8000"]):
+        assert parse([*argv, *flags]).config.teacher == "http://evil:8000"
+    for teacher in ("http://localhost:8000", "Qwen/Qwen3-4B"):
+        write(teacher=teacher, **served)
+        parse(argv)
+
+
 def test_only_a_module_and_a_name_are_a_custom_judge(here: Path) -> None:
     spec = '[{"model":"a"}]'
     (here / '[{"model".py').write_text(_CODE)

@@ -23,6 +23,7 @@ from resume_gym.support.printing import visible
 from resume_gym.support.user_errors import number_of
 
 HEARTBEAT = "heartbeat.json"
+DOSE = "dose.json"
 TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
 """Metrics that are totals of the run so far, not values of one step."""
 Metrics = Mapping[str, float]
@@ -40,6 +41,7 @@ _CHANGEABLE = {
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
     # a new goal, budget or reaction to alarms lets an ended run continue
     *("save_every", "goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
+    *("workers", "keep"),  # of imitation
 }
 
 
@@ -49,6 +51,7 @@ class RunFolder:
     | path | content |
     |---|---|
     | `config.toml` | the configuration |
+    | `dose.json` | further settings, if the run is imitation |
     | `metrics.jsonl` | metrics, one line per step |
     | `evaluations.jsonl` | evaluations during training, one per line |
     | `before.json`, `after.json` | held-out results before and after training |
@@ -83,34 +86,71 @@ class RunFolder:
         """Lock the folder against other processes during a block; see `FolderWriter.lock`."""
         return self.writer.lock(RUN.lock)
 
-    def configure(self, config: Config) -> bool:
-        """Check `config` against the settings of an existing run in the folder, then write it.
+    def configure(self, config: Config, dose: Mapping[str, Any] | None = None) -> bool:
+        """Write the settings of a run after a `check`, which describes arguments and results."""
+        is_new = self.check(config, dose)
+        if dose is not None:
+            self.writer.replace(DOSE, json.dumps(dose, indent=1) + "\n")
+        self.writer.replace("config.toml", to_toml(config))
+        return is_new
+
+    def check(self, config: Config, dose: Mapping[str, Any] | None = None) -> bool:
+        """Check settings against those of an existing run in the folder; write nothing.
+
+        Args:
+            config: settings of the run.
+            dose: settings of a run of imitation that replace or complete those of `config`, as JSON
+                values; None for other runs.
 
         Returns:
             True if the folder had no settings, so that the run is new; False if a run is resumed.
 
         Raises:
             ConfigError: a setting that affects the run's results has changed. `steps` may increase
-                if the learning rate is constant.
+                if the learning rate is constant, and `tokens` always.
         """
         file = self.path / "config.toml"
         if file.exists() and not file.stat().st_size:
             raise ConfigError(f"{file} is empty: expected the settings of this run; restore it")
         is_new = not file.exists()
-        changed = {} if is_new else differences(read_toml(file), config)
+        changed = {} if is_new else self._changes(config, dose)
         longer = config.learning_rate_schedule == "constant"
         conflicts = [
             f"{name} was {before!r}, is now {now!r}"
             for name, (before, now) in changed.items()
-            if name not in _CHANGEABLE and not (name == "steps" and now > before and longer)
+            if name not in _CHANGEABLE
+            and not (name == "steps" and now > before and longer)
+            and not (name == "tokens" and now > before)
         ]
         if conflicts:
             raise ConfigError(
                 f"{self.path} has other settings: {', '.join(conflicts)}; choose another run name"
             )
         self._check_edition()
-        self.writer.replace(file.name, to_toml(config))
         return is_new
+
+    def _changes(
+        self, config: Config, dose: Mapping[str, Any] | None
+    ) -> dict[str, tuple[Any, Any]]:
+        """Return the settings that differ from those in the folder, with both values.
+
+        Raises:
+            ConfigError: one of the two runs is imitation, and the other is not.
+        """
+        content = self.reader.content(DOSE)
+        if (content is None) != (dose is None):
+            programs = ("aipo.py", "imitation.py")
+            held, asked = (programs[is_one] for is_one in (dose is None, dose is not None))
+            told = f"{self.path} holds a run of {held}, and this is {asked}"
+            raise ConfigError(f"{told}; choose another run name")
+        try:
+            before = parse(content or b"{}")
+            pairs = {name: (before[name], now) for name, now in (dose or {}).items()}
+        except (ValueError, KeyError, TypeError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{self.path / DOSE} is damaged: {told}; restore it") from None
+        values = {**differences(read_toml(self.path / "config.toml"), config), **pairs}
+        return {name: (then, now) for name, (then, now) in values.items() if then != now}
 
     def _check_edition(self) -> None:
         """Raise a ConfigError if the run began with another `EDITION` of tasks and rubric judge."""

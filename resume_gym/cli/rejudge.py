@@ -10,7 +10,6 @@ from resume_gym.apps.viewer.data import FolderContents as Stored
 from resume_gym.apps.viewer.rows import env_of
 from resume_gym.cli.arguments import (
     Commands,
-    add_judge,
     add_options,
     make_async_judge,
     print_json,
@@ -52,7 +51,7 @@ def add_command(commands: Commands) -> None:
     )
     add = command.add_argument
     add("folder", type=Path, metavar="RUN_OR_RESULT", help="folder of a run or an evaluation")
-    add_judge(add)
+    add_options(add, "--judge")
     add("--out", type=Path, metavar="FOLDER", help="write here (default: RUN_OR_RESULT-rejudged)")
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
     add_options(add, "--json")
@@ -63,7 +62,8 @@ def _run(options: argparse.Namespace) -> int:
     folder: Path = options.folder.resolve()
     options.out = options.out or folder.with_name(f"{folder.name}-rejudged")
     check_places(options)
-    make_async_judge(options.judge)  # reports an unknown judge before the episodes are read
+    if options.judge:
+        make_async_judge(options.judge)  # reports an unknown judge before the episodes are read
     stored = Stored(folder, options.trust_remote_code)
     stored.refresh()
     if stored.unreadable:
@@ -127,7 +127,7 @@ def _replay(stored: Stored) -> dict[str, dict[str, Sessions]]:
     for agent, record in _records(stored):
         try:
             task_id, env = record["task_id"], env_of(record)
-            session = kinds[env].replay(stored.tasks[env].by_id[task_id], record)
+            session = kinds[env].replay(stored.tasks[env].find(task_id), record)
             if record["graded"]:
                 Episode.of(session)  # raises ValueError if the session is not graded
                 rollout = int(record.get("rollout", counts[env, agent, task_id]))
@@ -159,24 +159,27 @@ def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield row.agent or held_out, stored.record(number)
 
 
-def _contest(stored: Stored, env: str, agents: Mapping[str, Sessions], spec: str) -> Contest:
+def _contest(stored: Stored, env: str, agents: Mapping[str, Sessions], spec: str | None) -> Contest:
     """Return the settings of an evaluation in which a judge grades stored episodes again.
 
     Raises:
-        TaskError: the environment, which is named `env` in the records, refuses the judge.
+        TaskError: the environment, which is named `env` in the records, refuses the judge, or has
+            no default judge and `spec` is None.
     """
-    make: Any = stored.tasks[env].make_judge
+    made: Any = stored.tasks[env].env
     try:
-        judge = as_async(make(spec))
+        own = made.make_judge(spec) if spec else made.judge
     except ValueError as problem:
         raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
+    if own is None:
+        raise TaskError("--judge: expected a judge, since the environment has no default judge")
     sessions = {key: one for sessions in agents.values() for key, one in sessions.items()}
     tasks = list({one.task.task_id: one.task for one in sessions.values()}.values())
     only, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
     rollouts, first = 1 + max(rollout for rollout, _ in sessions), next(iter(sessions.values()))
     split = str(stored.settings.get("split") or "all")
-    rest = source, split, tasks, spec, judge, rollouts, 0, type(first)
-    return Contest(env or only, first.rules, *rest)
+    rest = source, split, tasks, spec or own.name, as_async(own), rollouts, 0, type(first)
+    return Contest(env or only, first.rules, *rest, grows=True)
 
 
 def _entry(agent: str, folder: str, judge: object) -> Entry:

@@ -53,6 +53,8 @@ class Contest:
         seed: number from which the seeds of all episodes are derived.
         session_type: session class of the environment.
         limit: maximum number of tasks chosen from the split; None for all.
+        grows: whether later commands may add tasks to the folder of the results. If so, only a
+            replay of the stored episodes shows that the content of the tasks is the same.
     """
 
     env: str
@@ -66,6 +68,7 @@ class Contest:
     seed: int
     session_type: type[AnySession]
     limit: int | None = None
+    grows: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -95,7 +98,8 @@ class Contest:
     def held_to(self, entries: Iterable["Entry"]) -> dict[str, Any]:
         """Return the settings that `Results` compares with those stored in its folder."""
         agents = {entry.name: entry.spec for entry in entries}
-        return {**self.settings, "tasks_digest": digest(self.tasks), "agents": agents}
+        tasks = () if self.grows else self.tasks
+        return {**self.settings, "tasks_digest": digest(tasks), "agents": agents}
 
 
 def make_contest(

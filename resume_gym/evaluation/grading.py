@@ -5,7 +5,6 @@ other, so means of scores over tasks or agents have no meaning.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
@@ -14,6 +13,7 @@ from typing import Any
 
 from resume_gym.episode.editing import AnySession
 from resume_gym.judges import (
+    LARGEST,
     AsyncJudge,
     Judge,
     JudgeError,
@@ -77,9 +77,9 @@ async def score_group(
 
 def _finite(score: Any) -> Score:
     with suppress(TypeError, ValueError):
-        if math.isfinite(score):
+        if abs(score) <= LARGEST:
             return float(score)
-    return JudgeMalformed(f"expected a finite score, got {score!r}")
+    return JudgeMalformed(f"expected a finite score, at most 1e6 in size, got {score!r:.40}")
 
 
 def _grade(session: AnySession, verdict: object) -> JudgeError | None:

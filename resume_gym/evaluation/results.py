@@ -19,6 +19,7 @@ from resume_gym.evaluation.records import COUNTS, counts
 from resume_gym.folders.jobs import EVALUATION
 from resume_gym.folders.reader import INCOMPLETE, FolderReader
 from resume_gym.folders.writer import FolderWriter
+from resume_gym.judges import plain_spec
 from resume_gym.support.json_lines import parse
 from resume_gym.support.user_errors import TaskError
 
@@ -220,7 +221,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     differences = [
         f"{name} was {before.get(name)!r}, is now {now.get(name)!r}"
         for name in names
-        if before.get(name) != now.get(name)
+        if plain_spec(before.get(name)) != plain_spec(now.get(name))
     ]
     if not differences and before.get("tasks_digest") != now.get("tasks_digest"):
         differences.append(f"the content of the tasks {now.get('tasks')!r} has changed")
@@ -231,6 +232,6 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     for name, spec in before["agents"].items():
         if name not in agents:
             differences.append(f"it has the agent {name!r}, which this command lacks")
-        elif agents[name] != spec:
+        elif plain_spec(agents[name]) != plain_spec(spec):
             differences.append(f"agent {name!r} was {spec!r}, is now {agents[name]!r}")
     return differences

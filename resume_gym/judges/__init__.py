@@ -13,7 +13,6 @@ A judge sees a task and a text, so this package does not import `resume_gym.epis
 
 import asyncio
 import json
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -52,6 +51,8 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 # Options that `named_modules` skips: their values may contain a colon without being "module:name".
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
+LARGEST = 1e6
+"""Largest weight and largest absolute value of the scores that a judge gives groups."""
 S = TypeVar("S")
 T = TypeVar("T")
 Outcome: TypeAlias = "Verdict | JudgeError"
@@ -88,10 +89,11 @@ class GroupScorer(Protocol):
     group_weight: float
 
     async def judge_group(self, task: Task, group: Sequence[str]) -> Sequence[Score]:
-        """Return the score of each revision of a group: a finite number, greater if better.
+        """Return the score of each revision of a group, greater if better.
 
-        Scores can be compared only within the group. Equal texts get equal scores, and the order of
-        the revisions does not matter. A revision that cannot be scored gets a `JudgeError`.
+        A score is a number from `-LARGEST` to `LARGEST`. Scores can be compared only within the
+        group. Equal texts get equal scores, and the order of the revisions does not matter. A
+        revision that cannot be scored gets a `JudgeError`.
 
         Raises:
             JudgeError: no revision can be scored.
@@ -105,9 +107,10 @@ def group_weight(judge: object) -> float:
 
 
 def check_weight(name: str, weight: float) -> None:
-    """Raise ValueError unless an option `weight` is a finite number >= 0."""
-    if type(weight) not in (int, float) or not 0 <= weight < math.inf:
-        raise ValueError(f"{name}: weight: expected a number >= 0, got {weight!r}")
+    """Raise ValueError unless the weight of a judge's scores is a number from 0 to `LARGEST`."""
+    if type(weight) not in (int, float) or not 0 <= weight <= LARGEST:
+        expected = f"a number >= 0 and at most {LARGEST:,.0f}"
+        raise ValueError(f"{name}: expected {expected}, got {weight!r:.40}")
 
 
 class JudgeError(Exception):
@@ -336,6 +339,8 @@ def make_judge(spec: str | Mapping[str, object]) -> Judge:
         raise ValueError(f"judge {name!r}: {reason}") from problem
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
         raise ValueError(f"judge {name!r}: expected an attribute `name` and a method `judge`")
+    if hasattr(judge, "judge_group"):
+        check_weight(f"judge {name!r}: group_weight", getattr(judge, "group_weight", 1.0))
     for part in getattr(judge, "parts", ()):
         passed_on = getattr(judge, "judge_group", None) == getattr(part, "judge_group", None)
         if group_weight(part) and not passed_on:
@@ -367,6 +372,18 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
     for key in () if anything else options.keys() - fixed.keys():
         known = f"options among {', '.join(fixed)}" if fixed else "no options"
         raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")
+
+
+def plain_spec(spec: object) -> object:
+    """Return a specification in one form: no JSON, and the name of a judge without options."""
+    with suppress(ValueError):
+        spec = _parsed(spec)
+    if isinstance(spec, list):
+        return [plain_spec(part) for part in spec]
+    if isinstance(spec, Mapping):
+        spec = {key: plain_spec(value) for key, value in spec.items()}
+        return spec["name"] if spec.keys() == {"name"} else spec
+    return spec
 
 
 def named_servers(spec: object) -> list[str]:

@@ -41,7 +41,7 @@ class Listwise(InnerVerdicts):
         weight: float = 1.0,
         seed: int = 0,
     ) -> None:
-        check_weight("listwise", weight)
+        check_weight("listwise: weight", weight)
         if type(seed) is not int:
             raise ValueError(f"listwise: seed: expected a whole number, got {seed!r}")
         super().__init__(judge)

@@ -119,7 +119,7 @@ class Pairwise(GroupJudge):
         compares: str | Mapping[str, object] | None = None,
         weight: float = 0.0,
     ) -> None:
-        check_weight("pairwise", weight)
+        check_weight("pairwise: weight", weight)
         if rounds is not None and (type(rounds) is not int or rounds < 1):
             raise ValueError(f"pairwise: rounds: expected a whole number >= 1, got {rounds!r}")
         if not isinstance(margin, int | float) or not margin >= 1:

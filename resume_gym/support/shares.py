@@ -1,7 +1,5 @@
 """Environments of a run: the setting `env` names one, or several with their shares."""
 
-import math
-
 
 def read_shares(text: str) -> dict[str, float]:
     """Parse the setting `env`: an id, or several as ID:SHARE, separated by commas.
@@ -15,8 +13,8 @@ def read_shares(text: str) -> dict[str, float]:
         The share of each environment, by id (or module:id); the shares sum to 1.
 
     Raises:
-        ValueError: one of several environments has no share, a share is not a positive number, an
-            environment occurs twice, or a single environment has a share.
+        ValueError: one of several environments has no share, a share is not a number from 1e-9 to
+            1e9, an environment occurs twice, or a single environment has a share.
     """
     parts = [part.strip() for part in text.split(",")]
     shares: dict[str, float] = {}
@@ -28,7 +26,9 @@ def read_shares(text: str) -> dict[str, float]:
                 raise ValueError(f"expected a single environment without a share, got {part!r}")
             return {part: 1.0}
         if not (env and share):
-            told = "expected ID:SHARE with a share > 0 for each of several environments"
+            told = (
+                "expected ID:SHARE with a share > 0 (at most 1e9) for each of several environments"
+            )
             raise ValueError(f"{told}, got {part!r}")
         if _id(env) in map(_id, shares):
             raise ValueError(f"expected each environment once, got {_id(env)!r} twice")
@@ -38,12 +38,12 @@ def read_shares(text: str) -> dict[str, float]:
 
 
 def _positive(text: str) -> float:
-    """Parse a positive, finite number; return 0 if the text is not such a number."""
+    """Parse a number from 1e-9 to 1e9; return 0 if the text is not such a number."""
     try:
         number = float(text)
     except ValueError:
         return 0.0
-    return number if math.isfinite(number) and number > 0 else 0.0
+    return number if 1e-9 <= number <= 1e9 else 0.0  # sums and quotients stay finite and above 0
 
 
 def _id(env: str) -> str:

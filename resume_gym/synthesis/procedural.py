@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
@@ -55,6 +56,10 @@ STOCK = 0.25  # share of the superfluous bullets of a first job that suit any ro
 ALIKE = 0.5  # two pieces of work with this share of words in common are not on the same resume
 # Relative frequencies of the faults that occur in addition to the planted weakness.
 BESIDE = {"vague_bullets": 3, "wrong_emphasis": 1, "weak_verbs": 3}
+# the id of a generated task; the level is missing from most ids
+_ID = re.compile(
+    rf"(full|mini)-({'|'.join(SPLITS)})-([0-9]{{1,20}})-([0-9]{{6,20}})(?:-level-([1-{TOP_LEVEL}]))?"
+)
 PRESENT = 0.25  # probability that bullets about continuing duties are in the present tense
 
 Range = tuple[int, int]
@@ -197,6 +202,20 @@ def generate_task(
         if task and is_sound(task, plan.size):
             return task
     raise AssertionError(f"the content bank is too small for {task_id}")
+
+
+@lru_cache(maxsize=10_000)
+def task_of(task_id: str) -> Task:
+    """Return the task that `generate_task` made under this id.
+
+    Raises:
+        KeyError: the id is not that of a generated task.
+    """
+    found = _ID.fullmatch(task_id)
+    if found is None:
+        raise KeyError(task_id)
+    size, split, seed, index, level = found.groups()
+    return generate_task(int(seed), int(index), split, size, int(level) if level else None)
 
 
 def load(source: str, split: str | None = None) -> Iterator[Task]:

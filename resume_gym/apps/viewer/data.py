@@ -9,7 +9,7 @@ import re
 import secrets
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -206,7 +206,9 @@ class FolderContents:
         """
         record = self.record(number)
         with unreadable():
-            task = self._tasks_of(record).by_id.get(str(record["task_id"]))
+            tasks, task = self._tasks_of(record), None
+            with suppress(KeyError):
+                task = tasks.find(str(record["task_id"]))
             return sendable(episode.episode(record, task))
 
     @property

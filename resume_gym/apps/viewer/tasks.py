@@ -1,16 +1,18 @@
 """Tasks of a viewed run or evaluation, loaded by its environment; the folder stores no tasks."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from resume_gym.env import find_edit_env
+from resume_gym.env import EditEnv, find_edit_env
 from resume_gym.episode.editing import AnySession
-from resume_gym.episode.sources import BUNDLED
+from resume_gym.episode.session import Session
+from resume_gym.episode.sources import BUNDLED, LADDER
 from resume_gym.support.shares import read_shares
 from resume_gym.support.trust import FLAG
+from resume_gym.synthesis.procedural import task_of
 
 # task sources that generate at most 1,000 tasks and read no file
 _HARMLESS = re.compile(
@@ -25,18 +27,28 @@ class Tasks(NamedTuple):
         by_id: tasks by ID.
         session_type: session class of the environment; None if unknown or if it edits no document.
         note: why the tasks could not be loaded; empty on success.
-        make_judge: method `EditEnv.make_judge` of the environment; None if unknown.
+        env: the environment; None if unknown.
+        more: whether training may have generated further tasks, which `by_id` lacks.
     """
 
     by_id: Mapping[str, Any] = {}
     session_type: type[AnySession] | None = None
     note: str = ""
-    make_judge: Callable[[str], Any] | None = None
+    env: EditEnv | None = None
+    more: bool = False
 
     @property
     def system_prompt(self) -> str:
         """The environment's system prompt, which records do not store; empty if unknown."""
         return str(getattr(self.session_type, "system_prompt", ""))
+
+    def find(self, task_id: str) -> Any:
+        """Return a task; one that training has generated is generated again.
+
+        Raises:
+            KeyError: there is no such task.
+        """
+        return task_of(task_id) if self.more and task_id not in self.by_id else self.by_id[task_id]
 
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
@@ -79,7 +91,9 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
         options: dict[str, Any] = {"tasks": source} if source else {}
         made: Any = gym.make(env, split=None, **options).unwrapped
         tasks = {task.task_id: task for task in made.tasks}
-        return Tasks(tasks, kind.session_type, make_judge=made.make_judge)
+        more = not source or bool(re.fullmatch(LADDER, source))
+        more = more and issubclass(kind.session_type, Session)
+        return Tasks(tasks, kind.session_type, "", made, more)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
             note=f"The tasks of {env} cannot be loaded ({problem}): their fields are not shown."

@@ -5,8 +5,8 @@
 
 TRL prints its metrics; the last lines are from this example:
 
-    step 1: reward 3.12, of it edits +0.50, failures -0.19
-    step 2: reward -0.06, of it edits +0.19, failures -0.88
+    step 1: reward 2.25, of it edits +0.69, failures -0.38
+    step 2: reward 4.12, of it edits +0.62, failures -0.44
 
 For real training, use `Game("ResumeEdit-v0", judge=...)` and a model that writes tool calls in the
 Hermes format, such as Qwen, and remove `use_cpu`, `generation_kwargs` and `max_steps`.

@@ -314,7 +314,9 @@ def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
     assert [group.label for group in grouped(runs[:2])] == ["a, b; 2 runs"]
     run = runs[0]  # what a resumed run may change makes no other group
     names = {one.name for one in dataclasses.fields(Config)}  # others are of imitation
-    moved = dataclasses.replace(run, config=run.config | dict.fromkeys(_CHANGEABLE & names, "other"))
+    moved = dataclasses.replace(
+        run, config=run.config | dict.fromkeys(_CHANGEABLE & names, "other")
+    )
     assert len(grouped([run, moved])) == 1
     bare = [dataclasses.replace(run, config={}) for run in runs]
     assert [group.label for group in grouped(bare)] == ["a", "b", "c"]

@@ -43,7 +43,7 @@ class Tasks(NamedTuple):
         return str(getattr(self.session_type, "system_prompt", ""))
 
     def find(self, task_id: str) -> Any:
-        """Return a task; one that training has generated is generated again.
+        """Return the task with this id; a task that training generated is generated again.
 
         Raises:
             KeyError: there is no such task.

@@ -61,7 +61,7 @@ def _last_call(session: Session) -> ToolCall | None:
 
 
 def _query(session: Session, rng: Random) -> str:
-    """Return a query: words of a line below the last edit, mostly of one that lacks a figure."""
+    """Return words of a line below the last edit as a query; most such lines lack a figure."""
     resume, first = session.resume, first_line(session)
     calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
     asked = [

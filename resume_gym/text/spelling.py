@@ -38,7 +38,7 @@ _SPELLINGS = tuple(
     for old, new in [pair]
 )  # fmt: skip
 _LEAST = 4  # only a longer word can be misspelt
-_COMMON = 1_000_000  # least frequency of a word that a misspelt word may stand for
+_COMMON = 1_000_000  # minimum frequency of a word to which a misspelt word is corrected
 _LIKELIER = 10  # how many times more frequent it must be than any other word as near
 
 

@@ -11,18 +11,18 @@ rewards would give advantages of zero. ART's backends, which train on such tenso
 remote service. The example prints
 
     task                 turns  reward  advantage  tokens  trained
-    mini-train-0-000000      1    0.75      -1.20     717       15
-    mini-train-0-000000      2    1.75      -0.77    1083       30
-    mini-train-0-000000      3    5.50       0.88    1240       95
-    mini-train-0-000000      4    6.00       1.09    1404      164
-    mini-train-0-000001      1   -1.25      -1.29     745       15
-    mini-train-0-000001      2   -0.25      -0.66    1151       30
-    mini-train-0-000001      3    2.25       0.90    1260       71
-    mini-train-0-000001      4    2.50       1.05    1361      108
-    tokens: torch.int64, (4, 2048)
-    assistant_mask: torch.bool, (4, 2048)
-    logprobs: torch.float32, (4, 2048)
-    advantages: torch.float32, (4, 2048)
+    mini-train-0-000000      1    0.75      -1.20     695        2
+    mini-train-0-000000      2    1.75      -0.77    1018        4
+    mini-train-0-000000      3    5.50       0.88    1124       38
+    mini-train-0-000000      4    6.00       1.09    1252       82
+    mini-train-0-000001      1   -1.25      -1.29     758        2
+    mini-train-0-000001      2   -0.25      -0.66    1146        4
+    mini-train-0-000001      3    2.25       0.90    1224       24
+    mini-train-0-000001      4    2.50       1.05    1292       39
+    tokens: torch.int64, (3, 2048)
+    assistant_mask: torch.bool, (3, 2048)
+    logprobs: torch.float32, (3, 2048)
+    advantages: torch.float32, (3, 2048)
     trained: <tool_call> {"name": "review", "arguments": {}} </tool_call><|im_end|><tool_call> ...
 """
 

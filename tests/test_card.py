@@ -167,3 +167,14 @@ def test_known_holes_cost_what_the_documentation_says() -> None:
         assert anchor.replace("-", " ") in source.lower()
         for figure in re.findall(r"[\d.]+ %", hole["costs"]):
             assert figure in source, hole["costs"]
+
+
+def test_names_with_marks_of_a_table_stay_in_their_cells() -> None:
+    card = json.loads(CARDS["ResumeEditMini-v0"].read_text(encoding="utf-8"))
+    plain = page(card)
+    card["difficulty"]["a|b\nc"] = card["difficulty"].pop("careful")
+    card["judge"] = '{"model": "m",\n "url": "x|y"}'
+    found = page(card)
+    assert found.count("\n") == plain.count("\n")
+    assert "| a\\|b c |" in found
+    assert '| judge | {"model": "m", "url": "x\\|y"} |' in found

@@ -49,7 +49,7 @@ def _settings(card: Mapping[str, Any]) -> Iterator[str]:
     tasks = f"{card['tasks']}, split {card['split']}, edition {card['edition']}: {played}"
     rows = {
         "tasks": f"{tasks} (digest of all: `{card['tasks_digest']}`)",
-        "judge": card["judge"].replace("|", "\\|"),
+        "judge": card["judge"],
         "rules": f"{rules['max_turns']} turns, page of {rules['page_lines']} lines, layout reward "
         f"{rules['layout_reward']}",
         "seed": str(card["seed"]),
@@ -62,7 +62,7 @@ def _checks(checks: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     rows = []
     for name, check in checks.items():
         told = [f"{key} {_number(value)}" for key, value in check.items() if key != "status"]
-        measured = "; ".join(told).replace("|", "\\|")
+        measured = "; ".join(told)
         rows.append([f"`{name}`", check["status"], measured, _CHECKS[name]])
     return _table(["check", "status", "measured", "what it asks"], rows)
 
@@ -153,10 +153,15 @@ def _holes(holes: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
+    yield _row(head)
     yield f"|---|{f'{rule}|' * (len(head) - 1)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
+    yield from map(_row, rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    # the names of agents and judges may have line feeds and bars, which would end a cell
+    safe = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(safe)} |"
 
 
 def _number(value: object) -> str:

@@ -240,9 +240,11 @@ def test_a_task_depends_on_its_arguments_alone() -> None:
 def test_a_task_is_made_again_from_its_id() -> None:
     for made in (generate_task(3, 17, "eval", "mini"), generate_task(1, 8, "train", "full", 3)):
         assert procedural.task_of(made.task_id) == made
+        assert procedural.weakness_of(made.task_id) == made.weakness
     for other in ("mini-eval-3-17-level-9", "release-7", "mini-eval-3-000017-omission"):
         with pytest.raises(KeyError, match=other):
             procedural.task_of(other)
+        assert procedural.weakness_of(other) == ""
 
 
 @pytest.mark.parametrize("bad", [(0, -1), (0, 0, "test"), (0, 0, "train", "huge")])

@@ -30,6 +30,7 @@ from resume_gym.evaluation.results import row_of
 from resume_gym.support.json_lines import seal
 from resume_gym.support.trust import STARTED, remember
 from resume_gym.support.user_errors import TaskError
+from resume_gym.synthesis.procedural import generate_task
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +164,12 @@ def test_tasks_that_are_nowhere_are_a_note():
         assert env in tasks.note
         assert not tasks.by_id
     assert find_tasks("CartPole-v1", "") == Tasks()
+
+
+def test_the_weakness_of_a_task_that_training_generated_is_known() -> None:
+    made = generate_task(3, 1017, "train", "mini")
+    assert find_tasks("ResumeEditMini-v0", "").weakness(made.task_id) == made.weakness
+    assert find_tasks("ResumeEditMini-v0", "mini").weakness(made.task_id) == ""
 
 
 # --- folders ------------------------------------------------------------------------------------

@@ -218,6 +218,12 @@ def task_of(task_id: str) -> Task:
     return generate_task(int(seed), int(index), split, size, int(level) if level else None)
 
 
+def weakness_of(task_id: str) -> str:
+    """Return the weakness that `generate_task` plants in the task with this id; empty for others."""
+    found = _ID.fullmatch(task_id)
+    return WEAKNESSES[int(found[4]) % len(WEAKNESSES)] if found else ""
+
+
 def load(source: str, split: str | None = None) -> Iterator[Task]:
     """Return an iterator over the tasks of "procedural[-mini]:SEED:COUNT".
 

@@ -12,7 +12,7 @@ from resume_gym.episode.session import Session
 from resume_gym.episode.sources import BUNDLED, LADDER
 from resume_gym.support.shares import read_shares
 from resume_gym.support.trust import FLAG
-from resume_gym.synthesis.procedural import task_of
+from resume_gym.synthesis.procedural import task_of, weakness_of
 
 # task sources that generate at most 1,000 tasks and read no file
 _HARMLESS = re.compile(
@@ -52,6 +52,8 @@ class Tasks(NamedTuple):
 
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
+        if self.more and task_id not in self.by_id:
+            return weakness_of(task_id)
         return str(getattr(self.by_id.get(task_id), "weakness", ""))
 
 

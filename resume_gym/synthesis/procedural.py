@@ -219,7 +219,7 @@ def task_of(task_id: str) -> Task:
 
 
 def weakness_of(task_id: str) -> str:
-    """Return the weakness that `generate_task` plants in the task with this id; empty for others."""
+    """Return the weakness that `generate_task` plants in this task; empty for other tasks."""
     found = _ID.fullmatch(task_id)
     return WEAKNESSES[int(found[4]) % len(WEAKNESSES)] if found else ""
 

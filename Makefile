@@ -68,7 +68,7 @@ $(VENV)/.test: $(VENV)/.vllm
 cards: $(VENV)/.test
 	for env in ResumeEdit ResumeEditEvidence ResumeEditFeedback ResumeEditNet; do \
 	    for size in "" Mini; do \
-	        $(VENV)/bin/resume-gym card $$env$$size-v0 --out docs/cards || exit 1; \
+	        $(VENV)/bin/resume-gym card $$env$$size-v0 $${size:+--model=nano} --out docs/cards || exit 1; \
 	    done; \
 	done
 	for data in default mini pairs; do \

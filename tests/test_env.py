@@ -21,8 +21,11 @@ from resume_gym.testing import check_env
 ID, FULL_ID = "ResumeEdit-v0", "resume_gym:ResumeEdit-v0"
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 BUILT = tool_call("str_replace", old="Helped build", new="Built")
-# every warning but that of forking beside other libraries' threads
-pytestmark = pytest.mark.filterwarnings("error", "ignore:This process .* is multi-threaded")
+# every warning but that of forking beside other libraries' threads, and but those of connections
+# that judges of other tests have left to the garbage collector
+pytestmark = pytest.mark.filterwarnings(
+    "error", "ignore:This process .* is multi-threaded", "ignore:unclosed:ResourceWarning"
+)
 
 
 def judged(options: dict[str, Any], failures: int = 0) -> Any:

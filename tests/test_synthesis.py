@@ -139,7 +139,8 @@ def formatting_fixes_change_no_word(task: Task) -> None:
         assert words[0] == words[1]
     told = [line.raw for line in parse(repaired(task)) if line.kind == "bullet"]
     assert not re.search(r"^[*\u2022] |\*\*|  ", "\n".join(told), re.MULTILINE)
-    ends = {fix.new.endswith(".") for fix in untidy if fix.new.startswith("- ")}
+    bullets = [fix.new.removesuffix("etc.") for fix in untidy if fix.new.startswith("- ")]
+    ends = {bullet.endswith(".") for bullet in bullets}
     assert len(ends) <= 1
 
 
@@ -180,7 +181,8 @@ def test_a_fifth_of_the_tasks_holds_true_hedges(seed: int, number: int, size: st
     hedges = tuple(HEDGES)
     told = [line.body for line in parse(task.resume) if line.kind == "bullet"]
     mended = "\n".join(fix.old for fix in task.fixes if fix.facts or not fix.new)
-    hedged = [line for line in told if line.startswith(hedges) and line not in mended]
+    # a line of an untidy page may end with a period that the fix leaves alone
+    hedged = [one for one in told if one.startswith(hedges) and one.rstrip(".") not in mended]
     assert len(hedged) in ((1, 2) if number // len(WEAKNESSES) % HELPED == HELPED - 1 else (0,))
     kept = {plain(line).rstrip(".") for line in repaired(task).split("\n")}
     assert all(f"- {plain(line).rstrip('.')}" in kept for line in hedged)

@@ -1,6 +1,6 @@
 """Measure what reinforcement learning adds to its start, beside controls of the same compute.
 
-    python benchmarks/main_job.py --keep F                      # the whole matrix, many hours
+    python benchmarks/main_job.py --keep F --best-of            # the whole matrix, many hours
     python benchmarks/main_job.py --keep F --arms aipo raft --seeds 1
     python benchmarks/main_job.py --quick                       # to see that it works
 
@@ -104,6 +104,7 @@ def main() -> int:
     reader.add_argument("--seeds", type=int, default=5, help="number of runs of each arm")
     reader.add_argument("--rollouts", type=int, default=4, help="episodes per page")
     reader.add_argument("--pages", nargs="+", choices=PAGES, default=list(PAGES))
+    reader.add_argument("--best-of", action="store_true", help="also play 64 episodes per page")
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()
     if args.quick:
@@ -116,7 +117,7 @@ def main() -> int:
         tables = {kind: matrix.table(kind, models) for kind in dict.fromkeys(["mini", *args.pages])}
         repetitions = {
             "arms": tables,
-            "best of": matrix.best_of(models) if "raft" in args.arms else {},
+            "best of": matrix.best_of(models) if args.best_of else {},
             "steps": {arm: matrix.steps(arm, 1) for arm in ("aipo", "raft") if arm in models},
             "minutes": matrix.minutes(models),
         }

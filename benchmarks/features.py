@@ -62,7 +62,7 @@ def main() -> int:
         matrix = Matrix(args, (args.keep or Path(temporary)).resolve(), ARMS)
         models = {"start": [args.start]}
         for arm in args.arms:
-            models[arm] = [matrix.model(arm, seed) for seed in range(1, args.seeds + 1)]
+            models[arm] = matrix.models(arm)
         repetitions = {
             "mini": matrix.table("mini", models),
             "own environment": {arm: own(matrix, arm, models) for arm in args.arms},
@@ -80,6 +80,7 @@ def read_arguments() -> argparse.Namespace:
     reader.add_argument("--start", default="nano", help="model of the start (default: nano)")
     reader.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     reader.add_argument("--seeds", type=int, default=2, help="number of runs of each arm")
+    reader.add_argument("--ended", action="store_true", help="play the ended runs, train none")
     reader.add_argument("--rollouts", type=int, default=4, help="episodes per page")
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()

@@ -102,6 +102,7 @@ def main() -> int:
     reader.add_argument("--start", default="nano", help="model of the start (default: nano)")
     reader.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     reader.add_argument("--seeds", type=int, default=5, help="number of runs of each arm")
+    reader.add_argument("--ended", action="store_true", help="play the ended runs, train none")
     reader.add_argument("--rollouts", type=int, default=4, help="episodes per page")
     reader.add_argument("--pages", nargs="+", choices=PAGES, default=list(PAGES))
     reader.add_argument("--best-of", action="store_true", help="also play 64 episodes per page")
@@ -113,7 +114,8 @@ def main() -> int:
         matrix = Matrix(args, (args.keep or Path(temporary)).resolve(), ARMS)
         models = {"start": [args.start]}
         for arm in ["aipo", *(one for one in args.arms if one != "aipo")]:
-            models[arm] = [matrix.model(arm, seed) for seed in range(1, args.seeds + 1)]
+            models[arm] = matrix.models(arm)
+        models = {arm: found for arm, found in models.items() if found}
         tables = {kind: matrix.table(kind, models) for kind in dict.fromkeys(["mini", *args.pages])}
         repetitions = {
             "arms": tables,
@@ -161,13 +163,22 @@ class Matrix:
         }
         self._verdicts: dict[tuple[str, str], Any] = {}
 
+    def models(self, arm: str) -> list[str]:
+        """Return the models of an arm, one for each seed; with `--ended`, those of ended runs."""
+        seeds = [*range(1, self._args.seeds + 1)]
+        if self._args.ended:
+            seeds = [one for one in seeds if (self._run(arm, one) / "ended").exists()]
+        return [self.model(arm, seed) for seed in seeds]
+
+    def _run(self, arm: str, seed: int) -> Path:
+        return self._folder / f"{_slug(arm)}-{seed}"
+
     def model(self, arm: str, seed: int) -> str:
         """Train the run of an arm with a seed, unless it has ended, and return its model."""
-        name = f"{_slug(arm)}-{seed}"
-        run = self._folder / name
+        run = self._run(arm, seed)
         flags, editor, start = self._arms[arm]
         begins = self.model(start, seed) if start else self._args.start
-        common = [f"--model={begins}", f"--seed={seed}", f"--name={name}"]
+        common = [f"--model={begins}", f"--seed={seed}", f"--name={run.name}"]
         common += [f"--runs={self._folder}", f"--threads={self._args.threads}"]
         if not (run / "ended").exists():
             began = time.monotonic()

@@ -14,7 +14,7 @@ from rapidfuzz.distance import LCSseq
 
 from resume_gym.text.lines import Content, Line
 from resume_gym.text.reference import PROSE, Reference, key
-from resume_gym.text.thresholds import ALIKE, FEW, MOVED, QUARTER, RIVAL
+from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
@@ -63,7 +63,8 @@ def pair(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], 
     changed = [index for index, name in enumerate(names) if name is None and index not in told]
     moved = [(_near(lines[n], unit, reference), n, unit) for n in changed for unit in free]
     for score, index, unit in sorted(moved, reverse=True):
-        if score >= MOVED and index not in told and unit in free:
+        # a new line that shares two rare words with a deleted one is less similar
+        if score >= 1 - QUARTER and index not in told and unit in free:
             told[index] = unit
             free.discard(unit)
     return tuple((told[index],) if index in told else () for index in range(len(lines)))

@@ -26,10 +26,6 @@ WINDOW = 5
 ALIKE = 0.4
 """Minimum similarity of a line to a statement that the line restates."""
 
-MOVED = 0.75
-"""Minimum similarity of a line to the original line of another place that the line restates; a new
-line that shares two rare words with a deleted one is less similar."""
-
 RIVAL = 0.7
 """Two revised lines compete for the same original line if the lower of their similarities to this
 line is at least this share of the higher similarity."""

@@ -61,11 +61,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         matrix = Matrix(args, (args.keep or Path(temporary)).resolve(), ARMS)
         models = {"start": [args.start]}
-        for arm in args.arms:
-            models[arm] = matrix.models(arm)
+        models |= {arm: found for arm in args.arms if (found := matrix.models(arm))}
         repetitions = {
             "mini": matrix.table("mini", models),
-            "own environment": {arm: own(matrix, arm, models) for arm in args.arms},
+            "own environment": {
+                arm: own(matrix, arm, models) for arm in args.arms if arm in models
+            },
             "minutes": matrix.minutes(models),
         }
     return finish(

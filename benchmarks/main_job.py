@@ -113,9 +113,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         matrix = Matrix(args, (args.keep or Path(temporary)).resolve(), ARMS)
         models = {"start": [args.start]}
-        for arm in ["aipo", *(one for one in args.arms if one != "aipo")]:
-            models[arm] = matrix.models(arm)
-        models = {arm: found for arm, found in models.items() if found}
+        arms = ["aipo", *(one for one in args.arms if one != "aipo")]
+        models |= {arm: found for arm in arms if (found := matrix.models(arm))}
+        if "aipo" not in models:
+            reader.error(f"--ended: expected an ended run of aipo in {args.keep}, found none")
         tables = {kind: matrix.table(kind, models) for kind in dict.fromkeys(["mini", *args.pages])}
         repetitions = {
             "arms": tables,

@@ -177,6 +177,18 @@ def test_an_edit_changes_the_grade_of_no_other_line(task: Task, data: st.DataObj
     assert counts(task, together) == tuple(map(sum, zip(*alone, strict=True)))
 
 
+def test_a_new_line_does_not_take_the_place_of_a_deleted_one() -> None:
+    task = next(task for task in load_tasks("mini") if task.task_id == "mini-train-0-000044")
+    rows: Lines = [*task.resume.split("\n")]
+    place = rows.index("- Ran a diary study about reminder emails with students, 4 weeks long")
+    nonsense, added = [*rows], [*rows]
+    nonsense[place] = changed(task, str(rows[place]), "nonsense")
+    added[0] = changed(task, str(rows[0]), "add")  # shares "ran" and "week" with the deleted line
+    both = [added[0], *nonsense[1:]]
+    assert (counts(task, nonsense), counts(task, added)) == ((0, 0, -2), (0, 0, -1))
+    assert counts(task, both) == (0, 0, -3)
+
+
 def test_a_repair_is_paid_once_and_only_in_its_place() -> None:
     task = next(task for task in FITTING if task.weakness == "weak_verbs")
     fixes = [fix for fix in task.fixes if not fix.needs_evidence]

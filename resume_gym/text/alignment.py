@@ -50,7 +50,7 @@ def pair(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], 
     paired first: those in the order of the original, then moved ones. Further lines with the same
     text are copies and stay unpaired. Next, between two pairs that keep the order, similar lines
     are paired in order, such that the sum of their similarities is largest. Lines that were both
-    moved and changed are paired last.
+    moved and changed are paired last, if they keep most of their words.
     """
     names = [reference.names.get(key(line)) for line in lines]
     told, gaps = _equal(names, [key(line) for line in reference.lines])

@@ -104,6 +104,35 @@ def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatc
     assert ((gradient - exact).abs() <= exact.abs() / 256 + 1e-4).all()
 
 
+@pytest.mark.parametrize("precision", ["float64", "bfloat16"])
+def test_a_frozen_head_gives_the_gradient_of_a_trained_one(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for tokens that are almost certain, whose gradient is a small difference."""
+    monkeypatch.setattr(head, "CHUNK", 4)
+    torch.manual_seed(0)
+    targets = torch.randint(0, 31, (10,))
+    weight = torch.randn(31, 16, dtype=torch.float64)
+    sure = weight[targets[:5]] / 2  # probabilities near 1
+    states = torch.cat([sure, torch.randn(5, 16, dtype=torch.float64)])
+    slopes = torch.linspace(-1, 2, 10, dtype=torch.float64)
+    half = precision == "bfloat16"
+    found = []
+    for frozen in (False, True):
+        dtype = torch.float32 if half and frozen else torch.float64
+        linear = nn.Linear(16, 31, bias=False, dtype=dtype).requires_grad_(not frozen)
+        linear.weight.data.copy_(weight)
+        hidden = states.to(dtype, copy=True).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half and frozen):
+            logprobs, _ = ChunkedHead(linear)(hidden, targets, TEMPERATURE)
+        (logprobs * slopes).sum().backward()
+        assert hidden.grad is not None
+        found.append(hidden.grad.double())
+    ours, wanted = found[1], found[0]
+    limit = 0.02 if half else 1e-12
+    assert ((ours - wanted).norm(dim=1) <= limit * wanted.norm(dim=1)).all()
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_divergences_are_those_of_the_whole_distributions(
     frozen: bool, monkeypatch: pytest.MonkeyPatch

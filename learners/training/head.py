@@ -1,7 +1,9 @@
 """Language-model head that computes log-probabilities chunk by chunk, to save memory.
 
 The logits [tokens, vocabulary] would be by far the largest tensor of a training step. They are not
-stored: each chunk is computed in the forward pass and computed again in the backward pass.
+stored: each chunk is computed in the forward pass and computed again in the backward pass. If the
+head is frozen, the forward pass computes the gradient of the hidden states as well, so the backward
+pass needs no logits.
 """
 
 from collections.abc import Iterable, Iterator
@@ -80,18 +82,32 @@ class _Selected(torch.autograd.Function):
         # `cat` needs at least one part, and a row without loss tokens has none
         empty = hidden.new_zeros(0, dtype=torch.float32)
         logprobs, entropies, totals = [empty], [empty], [empty[:, None]]
+        slopes = [hidden.new_zeros(0, hidden.shape[1])]
         dtype = _dtype(weight)
         operand = weight.to(dtype)
+        is_moved, is_trained, *_ = ctx.needs_input_grad
+        ahead = is_moved and not is_trained
+        narrow = weight.to(_narrow(weight)) if ahead else None
         for part, ids in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
             # computed in place, since a chunk of logits is the largest tensor of the step
             logits = _logits(part, operand).div_(temperature)
             total = logits.logsumexp(1, keepdim=True)
             normalised = logits.sub_(total)
             logprobs.append(normalised.gather(1, ids[:, None])[:, 0])
-            entropies.append(-torch.linalg.vecdot(normalised.exp(), normalised))
+            probabilities = normalised.exp()
+            entropies.append(-torch.linalg.vecdot(probabilities, normalised))
             totals.append(total)
-        # with one log-sum-exp per token, the backward pass can recompute the softmax
-        ctx.save_for_backward(hidden, weight, targets, torch.cat(totals))
+            if narrow is not None:
+                # the gradient of log p(target): logits have onehot - softmax
+                one = total.new_ones(total.shape)
+                errors = probabilities.neg_().scatter_add_(1, ids[:, None], one).to(narrow.dtype)
+                slopes.append((errors @ narrow).to(hidden.dtype) / temperature)
+        ctx.ahead = ahead
+        if ahead:
+            ctx.save_for_backward(torch.cat(slopes))
+        else:
+            # with one log-sum-exp per token, the backward pass can recompute the softmax
+            ctx.save_for_backward(hidden, weight, targets, torch.cat(totals))
         ctx.temperature, ctx.dtype = temperature, dtype
         entropy = torch.cat(entropies)
         ctx.mark_non_differentiable(entropy)
@@ -99,6 +115,9 @@ class _Selected(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.ahead:
+            (slopes,) = ctx.saved_tensors
+            return (grad[:, None] * slopes).to(slopes.dtype), None, None, None
         hidden, weight, targets, totals = ctx.saved_tensors
         operand = weight.to(ctx.dtype)  # the backward pass runs outside autocast
 
@@ -196,9 +215,14 @@ def _dtype(weight: Tensor) -> torch.dtype:
     The dtype is at least fp32 on CPUs. On GPUs it is autocast's dtype if autocast is enabled, and
     otherwise that of `weight`.
     """
-    kind = weight.device.type
-    if kind == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
+    if weight.device.type == "cpu":  # CPUs cannot return products of half-precision inputs in fp32
         return _wide(weight.dtype)
+    return _narrow(weight)
+
+
+def _narrow(weight: Tensor) -> torch.dtype:
+    """Return autocast's dtype if autocast is enabled, and otherwise that of `weight`."""
+    kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 

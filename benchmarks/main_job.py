@@ -84,7 +84,6 @@ ARMS: Mapping[str, Arm] = {
     "raft": Arm(("--loss=raft",)),
     "repairs": Arm(editor="repairs"),
     "repairs, aipo": Arm(start="repairs"),
-    "credit by turn": Arm(("--credit=turn",)),
     "credit by episode": Arm(("--credit=episode",)),
     "default table": Arm(("--env=ResumeEditMini-v0",)),
     "careful": Arm(editor="careful"),

@@ -39,7 +39,7 @@ if __name__ == "__main__":
 import torch
 
 from learners import launch
-from learners.advantages import by_edit, by_turn, mean_centred, standardised
+from learners.advantages import by_edit, mean_centred, standardised
 from learners.command_line import Arguments
 from learners.config import Config
 from learners.losses import (
@@ -88,7 +88,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
         # for this lag: every token carries the log-probability with which it was sampled.
         batch = run.batch(step)
-        advantages, trainer.state = credit(config, batch, trainer.state)
+        advantages = credit(config, batch)
         weight = feedback_weight(config.feedback_weight, trainer.state)
         if config.feedback_weight:
             loss = partial(feedback_loss, weight=weight, form=config.feedback_form)
@@ -106,27 +106,22 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
     return run.finish()
 
 
-def credit(
-    config: Config, batch: Batch, scales: Mapping[str, float]
-) -> tuple[list[list[float]], Mapping[str, float]]:
-    """Return the advantages of each rollout's turns, and `by_turn`'s `scales` for the next step.
+def credit(config: Config, batch: Batch) -> list[list[float]]:
+    """Return the advantages of each rollout's turns.
 
     The advantage is A = r - mean(r), with a rollout's reward r and the mean over the rollouts of
     one task. The mean is the baseline, so there is no critic. AIPO does not divide A by the
     standard deviation, since the division would favour groups whose rewards hardly differ. With
-    `--credit turn`, each turn has its own A, to which tool rewards of earlier turns do not
-    contribute; see `by_turn`. With `--credit edit`, r is what the turn and all later turns earned,
-    with each edit paid for what it changes; see `by_edit`. With `--credit none`, A is 0.
+    `--credit edit`, each turn has its own A: r is what the turn and all later turns earned, with
+    each edit paid for what it changes; see `by_edit`. With `--credit none`, A is 0.
     """
     if config.credit == "none":
-        return [[0.0] * len(turns) for turns in batch.ledgers], scales
+        return [[0.0] * len(turns) for turns in batch.ledgers]
     if config.credit == "edit":
-        return by_edit(batch.earned, batch.groups), scales
-    if config.credit == "turn":
-        return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
+        return by_edit(batch.earned, batch.groups)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
     values = estimate(batch.rewards, batch.groups).tolist()
-    return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)], scales
+    return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)]
 
 
 def aipo_loss(row: LossInput) -> LossOutput:

@@ -80,9 +80,8 @@ class Config:
         loss: policy loss; grpo uses standardised advantages, all other losses mean-centred ones.
         credit: how rewards become advantages: edit rewards each edit by how much it changes the
             reward for the document, which takes verdicts on all drafts, so it needs a judge that
-            calls no model; episode gives all turns of a rollout the same advantage; turn gives each
-            turn its own advantage, without the tool rewards of earlier turns; none trains on no
-            reward, only on the feedback that feedback_weight weights.
+            calls no model; episode gives all turns of a rollout the same advantage; none trains on
+            no reward, only on the feedback that feedback_weight weights.
         feedback_weight: weight of targeted textual feedback: the policy also predicts each bad turn
             after a hint, and the loss draws its probabilities without the hint towards those with
             it; 0 for no feedback. It needs the loss aipo and credit edit or none, and ends when the
@@ -167,7 +166,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
-    credit: Literal["edit", "turn", "episode", "none"] = "edit"
+    credit: Literal["edit", "episode", "none"] = "edit"
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1

@@ -98,12 +98,12 @@ def test_the_term_is_in_the_credit_and_the_metrics_and_not_in_the_reward() -> No
         "equal_groups",
         "equal_groups_left",
     }
-    for name in ("turn", "episode"):
-        advantages, _ = credit(Config(credit=name), one, {})
-        # the two edits have equal verdicts, so the comparison alone sets them apart
-        assert advantages[1] == advantages[2] > advantages[0]
-        before, _ = credit(Config(credit=name), plain, {})
-        assert before[0] == before[1] == before[2]
+    config = Config(credit="episode")
+    # the two edits have equal verdicts, so the comparison alone sets them apart
+    advantages = credit(config, one)
+    assert advantages[1] == advantages[2] > advantages[0]
+    before = credit(config, plain)
+    assert before[0] == before[1] == before[2]
 
 
 def test_groups_of_equal_rewards_are_counted_with_and_without_the_term() -> None:

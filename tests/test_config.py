@@ -176,7 +176,7 @@ VLLM = {"engine": "vllm"}
         ({"name": "a\nb"}, r"^name: expected the name of a folder, got 'a\\nb'$"),
         ({"name": "\x1b[2J"}, "name: expected the name of a folder, got"),
         ({"loss": "grpo"}, r"^credit: grpo .*expected episode, got edit$"),
-        ({"loss": "grpo", "credit": "turn"}, r"^credit: grpo .*expected episode, got turn$"),
+        ({"credit": "turn"}, r"^credit: .*'edit', 'episode' or 'none'"),
         ({"trainer_procs": 2}, "trainer_procs: 2 needs backend 'fsdp2' or 'deepspeed', got"),
         ({"replicas": 2, "backend": "deepspeed"}, "replicas: 2 needs backend 'fsdp2', got"),
         ({"offload": True}, "offload: True needs backend 'fsdp2' or 'deepspeed', got 'local'"),

@@ -162,7 +162,7 @@ def test_only_the_last_observation_is_encoded_again() -> None:
 def test_without_a_weight_there_are_no_hints() -> None:
     one = batch(make(says("Hello", SUBMIT), FixedJudge((WORST,)), credit="edit"))
     assert "marked_turns" not in one.metrics
-    zeros = [[0.0] * len(turns) for turns in one.turns]
+    zeros = [[0.0] * len(turns) for turns in one.ledgers]
     assert all(sample.hinted == () for sample in one.samples(zeros, hinted=True))
     on = batch(
         make(says("Hello", SUBMIT), FixedJudge((WORST,)), credit="edit", feedback_weight=1.0)
@@ -174,7 +174,7 @@ def test_without_a_weight_there_are_no_hints() -> None:
 def test_without_credit_only_the_feedback_trains() -> None:
     changes: dict[str, Any] = {"credit": "none", "feedback_weight": 1.0}
     one = batch(make(says("Hello", SUBMIT), FixedJudge((WORST,)), **changes))
-    advantages, _ = credit(Config(**changes), one, {})
+    advantages = credit(Config(**changes), one)
     assert not torch.tensor(advantages).any()
     samples = one.samples(advantages, hinted=True)
     assert all(sample.hinted for sample in samples)
@@ -286,7 +286,7 @@ def test_the_weight_is_0_once_the_mean_gap_no_longer_falls() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"credit": "turn"}, "expected loss aipo and credit edit or none, got aipo and turn"),
+        ({"credit": "episode"}, "expected loss aipo and credit edit or none, got aipo and episode"),
         ({"loss": "raft"}, "expected loss aipo and credit edit or none, got raft and edit"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from learners.advantages import by_edit, by_turn
+from learners.advantages import by_edit
 from learners.aipo import train
 from learners.config import Config
 from learners.engines import EngineError
@@ -49,7 +49,6 @@ class Parts:
             response_tokens=1,
             ledgers=[[{"submit": 1.0}], [{"edit": 0.0}, {"submit": float(step)}]],
             earned=[[1.0], [0.5, step]],
-            turns=[[3], [2, 4]],
             samples=lambda advantages, hinted: self.calls.extend(
                 [("samples", advantages), ("hinted", hinted)]
             ),
@@ -160,22 +159,10 @@ def test_an_engine_sleeps_only_when_no_evaluation_needs_it(colocated: bool) -> N
     assert asleep == ([[]] * 3 if colocated else [[], [1], [1, 2]])
 
 
-def test_turns_are_credited_and_the_scales_run_on() -> None:
-    parts = played(Config(steps=3, credit="turn"))
-    expected: Mapping[str, float] = {}
-    for step, found in enumerate(parts.called("samples"), 1):
-        batch = parts.batch(step)
-        wanted, expected = by_turn(batch.ledgers, batch.groups, batch.turns, expected)
-        assert found == wanted
-    assert parts.state == expected
-    assert expected["tools"] > 0
-
-
 def test_credit_by_edit_credits_what_the_turns_earned() -> None:
     parts = played(Config(steps=3, credit="edit"))
     batches = [parts.batch(step) for step in (1, 2, 3)]
     assert parts.called("samples") == [by_edit(one.earned, one.groups) for one in batches]
-    assert parts.state == {}
 
 
 def test_feedback_ends_when_the_gap_no_longer_falls() -> None:

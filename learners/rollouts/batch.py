@@ -97,11 +97,6 @@ class Batch:
         return turns
 
     @property
-    def turns(self) -> list[list[int]]:
-        """For each of the n rollouts, the number of sampled tokens in each of its turns."""
-        return [sample.turns for sample in self._samples]
-
-    @property
     def response_tokens(self) -> int:
         """Number of tokens after the prompts: sampled tokens and tokens from the environment."""
         return sum(len(rollout.response) for rollout in self.rollouts)

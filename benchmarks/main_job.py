@@ -49,11 +49,15 @@ LEARNERS = HERE.parent / "learners"
 ENV = "ResumeEditNetMini-v0"
 PAGES: Mapping[str, tuple[str, str]] = {
     "mini": (ENV, "ResumeEditMini-v0"),
+    "known": (ENV, "ResumeEditMini-v0"),
     "full": ("ResumeEditNet-v0", "ResumeEdit-v0"),
     "strangers": ("ResumeEditNet-v0", "ResumeEdit-v0"),
 }
-"""Kinds of held-out pages: the environment that pays by the line, and the one of the default
-table. Models are trained on mini pages of other phrases; strangers' pages were not generated."""
+"""Kinds of pages that no model has seen: the environment that pays by the line, and the one of the
+default table. Models are trained on mini pages of other phrases than those of all kinds but
+"known"; strangers' pages were not generated."""
+KNOWN = "procedural-mini:4242:40"
+"""Source of the pages "known": new combinations of the phrases of training."""
 STRANGERS = 5
 """Number of strangers' pages."""
 LINES = 100
@@ -126,7 +130,9 @@ def main() -> int:
         controls = [arm for arm in ("imitation", "raft") if arm in models]
         if controls and not args.quick:
             best = max(controls, key=lambda arm: tables["mini"][arm]["net"])
-            matrix.lines("main", dict.fromkeys(["start", "aipo", best], LINES))
+            matrix.lines("main", "mini", dict.fromkeys(["start", "aipo", best], LINES))
+            if "known" in tables:
+                matrix.lines("known", "known", dict.fromkeys(["start", "aipo"], LINES))
     return finish(
         "main_job", args, list(figures(repetitions)), repetitions, ("torch", "transformers")
     )
@@ -158,7 +164,7 @@ class Matrix:
         self._strangers = folder / "strangers.jsonl"
         write_jsonl(self._strangers, readers.strangers()[:STRANGERS])
         self._envs: dict[str, list[Any]] = {
-            kind: [make_edit_env(env, split="eval", tasks=self._source(kind)) for env in pair]
+            kind: [make_edit_env(env, split=_split(kind), tasks=self._source(kind)) for env in pair]
             for kind, pair in PAGES.items()
         }
         self._verdicts: dict[tuple[str, str], Any] = {}
@@ -258,18 +264,19 @@ class Matrix:
         }
 
     def _source(self, kind: str) -> str | None:
-        return str(self._strangers) if kind == "strangers" else None
+        return {"strangers": str(self._strangers), "known": KNOWN}.get(kind)
 
-    def lines(self, name: str, counts: Mapping[str, int]) -> None:
-        """Draw lines that agents changed on mini pages, and mix them for a round of readers.
+    def lines(self, name: str, kind: str, counts: Mapping[str, int]) -> None:
+        """Draw lines that agents changed on pages of a kind, and mix them for a round of readers.
 
         Args:
             name: name of the round.
+            kind: kind of the pages, a key of `PAGES`.
             counts: number of lines by arm or scripted agent.
         """
-        env = self._envs["mini"][0]
+        env = self._envs[kind][0]
         tasks = {task.task_id: task for task in env.tasks}
-        folder = self._folder / f"played-mini-{self.rollouts}"
+        folder = self._folder / f"played-{kind}-{self.rollouts}"
         changed = [
             line
             for agent in counts
@@ -320,6 +327,7 @@ class Matrix:
             out = self._folder / folder / _slug(name)
             command = [sys.executable, "-m", "resume_gym", "eval", "--env", env or PAGES[kind][0]]
             command += [f"--agent={name}={spec}", "--rollouts", str(rollouts), "--out", str(out)]
+            command += ["--split", _split(kind)]
             command += ["--tasks", source] if (source := self._source(kind)) else []
             command += ["--limit", "2"] if self._args.quick else []
             subprocess.run(command, check=True, cwd=HERE, stdout=subprocess.DEVNULL)
@@ -335,6 +343,10 @@ class Matrix:
             seen = count(records, _Known(tuple(one["task_id"] for one in records)))
             found.append({"reward": row["reward"], **edits_of(seen, len(records))})
         return found
+
+
+def _split(kind: str) -> str:
+    return "train" if kind == "known" else "eval"
 
 
 def _slug(name: str) -> str:

@@ -1,6 +1,6 @@
 """Count the labels that readers (language models) gave to lines changed by agents.
 
-    python benchmarks/main_job.py           # round main: lines-main.jsonl and page-main.txt
+    python benchmarks/main_job.py           # rounds main and known: lines-main.jsonl, page-main.txt
     python benchmarks/smollm2_job.py        # round smollm2
     python benchmarks/readers.py --draw 4   # round 4, with scripted agents only
     python benchmarks/readers.py --strangers 4    # round strangers-4: careful on strangers' pages
@@ -14,9 +14,9 @@ Readers see each line before and after the change, the job, the resume and the p
 which agent made the change (`readers/brief.txt` holds their instructions). All changes of format in
 a resume are shown as one change, and so is a deleted section. A line counts as better, or as bad
 (worse or false), if two readers say so. Round main has lines of the start, of the run with AIPO and
-of the best control, round nano lines of earlier policies. Round pilot has lines that a policy was
-paid for as improved. The first row of a labels file names the readers; each other row is {"line":
-number, "labels": [one per reader]}.
+of the best control, round known lines of start and end on pages of known phrases. Round pilot has
+lines that a policy was paid for as improved. The first row of a labels file names the readers; each
+other row is {"line": number, "labels": [one per reader]}.
 """
 
 import json
@@ -49,10 +49,10 @@ BAD = ("worse", "false")
 WANTED = {
     "scripted": (0.8, 0.05),
     "strangers": (0.75, 0.05),
-    "nano": (0.7, 0.1),
     "smollm2": (0.6, 0.15),
     "pilot": (0.85, 0.15),
     "main": (0.75, 0.15),
+    "known": (0.75, 0.15),
 }
 """Minimum share of better lines and maximum share of bad lines, by kind of round."""
 Tasks = Mapping[str, tuple[Task, Rules]]

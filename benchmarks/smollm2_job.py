@@ -114,7 +114,7 @@ def evaluation(args: argparse.Namespace) -> tuple[list[Figure], dict[str, Any]]:
     kinds = ["mini", "full", "strangers"] if torch.cuda.is_available() else ["mini"]
     tables = {kind: matrix.table(kind, models) for kind in kinds}
     if not args.tiny:
-        matrix.lines("smollm2", TRAINED)
+        matrix.lines("smollm2", "mini", TRAINED)
     figures = []
     for kind, table in tables.items():
         for title, failed, submitted in (("imitated", None, None), ("trained", 0.08, 0.97)):

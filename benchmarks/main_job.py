@@ -54,8 +54,7 @@ PAGES: Mapping[str, tuple[str, str]] = {
     "strangers": ("ResumeEditNet-v0", "ResumeEdit-v0"),
 }
 """Kinds of pages that no model has seen: the environment that pays by the line, and the one of the
-default table. Models are trained on mini pages of other phrases than those of all kinds but
-"known"; strangers' pages were not generated."""
+default table. The phrases of training occur in "known" only; strangers wrote their pages."""
 KNOWN = "procedural-mini:4242:40"
 """Source of the pages "known": new combinations of the phrases of training."""
 STRANGERS = 5

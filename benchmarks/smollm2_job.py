@@ -53,6 +53,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--model": args.model,
         "--optimizer": "adamw",
         "--learning-rate": 1e-3,
+        "--replies": 0.0,  # replies teach a model to copy, which a pretrained model can
         "--workers": 12 if gpu else 0,
         "--row-tokens": 65536 if gpu else 4096,
         "--runs": args.runs,

@@ -89,10 +89,10 @@ ARMS: Mapping[str, Arm] = {
     "repairs, aipo": Arm(start="repairs"),
     "credit by episode": Arm(("--credit=episode",)),
     "default table": Arm(("--env=ResumeEditMini-v0",)),
-    "careful": Arm(editor="careful"),
-    "fixes": Arm(editor="fixes"),
+    "careful imitated": Arm(editor="careful"),
+    "fixes imitated": Arm(editor="fixes"),
 }
-"""Arms by name. `careful` and `fixes` are not controls, since their editors know the repairs."""
+"""Arms by name. The last two are not controls, since their editors know the repairs."""
 CONTROLS = ("start", "imitation", "raft", "noop")
 QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
 

@@ -55,6 +55,9 @@ PAGES: Mapping[str, tuple[str, str]] = {
 }
 """Kinds of pages that no model has seen: the environment that pays by the line, and the one of the
 default table. The phrases of training occur in "known" only; strangers wrote their pages."""
+LARGE = ("full", "strangers")
+"""Kinds of pages that only the start and first runs of `aipo` and its controls play: a page takes
+several times as long."""
 KNOWN = "procedural-mini:4242:40"
 """Source of the pages "known": new combinations of the phrases of training."""
 STRANGERS = 5
@@ -119,7 +122,11 @@ def main() -> int:
         models |= {arm: found for arm in arms if (found := matrix.models(arm))}
         if "aipo" not in models:
             reader.error(f"--ended: expected an ended run of aipo in {args.keep}, found none")
-        tables = {kind: matrix.table(kind, models) for kind in dict.fromkeys(["mini", *args.pages])}
+        few = {arm: models[arm][:1] for arm in ("start", "aipo", *CONTROLS) if arm in models}
+        tables = {
+            kind: matrix.table(kind, few if kind in LARGE else models)
+            for kind in dict.fromkeys(["mini", *args.pages])
+        }
         repetitions = {
             "arms": tables,
             "best of": matrix.best_of(models) if args.best_of else {},

@@ -152,9 +152,13 @@ def _make_curriculum(config: Config, work: Workload, index: int) -> Curriculum:
         return FreshCurriculum(*drawn, size, **place)
     if not (ladder := re.fullmatch(LADDER, config.tasks)):
         return Curriculum(*drawn, **place)
-    first: Any = work.session(work.held_out[0])
+
+    def highest(task: Any) -> float:
+        session: Any = work.session(task)
+        return float(session.scale[1])
+
     size, sequence = ladder["size"] or "full", int(ladder["seed"])
-    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.scale[1], **place)
+    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, highest, **place)
 
 
 def fresh_size(config: Config, work: Workload) -> str:

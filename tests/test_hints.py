@@ -88,3 +88,8 @@ def test_no_environment_shows_hints_by_itself() -> None:
     session = Session(TASKS[0])
     assert "Hint:" not in session.prompt
     assert "Hint:" not in session.step("nonsense").observation
+
+
+@pytest.mark.parametrize("call", ['{"old": "Led x", "new": ""}', '{"old":"Led x","new":""}'])
+def test_the_quotation_of_a_call_is_found_in_any_spacing(call: str) -> None:
+    assert hints.quotation(call) == "Led x"

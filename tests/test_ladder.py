@@ -48,7 +48,8 @@ def test_the_top_level_rises_and_falls() -> None:
 
 
 def ladder(**changes: object) -> LadderCurriculum:
-    settings = {"seed": 1, "groups": 8, "group_size": 4, "size": "mini", "lag": 1, "highest": 6.5}
+    settings = {"seed": 1, "groups": 8, "group_size": 4, "size": "mini", "lag": 1}
+    settings["highest"] = lambda task: 6.5
     return LadderCurriculum(**{**settings, **changes})  # type: ignore[arg-type]
 
 
@@ -79,7 +80,7 @@ def levels(folder: Path, highest: float, steps: int = 3) -> list[float]:
     """Return the top levels of steps in which all episodes are submitted unedited."""
     work = Workload(Rules(max_turns=3, page_lines=20), (), (), FixedJudge(), CHAT)
     sampling = Sampling(1.0, 64, CHAT.ends, ())
-    drawn = ladder(group_size=2, lag=0, highest=highest)
+    drawn = ladder(group_size=2, lag=0, highest=lambda task: highest)
     engine, kept = Scripted(lambda key: (SUBMIT,)), Trajectories(folder)
     played = Orchestrator([work], [drawn], 1, sampling, 1.0, 9.0, engine, kept, print)
     return [asyncio.run(played.batch(n)).metrics["level"] for n in range(1, steps + 1)]
@@ -98,8 +99,24 @@ def test_the_source_ladder_makes_a_ladder() -> None:
     config = Config(tasks="ladder-mini:5", replace_equal=True)
     (made,) = make_curricula(config, [work])
     assert isinstance(made, LadderCurriculum)
-    assert (made.size, made.sequence, made.highest) == ("mini", 5, work.session(tasks[0]).bounds[1])
+    assert (made.size, made.sequence) == ("mini", 5)
     assert made.spare == made.groups == config.groups
+
+
+def test_a_ladder_compares_each_reward_with_the_highest_of_its_task() -> None:
+    config = Config(tasks="ladder-mini:5")  # pays by the line: harder tasks offer more
+    (work,) = make_workloads(config)
+    (made,) = make_curricula(config, [work])
+    assert isinstance(made, LadderCurriculum)
+    assert made.highest(generate_task(5, 0, "train", "mini", 5)) > 2 * made.highest(
+        generate_task(5, 0, "train", "mini", 1)
+    )
+    top, rewards = 1, dict[int, dict[int, float]]()
+    for step in range(1, 9):  # a policy that always earns what the easiest tasks offer
+        drawn = made.draw([], step, rewards.__getitem__)
+        rewards[step] = dict.fromkeys(made.numbers(step), 1.25)
+        top = max(top, drawn.level or 0)
+    assert top < TOP_LEVEL
 
 
 def test_fresh_tasks_are_new_in_each_step_and_the_same_after_a_restart(tmp_path: Path) -> None:

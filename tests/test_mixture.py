@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs import computed, episodes, rows
 from rich.console import Console
-from scripted import EDIT, SUBMIT, FixedJudge, Scripted
+from scripted import EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
 from tiny import tiny_tokenizer
 from viewer_runs import MIXED, write_mixed_run
 
@@ -197,6 +197,14 @@ def test_equal_groups_are_replaced_by_groups_of_their_environment() -> None:
     assert len(one.replaced) == 3
     assert [rollout.group for rollout in one.rollouts[::2]] == [3, 4, 5]
     assert [rollout.env for rollout in one.rollouts[::2]] == ["A-v0", "A-v0", "B-v0"]
+
+
+def test_with_credit_by_edit_groups_are_equal_only_if_each_turn_earned_the_same() -> None:
+    swapped = Scripted(lambda key: (REVIEW, EDIT, SUBMIT) if key % 2 else (EDIT, REVIEW, SUBMIT))
+    by_edit = batch(make(swapped, replace_equal=True, credit="edit"))
+    assert len({one.reward for one in by_edit.rollouts if one.env == "A-v0"}) == 1
+    assert not by_edit.replaced
+    assert len(batch(make(swapped, replace_equal=True, credit="episode")).replaced) == 3
 
 
 def test_drafts_are_graded_by_the_judge_of_their_environment() -> None:

@@ -1,6 +1,6 @@
 import json
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -135,6 +135,18 @@ actions = st.sampled_from(
 )
 grades = st.sampled_from([-1, 0, 1])
 verdicts = st.builds(Verdict, st.sampled_from([-1, 1]), *[grades] * 5)
+
+
+def test_bounds_follow_the_rewards_of_a_domain() -> None:
+    class Generous(Session):
+        __slots__ = ()
+        tool_rewards: ClassVar = {**rewards.TOOL_REWARDS, "submit": 5.0}
+        verdict_limit = 2
+
+    task = play().task
+    (least, greatest), (low, high) = Session(task).bounds, Generous(task).bounds
+    fields = sum(Session.verdict_weights.values())
+    assert (low, high) == (least - fields, greatest + fields + 4)
 
 
 @settings(max_examples=60)

@@ -222,6 +222,7 @@ TYPESET = "# Ada\n\n- Helped\u00a0with “it” – often\n- Ran the cafe\u0301\
     [
         ("Helped with", ": it has U+00A0 NO-BREAK SPACE, `old` has U+0020 SPACE"),
         ('"it" - often', ": it has U+201C LEFT DOUBLE QUOTATION MARK, `old` has U+0022 QUOTATION"),
+        ("often\u200b", "it has no character there, `old` has U+200B ZERO WIDTH SPACE"),
         ("Helped in", "`old` is not in the resume\n"),
     ],
 )

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby, islice, pairwise
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from resume_gym.synthesis.ladder import climb, draw
 from resume_gym.synthesis.procedural import generate_task
 
+Group = TypeVar("Group")
 _GOLDEN = (5**0.5 - 1) / 2
 Results = Callable[[int], Mapping[int, float]]
 """Function that returns the mean reward of each group of an earlier step, by group number."""
@@ -142,34 +143,39 @@ class LadderCurriculum(Curriculum):
         size: size of the generated tasks, "full" or "mini".
         sequence: random seed of the tasks; each group plays a new task.
         lag: number of previous steps whose rewards are not used, as these steps may not have ended.
-        highest: highest possible reward of an episode.
+        highest: function that returns the highest reward that a task offers.
     """
 
     size: str = "full"
     sequence: int = 0
     lag: int = 0
-    highest: float = 1.0
-    _levels: dict[int, tuple[int, list[int]]] = field(default_factory=dict, repr=False)
+    highest: Callable[[Any], float] = lambda task: 1.0
+    _steps: dict[int, tuple[int, list[int], list[Any]]] = field(default_factory=dict, repr=False)
 
     def draw(self, tasks: Sequence[object], step: int, results: Results) -> Drawn:
         """Generate the tasks of a step, and ignore `tasks`; see `Curriculum.draw`."""
-        top, levels = self._draw_levels(step, results)
-        pairs = zip(self._all(step), levels, strict=True)
-        made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]
+        top, _, made = self._step(step, results)
         return Drawn(made, self._episode_seed(step), top)
 
-    def _draw_levels(self, step: int, results: Results) -> tuple[int, list[int]]:
-        """Return a step's highest level, and the level of each group's task."""
-        if step not in self._levels:
+    def _step(self, step: int, results: Results) -> tuple[int, list[int], list[Any]]:
+        """Return a step's highest level, and the level and the task of each group."""
+        if step not in self._steps:
             past = []
             for one in range(1, step - self.lag):
-                of = dict(zip(self._all(one), self._draw_levels(one, results)[1], strict=True))
-                means = sorted(results(one).items())
-                past += [(of[n], mean / self.highest) for n, mean in means if n in of]
-            top = climb(past)
-            rng = Random(f"{self.seed}:{step}")
-            self._levels[step] = top, draw(top, len(self._all(step)), rng)
-        return self._levels[step]
+                _, levels, tasks = self._step(one, results)
+                of = dict(zip(self._all(one), zip(levels, tasks, strict=True), strict=True))
+                for number, mean in sorted(results(one).items()):
+                    if number in of:
+                        level, task = of[number]
+                        past.append((level, mean / self.highest(task)))
+            top, numbers = climb(past), self._all(step)
+            levels = draw(top, len(numbers), Random(f"{self.seed}:{step}"))
+            made = [
+                generate_task(self.sequence, n, "train", self.size, level)
+                for n, level in zip(numbers, levels, strict=True)
+            ]
+            self._steps[step] = top, levels, made
+        return self._steps[step]
 
 
 class Planned(NamedTuple):
@@ -200,7 +206,9 @@ def planned_groups(
     return groups, spares
 
 
-def first_of(planned: Iterable[Planned], counts: Mapping[str, int]) -> list[Planned]:
-    """Return the first `counts[env]` of the `planned` groups of each environment, in order."""
-    own = groupby(planned, lambda one: one.env)
+def first_of(
+    groups: Iterable[Group], env_of: Callable[[Group], str], counts: Mapping[str, int]
+) -> list[Group]:
+    """Return the first `counts[env]` groups of each environment; `groups` are sorted by number."""
+    own = groupby(groups, env_of)
     return [one for env, groups in own for one in islice(groups, counts.get(env, 0))]

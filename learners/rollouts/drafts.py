@@ -56,7 +56,7 @@ class Drafts:
     async def _grade(self, session: AnySession, draft: Document) -> Ledger | None:
         """Return the verdict's terms for a draft; None if the judge fails."""
         twin = session.fork()
-        twin.restore(State(draft, edits=1, done=True))
+        twin.restore(State(draft, done=True))
         (error,) = await grade([twin], self._judge, *self._limits)
         if error is not None:
             self._faults.report(f"A draft of {session.task.task_id} has no verdict", error)

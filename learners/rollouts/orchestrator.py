@@ -123,15 +123,15 @@ class Orchestrator:
         seed = next(iter(drawn.values())).seed
         self.watchdog.lag_s = 0.0
         complete, failures = await self._play_groups(step, groups, seed)
-        equal = [group for group in complete if len({one.reward for one in group}) == 1]
+        equal = [group for group in complete if len({_earned(one) for one in group}) == 1]
         replaced: list[list[Rollout]] = []
         if equal and spares:
-            wanted = Counter(group[0].env for group in equal)
-            more, failed = await self._play_groups(step, first_of(spares, wanted), seed)
+            wanted = Counter(map(_env_of, equal))
+            instead = first_of(spares, lambda one: one.env, wanted)
+            more, failed = await self._play_groups(step, instead, seed)
             failures += failed
-            if more:
-                replaced = equal
-                complete = [group for group in complete if group not in equal] + more
+            replaced = first_of(equal, _env_of, Counter(map(_env_of, more)))
+            complete = [group for group in complete if group not in replaced] + more
         if not complete:
             raise _failed(failures, len(groups) * self._group_size)
         if self._trajectories:
@@ -399,6 +399,16 @@ def _groups(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
 def _waits(judge: object) -> bool:
     # async judges are slow and may fail, so rollouts are stored before and after grading
     return isinstance(judge, AsyncJudge)
+
+
+def _env_of(group: Sequence[Rollout]) -> str:
+    return group[0].env
+
+
+def _earned(rollout: Rollout) -> tuple[float, ...]:
+    """Return all that advantages depend on: the reward and, with credit by edit, each turn's."""
+    turns = rollout.earned or ()
+    return rollout.reward, *(round(sum(turn.values()), 9) for turn in turns)
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:

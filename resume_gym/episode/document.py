@@ -224,13 +224,17 @@ def difference(text: str, old: str) -> str:
         return ""
     shown = text[places[start] : places[start + len(wanted)]]
     old = old.strip()
-    at = next((n for n, (a, b) in enumerate(zip(shown, old, strict=False)) if a != b), 0)
-    at -= bool(at) and any(unicodedata.combining(one) for one in (shown[at], old[at]))
+    pairs = enumerate(zip(shown, old, strict=False))
+    at = next((n for n, (a, b) in pairs if a != b), min(len(shown), len(old)))
+    heads = (shown[at : at + 1], old[at : at + 1])
+    at -= bool(at) and any(unicodedata.combining(one) for one in "".join(heads))
     return f"{_named(shown[at:])}, `old` has {_named(old[at:])}"
 
 
 def _named(text: str) -> str:
     """Return the Unicode names of a text's first character and of the accents that follow it."""
+    if not text:
+        return "no character there"
     stop = next(
         (n for n, one in enumerate(text) if n and not unicodedata.combining(one)), len(text)
     )

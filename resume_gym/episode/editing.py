@@ -300,7 +300,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def needs_verdict(self) -> bool:
         """Whether the episode is over and changed the document, but has no verdict yet."""
         state = self.state
-        return state.done and not state.verdict and not self._unedited(state.document, state.edits)
+        return state.done and not state.verdict and not self._unedited(state.document)
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
@@ -338,7 +338,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     def bounds(self) -> tuple[float, float]:
         """The least and the greatest reward of a graded episode."""
-        least, greatest = rewards.reward_bounds(self.rules.max_turns, self.verdict_weights)
+        weights = {name: self.verdict_limit * one for name, one in self.verdict_weights.items()}
+        least, greatest = rewards.reward_bounds(self.rules.max_turns, weights, self.tool_rewards)
         worst, best = self.layout_bounds
         return least + rewards.LAYOUT + worst, greatest - rewards.LAYOUT + best
 
@@ -436,7 +437,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         turns = state.turns + 1
         done = submitted or turns == rules.max_turns
         if done:
-            self._close(doc, edits, submitted, ledger)
+            self._close(doc, submitted, ledger)
         reply = f"{reply}\n{meta_line(rules.max_turns - turns, rules.max_turns, edits)}"
         if (excess := len(reply) - MAX_OBSERVATION) > 0:
             half = MAX_OBSERVATION // 2 - 50
@@ -486,17 +487,17 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
                 raise ValueError(f"verdict: {name}: expected -{most} to {most}, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 
-    def _unedited(self, doc: Document, edits: int) -> bool:
-        return edits == 0 or doc.text == self.original
+    def _unedited(self, doc: Document) -> bool:
+        return doc.text == self.original
 
-    def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
+    def _close(self, doc: Document, submitted: bool, ledger: dict[str, float]) -> None:
         """Add the terms that the end of an episode earns without a judge, such as "layout"."""
         if not submitted:
             ledger["no_submit"] = self.tool_rewards["no_submit"]
         if self.rules.layout_reward == "binary":
             fits = doc.lines <= self.rules.page_lines
             ledger["layout"] = rewards.LAYOUT if fits else -rewards.LAYOUT
-        if self._unedited(doc, edits):
+        if self._unedited(doc):
             content = {**dict.fromkeys(self.weights, 0.0), **self.unchanged()}
             if strange := content.keys() - self.weights.keys():
                 known = ", ".join(self.weights)
@@ -516,7 +517,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         state = self.state
         if not state.done:
             raise RuntimeError("the episode is not over: only a final document can be graded")
-        if self._unedited(state.document, state.edits):
+        if self._unedited(state.document):
             raise RuntimeError("the document is unchanged: the episode needs no verdict")
         ledger = self._content(verdict)
         reasons = getattr(verdict, "reasons", {})

@@ -125,7 +125,7 @@ def beneath(observation: str, hint: str) -> str:
 
 def quotation(call: str) -> str:
     """Return the text that a call wants to replace, even if the call is malformed, or ""."""
-    quote = re.search(r'"old": "((?:[^"\\]|\\.)*)', call)
+    quote = re.search(r'"old"\s*:\s*"((?:[^"\\]|\\.)*)', call)
     return quote[1].replace("\\n", "\n") if quote else ""
 
 

@@ -143,7 +143,9 @@ def unedited_ledger(weakness: str) -> dict[str, float]:
 
 
 def reward_bounds(
-    max_turns: int, weights: Mapping[str, float] = VERDICT_WEIGHTS
+    max_turns: int,
+    weights: Mapping[str, float] = VERDICT_WEIGHTS,
+    tools: Mapping[str, float] = TOOL_REWARDS,
 ) -> tuple[float, float]:
     """Return the minimum and maximum reward of a graded episode; (-7, +8) for ten turns.
 
@@ -151,7 +153,7 @@ def reward_bounds(
     in all other turns, no submit and an overflowing page. The maximum is that of an episode with a
     review, a submit, successful edits in all other turns, a page that fits and the best grades.
     """
-    tools, verdict = TOOL_REWARDS, sum(weights.values()) + LAYOUT
+    verdict = sum(weights.values()) + LAYOUT
     least = (max_turns - 1) * tools["failed_edit"] + tools["edit"] + tools["no_submit"] - verdict
     greatest = tools["review"] + tools["submit"] + (max_turns - 2) * tools["edit"] + verdict
     return least, greatest

@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-BENCHMARKS := two_commands env_speed agents main_job trainer plan_14b rollouts vllm_job calibration judge_throughput judge comparisons readers models informative features
+BENCHMARKS := two_commands env_speed agents main_job trainer plan_14b rollouts vllm_job calibration judge_throughput judge comparisons readers models features
 
 # workers take whole files of tests, in the order of tests/conftest.py
 PYTEST = $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder

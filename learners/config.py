@@ -53,8 +53,9 @@ class Config:
             after the first step that exceeds a limit. Empty for no budget.
         groups: number of tasks per step, each with one group of rollouts.
         group_size: number of rollouts per task.
-        replace_equal: replace each group of equal rewards, which gives no gradient, by a group of
-            another task; a replacement is kept even if its rewards are equal, too.
+        replace_equal: replace each group whose rollouts all earn the same (with credit by edit, in
+            each turn), which gives no gradient, by a group of another task; a replacement is kept
+            even if its rollouts earn the same, too.
         temperature: sampling temperature in training.
         max_tokens: maximum number of tokens that the policy samples in a turn.
         learning_rate: maximum learning rate of the optimizer. The default suits the nano policy;

@@ -62,15 +62,15 @@ class Curriculum:
     A run of several environments has a curriculum for each. All have the same `seed`, `groups`,
     `spare` and `shares`, so that each group belongs to one environment.
 
-    With the setting `replace_equal`, a step has spare groups, which replace groups whose rewards
-    are all equal. A spare group may have the same task as another group.
+    With the setting `replace_equal`, a step has spare groups, which replace groups whose rollouts
+    all earn the same. A spare group may have the same task as another group.
 
     Attributes:
         seed: random seed of the run.
         groups: number of groups per step, of all environments; the groups of an environment play
             different tasks if there are enough tasks.
         group_size: number of rollouts per task.
-        spare: number of spare groups per step, which replace groups with equal rewards.
+        spare: number of spare groups per step, which replace groups that give no gradient.
         shares: share of each environment in the groups; their sum is 1.
         index: index of this environment in `shares`.
     """

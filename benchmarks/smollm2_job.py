@@ -54,6 +54,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--optimizer": "adamw",
         "--learning-rate": 1e-3,
         "--replies": 0.0,  # replies teach a model to copy, which a pretrained model can
+        "--own": 0.0 if args.quick else 0.05 if gpu else 0.5,  # on a GPU, playing takes most time
         "--workers": 12 if gpu else 0,
         "--row-tokens": 65536 if gpu else 4096,
         "--runs": args.runs,

@@ -37,6 +37,8 @@ Hinted = Callable[[Any, Random, str], tuple[str, str] | None]
 
 It returns a hint and the call that follows it, or None.
 """
+Play = Callable[[Any, Random, str], str]
+"""Function of a session, a random generator and the editor's answer; returns the played text."""
 HINTS = 1 / 3
 """Probability of adding a hinted turn for each drawn turn; a quarter of all turns are hinted."""
 
@@ -180,6 +182,13 @@ def _key(word: str) -> tuple[str, bool]:
 # Samples
 
 
+def with_slips(session: AnySession, rng: Random, answer: str) -> str:
+    """Return the editor's answer or, with the probability `SLIPS`, a faulty call."""
+    if rng.random() < SLIPS:
+        return spoilt(answer, [one for one, _ in session.state.transcript[1:]], rng)
+    return answer
+
+
 def demonstrations(
     chat: ChatTokens,
     sessions: Iterable[AnySession],
@@ -188,12 +197,13 @@ def demonstrations(
     seed: object,
     replies: float = 0.0,
     hinted: Hinted = lambda session, rng, intended: None,
+    play: Play = with_slips,
 ) -> Iterator[list[Sample]]:
     """Yield training samples of an editor's turns, one list for each episode.
 
-    Before each turn of an episode, the editor is asked `each` times for its next action, and its
-    first answer is played. With the probability `SLIPS`, a faulty call is played instead. All
-    answers become training samples. Additional answers cost little computation: their samples share
+    Before each turn of an episode, the editor is asked `each` times for its next action. `play`
+    chooses what is played: by default the first answer, sometimes spoilt. All answers become
+    training samples. Additional answers cost little computation: their samples share
     all tokens of the conversation so far, and the editor's turns are only a fifth of the tokens of
     an episode. All samples have the same group number, because training computes a prefix that a
     group shares, such as the instructions, only once. `Sample.advantages` contains the weights of
@@ -212,6 +222,7 @@ def demonstrations(
         hinted: returns a hint about a session and the call that follows it, or None. A hint is
             appended to the observation only in an additional sample of one turn. The episode itself
             has no hints, so turns without hints are imitated as well.
+        play: returns the text that is played in a session, given the editor's first answer.
     """
     for number, session in enumerate(sessions):
         rng = Random(f"{seed}:{number}")
@@ -236,9 +247,8 @@ def demonstrations(
                 sampled, zeros = [one > 0 for one in weights], [0.0] * len(weights)
                 samples.append(Sample(0, prompt, before + turn, sampled, zeros, weights))
                 weights = [0.0] * len(before)  # train on a reply only once
-            text = intended = next(iter(drawn))
-            if rng.random() < SLIPS:
-                text = spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
+            intended = next(iter(drawn))
+            text = play(session, rng, intended)
             step = session.step(text)
             observation, intended = step.observation, intended if step.error != "none" else ""
             reply = list(chat.reply(observation))

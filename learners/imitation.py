@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, count, cycle, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -40,18 +41,19 @@ if __name__ == "__main__":
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveInt
+from transformers import PreTrainedTokenizerBase
 
 from learners.build import make_orchestrator, make_trainer, make_workloads
 from learners.command_line import parse, stop
 from learners.config import Config, message_of
 from learners.demonstrations import drills, renamed
-from learners.editors import edits_of_pages, episodes, samples
-from learners.engines import EngineError
+from learners.editors import chat_of, edits_of_pages, episodes, samples, session_for, session_of
+from learners.engines import EngineError, Sampling
 from learners.engines.transformers import TransformersEngine
 from learners.errors import ConfigError
 from learners.losses import likelihood
 from learners.nano.model import make_model, make_tokenizer
-from learners.rollouts.rollout import EpisodeError
+from learners.rollouts.rollout import EpisodeError, Rollout, play
 from learners.rollouts.rollout_source import PROBE_LIMIT
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
@@ -59,9 +61,11 @@ from learners.run.heartbeat import interrupted
 from learners.training import models, ranks
 from learners.training.checkpoint import CheckpointError, set_damaged_aside, write_folder
 from learners.training.cpu import has_bfloat16, prepare_cpu, return_memory
+from learners.training.models import load_tokenizer
+from learners.training.policy import Policy
 from learners.training.rows import PackedRow, Sample, pack, tree_tokens
 from learners.training.trainer import Trainer
-from resume_gym import Rules, TaskError
+from resume_gym import Rules, Session, TaskError
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
 from resume_gym.support.command_line import complain
@@ -101,6 +105,7 @@ _WARMUP = 20  # number of optimizer steps in which the learning rate rises
 _TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
 _PAGES = 5  # in the phase "pages", one sample in `_PAGES` is a whole episode
+_OWN = 512  # for this number of tokens in an optimizer step, the model plays one episode at a time
 _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 
@@ -114,6 +119,9 @@ class Dose:
         drill: share of the tokens, at the start, with which a new model learns to copy text.
         pages: share of the tokens after which all samples are whole episodes; before, four of five
             samples are edits of a page without instructions.
+        own: share of the rows, in the last phase, whose episodes the model plays itself. The editor
+            shows in each state what to do next, so the model learns to go on after its own errors
+            (DAgger, Ross et al. 2011, arXiv 1011.0686).
         draws: number of times that the editor is asked for its next action in each state.
         replies: loss weight of a token of a tool reply, relative to a token of an action that the
             editor gives in all draws.
@@ -128,6 +136,7 @@ class Dose:
     editor: Literal["apprentice", "repairs", "careful", "fixes"] = "apprentice"
     drill: Share = 0.04
     pages: Share = 0.8
+    own: Share = 0.5
     draws: PositiveInt = 6
     replies: Share = 0.3
     workers: NonNegativeInt = 0
@@ -164,13 +173,17 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     """
     seed = f"{config.seed}:{start}:{worker}"
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
+    yield from map(pickle.dumps, _packed(_episodes(dose, config, phase, numbers, seed), config))
+
+
+def _packed(episodes: Iterable[list[Sample]], config: Config) -> Iterator[PackedRow]:
     row: list[Sample] = []
-    for episode in _episodes(dose, config, phase, numbers, seed):
+    for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
                 # scaled to a mean weight of 1, so that tokens of all rows count equally in the loss
                 weights = packed.advantages / packed.advantages.mean()
-                yield pickle.dumps(replace(packed, advantages=weights))
+                yield replace(packed, advantages=weights)
             row = []
         row += episode
 
@@ -199,6 +212,51 @@ def _episodes(
         return played
     pages = edits_of_pages(dose.editor, numbers, config.seed, size, config.model)
     return (next(pages if number % _PAGES else played) for number in count())
+
+
+def _own_episodes(
+    dose: Dose, config: Config, trainer: Trainer, work: Workload
+) -> Iterator[list[Sample]]:
+    """Yield samples of episodes that the model plays itself, each time with its newest weights."""
+    tokenizer = load_tokenizer(config.model)
+    new = partial(
+        session_of, dose.editor, seed=config.seed, size=VARIANTS[config.env], rules=work.rules
+    )
+    while True:
+        first = _TASKS * trainer.state.get("steps", 0) + _TASKS // 2
+        numbers = range(first, first + max(1, dose.rows * config.row_tokens // _OWN))
+        texts = asyncio.run(_play_all(map(new, numbers), tokenizer, config, trainer.policy, first))
+        for number, played in zip(numbers, texts, strict=True):
+            settings = dose.draws, dose.replies, f"{config.seed}", played
+            yield from samples(dose.editor, tokenizer, new(number), *settings)
+
+
+async def _play_all(
+    sessions: Iterable[Session],
+    tokenizer: PreTrainedTokenizerBase,
+    config: Config,
+    policy: Policy,
+    seed: int,
+) -> list[list[str]]:
+    """Let a policy play sessions, and return the texts of its turns in each session."""
+    engine = TransformersEngine(policy)
+
+    async def played(key: int, session: Session) -> list[str]:
+        chat = chat_of(tokenizer, type(session))
+        seeds = config.seed, seed, key
+        sampling = Sampling(config.eval_temperature, config.max_tokens, chat.ends, seeds)
+        rollout = Rollout(key, 0, session, chat.prompt(session.system_prompt, session.prompt))
+        await play(rollout, key, engine.generate, chat, sampling)
+        return [text for text, _ in session.state.transcript]
+
+    return await asyncio.gather(*(played(*one) for one in enumerate(sessions)))
+
+
+def _mixed(
+    rows: Iterator[PackedRow], own: Iterator[PackedRow], share: float, rng: Random
+) -> Iterator[PackedRow]:
+    while True:
+        yield next(own if rng.random() < share else rows)
 
 
 def _work(sender: Connection, parent: int, *arguments: Any) -> None:
@@ -329,12 +387,11 @@ def new_model(seed: int, folder: Path) -> None:
     rules = Rules(max_turns=6, page_lines=20)
     groups = (
         group
-        for n in range(_TEXTS)
+        for task in (generate_task(seed, n, "train", "mini") for n in range(_TEXTS))
         for group in samples(
             "apprentice",
             bytes_only,
-            generate_task(seed, n, "train", "mini"),
-            rules,
+            session_for(task, rules, Random(f"{seed}:{task.task_id}")),
             2,
             0.0,
             f"{seed}",
@@ -398,7 +455,10 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
         if trainer.state.get("tokens", 0) < until:
             print(f"{phase.title}, until {until / 1e6:.3g} M tokens", flush=True)
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
-                imitate(dose, config, trainer, rows, until, folder)
+                own = _packed(_own_episodes(dose, config, trainer, work), config)
+                share = dose.own if phase.title == "episodes" else 0.0
+                mixed = _mixed(rows, own, share, Random(config.seed))
+                imitate(dose, config, trainer, mixed, until, folder)
     if trained < dose.tokens or folder.result("after") is None:
         summary = evaluate(config, trainer, work, folder)
         Terminal().print(table({"after imitation": summary}))

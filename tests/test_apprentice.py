@@ -246,7 +246,8 @@ def test_a_quarter_of_the_samples_have_a_hint_as_the_last_words_before_the_call(
     hinted_turns = turns = 0.0
     for task in TASKS[number * 12 : number * 12 + 12]:
         short = shorter(task, Random(0))
-        for group in samples("apprentice", TOKENIZER, short, RULES, 4, 0.0, f"{number}"):
+        session = session_for(short, RULES, Random(f"{number}:{short.task_id}"))
+        for group in samples("apprentice", TOKENIZER, session, 4, 0.0, f"{number}"):
             for one in group:
                 text = TOKENIZER.decode((one.prompt + one.response)[: -one.turns[-1]])
                 weight = one.advantages[-1]

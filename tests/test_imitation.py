@@ -1,5 +1,6 @@
 """The warm start: its rows, the order in which they come, and the whole command."""
 
+import asyncio
 import multiprocessing
 import pickle
 import re
@@ -13,6 +14,8 @@ import torch
 from jobs import garble
 
 from learners import imitation
+from learners.build import make_trainer, make_workloads
+from learners.editors import session_of
 from learners.engines import EngineError
 from learners.errors import ConfigError
 from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of
@@ -51,6 +54,32 @@ def test_rows_of_the_apprentice_have_hints_and_other_tools() -> None:
     assert any('"search"' in text for text in texts)
     again = make_rows(dose, CONFIG, PHASE, 0, 0)
     assert tokenizer.decode(pickle.loads(next(again)).tokens.tolist()) == texts[0]
+
+
+def test_the_editor_answers_in_the_states_that_the_model_itself_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(CONFIG, threads=1)
+    trainer = make_trainer(config, tmp_path)
+    (work,), tokenizer = make_workloads(config), load_tokenizer("nano")
+    rules, first = work.rules, imitation._TASKS // 2
+    sessions = [session_of("apprentice", first + n, 1, "mini", rules) for n in range(3)]
+    playing = imitation._play_all(sessions, tokenizer, config, trainer.policy, first)
+    dose = Dose(tokens=1, draws=4, replies=0, rows=3)
+    monkeypatch.setattr(imitation, "_OWN", config.row_tokens)
+    made = imitation._own_episodes(dose, config, trainer, work)
+    for session, texts in zip(sessions, asyncio.run(playing), strict=True):
+        assert [text for text, _ in session.state.transcript] == texts
+        assert session.done
+        group = next(made)
+        longest = max(group, key=lambda one: len(one.response))
+        said = tokenizer.decode(longest.response[: -longest.turns[-1]])
+        assert all(text in said for text in texts[:-1]), "the context is the model's"
+        for one in group:  # only the editor's answer, the last turn, is trained on
+            answer = len(one.response) - one.turns[-1]
+            assert not any(one.advantages[:answer])
+            assert all(one.advantages[answer:])
+            assert "<tool_call>" in tokenizer.decode(one.response[answer:])
 
 
 def test_most_samples_of_the_phase_of_pages_have_no_instructions() -> None:
@@ -237,6 +266,7 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     """Steps in two parts; their number does not depend on the machine."""
     monkeypatch.setattr(imitation, "_TELL_S", 0.0)
     monkeypatch.setattr(imitation, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(imitation, "_OWN", 2048)
     flags = ["--runs", str(tmp_path), "--rows", "1", "--row-tokens", "2048"]
     flags += ["--eval-tasks", "1", "--threads", "1"]
     flags += ["--optimizer", "adamw", "--learning-rate", "1e-3"]  # Muon is slow on some CPUs

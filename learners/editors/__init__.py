@@ -15,7 +15,15 @@ task that need no search.
 """
 
 from learners.editors.apprentice import apprentice, repairs
-from learners.editors.episodes import EDITORS, edits_of_pages, episodes, samples
+from learners.editors.episodes import (
+    EDITORS,
+    chat_of,
+    edits_of_pages,
+    episodes,
+    samples,
+    session_for,
+    session_of,
+)
 from learners.editors.hinted import hinted
 from learners.editors.scripted import careful, fixes
 
@@ -23,10 +31,13 @@ __all__ = [
     "EDITORS",
     "apprentice",
     "careful",
+    "chat_of",
     "edits_of_pages",
     "episodes",
     "fixes",
     "hinted",
     "repairs",
     "samples",
+    "session_for",
+    "session_of",
 ]

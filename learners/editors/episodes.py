@@ -1,7 +1,7 @@
 """Episodes of scripted editors as training samples, in sessions with and without further tools."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
@@ -54,8 +54,7 @@ def episodes(
         editor: name of the editor, a key of `EDITORS`.
         numbers: numbers of the tasks.
         seed: seed of the tasks and of the editor.
-        size: size of the pages; one in `_LARGE` mini pages is replaced by a full one, since a model
-            that never saw a token beyond the length of mini episodes cannot play full-size pages.
+        size: size of the pages; see `session_of`.
         rules: limits of an episode on a page of this size.
         model: model or folder whose tokenizer is used.
         each: number of actions that are drawn in each state.
@@ -63,11 +62,8 @@ def episodes(
     """
     tokenizer = load_tokenizer(model)
     for number in numbers:
-        large = size == "mini" and number % _LARGE == 0
-        task = generate_task(seed, number, "train", "full" if large else size)
-        task = renamed(task, Random(f"{seed}:{task.task_id}"))
-        rules_of_page = Rules() if large else rules
-        yield from samples(editor, tokenizer, task, rules_of_page, each, replies, f"{seed}")
+        session = session_of(editor, number, seed, size, rules)
+        yield from samples(editor, tokenizer, session, each, replies, f"{seed}")
 
 
 def edits_of_pages(
@@ -113,32 +109,56 @@ def edits_of_pages(
             ]
 
 
+def session_of(editor: str, number: int, seed: int, size: str, rules: Rules) -> Session:
+    """Return a new session on a generated task, some of whose words are renamed.
+
+    Only the apprentice gets sessions with further tools. One in `_LARGE` mini pages is replaced by
+    a full one, since a model that never saw a token beyond the length of mini episodes cannot play
+    full-size pages.
+    """
+    large = size == "mini" and number % _LARGE == 0
+    task = generate_task(seed, number, "train", "full" if large else size)
+    task = renamed(task, Random(f"{seed}:{task.task_id}"))
+    rules = Rules() if large else rules
+    if editor != "apprentice":
+        return Session(task, rules)
+    return session_for(task, rules, Random(f"{seed}:{task.task_id}"))
+
+
 def samples(
     editor: str,
     tokenizer: PreTrainedTokenizerBase,
-    task: Task,
-    rules: Rules,
+    session: Session,
     each: int,
     replies: float,
     seed: str,
+    played: Sequence[str] = (),
 ) -> Iterator[list[Sample]]:
-    """Yield the training samples of an editor's turns in one episode on a task.
+    """Yield the training samples of an editor's turns in one episode.
 
-    Only the apprentice plays sessions with further tools, and gets hints.
+    Args:
+        editor: name of the editor, a key of `EDITORS`; only the apprentice gets hints.
+        tokenizer: the model's tokenizer.
+        session: new session, which is played to its end.
+        each: number of actions that are drawn in each state.
+        replies: weight of the tokens of replies; see `demonstrations`.
+        seed: seed of the editor.
+        played: what is played in each turn instead of the editor's actions; there are no hints
+            then, since hints say how to go on after the editor's own errors.
     """
-    seed = f"{seed}:{task.task_id}"
-    act = EDITORS[editor]
-    if act is not apprentice:
-        session = Session(task, rules)
-        yield from demonstrations(_chat(tokenizer, Session), [session], act, each, seed, replies)
-        return
-    session = session_for(task, rules, Random(seed))
-    chat = _chat(tokenizer, type(session))
-    yield from demonstrations(chat, [session], act, each, seed, replies, hinted)
+    seed = f"{seed}:{session.task.task_id}"
+    settings = chat_of(tokenizer, type(session)), [session], EDITORS[editor], each, seed, replies
+    if played:
+        yield from demonstrations(*settings, play=lambda one, rng, answer: played[one.turns])
+    elif editor == "apprentice":
+        yield from demonstrations(*settings, hinted)
+    else:
+        yield from demonstrations(*settings)
 
 
 @lru_cache(maxsize=8)
-def _chat(tokenizer: PreTrainedTokenizerBase, kind: type[Session]) -> ChatTokens:
+def chat_of(tokenizer: PreTrainedTokenizerBase, kind: type[Session]) -> ChatTokens:
+    """Return the encoder of conversations in sessions of a class."""
     return ChatTokens(tokenizer, kind.toolbox.schemas)
 
 

@@ -225,7 +225,9 @@ def _own_episodes(
     while True:
         first = _TASKS * trainer.state.get("steps", 0) + _TASKS // 2
         numbers = range(first, first + max(1, dose.rows * config.row_tokens // _OWN))
-        texts = asyncio.run(_play_all(map(new, numbers), tokenizer, config, trainer.policy, first))
+        playing = _play_all(map(new, numbers), tokenizer, config, trainer.policy, first)
+        with torch.compiler.set_stance("force_eager"):  # the shapes of sampling are not compiled
+            texts = asyncio.run(playing)
         for number, played in zip(numbers, texts, strict=True):
             settings = dose.draws, dose.replies, f"{config.seed}", played
             yield from samples(dose.editor, tokenizer, new(number), *settings)

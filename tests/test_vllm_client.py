@@ -3,8 +3,8 @@
 tests/test_vllm.py has the real one.
 """
 
-import contextlib
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys

@@ -122,7 +122,7 @@ def main() -> int:
         models |= {arm: found for arm in arms if (found := matrix.models(arm))}
         if "aipo" not in models:
             reader.error(f"--ended: expected an ended run of aipo in {args.keep}, found none")
-        few = {arm: models[arm][:1] for arm in ("start", "aipo", *CONTROLS) if arm in models}
+        few = {arm: models[arm][:1] for arm in ("aipo", *CONTROLS) if arm in models}
         tables = {
             kind: matrix.table(kind, few if kind in LARGE else models)
             for kind in dict.fromkeys(["mini", *args.pages])

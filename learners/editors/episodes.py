@@ -143,8 +143,8 @@ def samples(
         each: number of actions that are drawn in each state.
         replies: weight of the tokens of replies; see `demonstrations`.
         seed: seed of the editor.
-        played: what is played in each turn instead of the editor's actions; there are no hints
-            then, since hints say how to go on after the editor's own errors.
+        played: texts to play instead of the editor's actions, one for each turn. No hints are added
+            then, since they explain errors of the editor.
     """
     seed = f"{seed}:{session.task.task_id}"
     settings = chat_of(tokenizer, type(session)), [session], EDITORS[editor], each, seed, replies

@@ -1,13 +1,15 @@
 """Measure what each feature of the environment and of the training buys, from the same start.
 
     python benchmarks/features.py --keep F                  # all features, two seeds, hours
+    python benchmarks/features.py --keep F --ended --seeds 3      # and third runs
     python benchmarks/features.py --keep F --arms "pay by the line" evidence --seeds 1
     python benchmarks/features.py --quick                   # to see that it works
 
 Each feature is an arm with `--seeds` runs of the default length, kept in F and reused. All models
 play the same held-out mini pages as in `main_job.py`, whose `Matrix` trains and plays; the same
-episodes are graded by pay by the line and by the default table. Each model also plays the held-out
-tasks of the environment that it was trained in, where rewards are reported by weakness.
+episodes are graded by pay by the line and by the default table. Each arm is compared with the arm
+that lacks only its feature (`BASES`). An arm of an environment of its own also plays there, beside
+its base and the start; those rewards are reported by weakness.
 
 Importing this module registers `ResumeEditLayoutMini-v0`, the default table with continuous layout.
 """
@@ -16,43 +18,53 @@ import argparse
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import gymnasium as gym
-from main_job import ENV, Arm, Matrix
+from main_job import Arm, Matrix
 from record import Figure, finish, parser
 
-from resume_gym.env import make_edit_env
+from learners.run.folder import RunFolder
+from resume_gym.episode.rewards import components
 
-MINI = {"tasks": "mini", "max_turns": 6, "page_lines": 20}
+MINI = gym.spec("ResumeEditMini-v0")
 gym.register(
     id="ResumeEditLayoutMini-v0",
-    entry_point="resume_gym.env:ResumeEditEnv",
-    kwargs={**MINI, "layout_reward": "continuous"},
+    entry_point=MINI.entry_point,
+    kwargs={**MINI.kwargs, "layout_reward": "continuous"},
 )
 ENVS: Mapping[str, str] = {
-    "default table": "ResumeEditMini-v0",
     "continuous layout": "features:ResumeEditLayoutMini-v0",
     "feedback tool": "ResumeEditFeedbackMini-v0",
     "evidence": "ResumeEditEvidenceMini-v0",
 }
-"""Features that are environments; all other arms train in `ENV`."""
+"""Features that are environments, each with the default table."""
+DEFAULT = "--env=ResumeEditMini-v0"
 RANKED = '{"name": "listwise", "judge": "rubric", "weight": 0.5}'
 ARMS: Mapping[str, Arm] = {
     "pay by the line": Arm(),
+    "default table": Arm((DEFAULT,)),
     **{name: Arm((f"--env={env}",)) for name, env in ENVS.items()},
     "ladder": Arm(("--tasks=ladder-mini:5",)),
     "targeted feedback": Arm(("--feedback-weight=0.1",)),
     "targeted feedback, sampled": Arm(("--feedback-weight=0.1", "--feedback-form=sampled")),
     "targeted feedback alone": Arm(("--feedback-weight=0.1", "--credit=none")),
-    "default table, by episode": Arm(("--env=ResumeEditMini-v0", "--credit=episode")),
-    "group comparison": Arm(("--env=ResumeEditMini-v0", "--credit=episode", f"--judge={RANKED}")),
+    "default table, by episode": Arm((DEFAULT, "--credit=episode")),
+    "group comparison": Arm((DEFAULT, "--credit=episode", f"--judge={RANKED}")),
 }
-"""Features by name. The last arm is compared with the one before it: its judge is asked once an
-episode, so it has credit by episode."""
+"""Features by name. The judge of the last one is asked once an episode, so it has credit by
+episode."""
+BASES: Mapping[str, str] = {
+    **dict.fromkeys(("start", *ARMS), "pay by the line"),
+    **dict.fromkeys((*ENVS, "default table, by episode"), "default table"),
+    "group comparison": "default table, by episode",
+}
+"""The arm that each arm is compared with."""
+GROUPS = ("equal_groups", "equal_groups_left")
+"""Shares of groups whose members earn the same, without and with the scores of a group."""
 
 
 def main() -> int:
@@ -63,10 +75,9 @@ def main() -> int:
         models = {"start": [args.start]}
         models |= {arm: found for arm in args.arms if (found := matrix.models(arm))}
         repetitions = {
-            "mini": matrix.table("mini", models),
-            "own environment": {
-                arm: own(matrix, arm, models) for arm in args.arms if arm in models
-            },
+            "mini": matrix.table("mini", models, BASES),
+            "own environment": {arm: own(matrix, arm, models) for arm in ENVS if arm in models},
+            "groups": {arm: groups(found) for arm, found in models.items() if arm != "start"},
             "minutes": matrix.minutes(models),
         }
     return finish(
@@ -86,32 +97,62 @@ def read_arguments() -> argparse.Namespace:
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()
     if args.quick:
-        args.arms, args.seeds, args.rollouts = ["continuous layout", "group comparison"], 1, 1
+        args.seeds, args.rollouts = 1, 1
+        args.arms = ["continuous layout", "targeted feedback", "group comparison"]
     return args
 
 
-def own(matrix: Matrix, arm: str, models: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return the rewards of the start and of an arm in its environment, by weakness."""
-    env = ENVS.get(arm, ENV)
-    weakness = {task.task_id: task.weakness for task in make_edit_env(env, split="eval").tasks}
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    agents = {"start 0": models["start"][0]}
-    agents |= {f"{arm} {n}": model for n, model in enumerate(models[arm])}
-    for row in matrix.played("mini", agents, matrix.rollouts, (), env=env):
-        name = row["agent"].rpartition(" ")[0]
-        found[name][weakness[row["task_id"]]].append(row["reward"])
+def own(
+    matrix: Matrix, arm: str, models: Mapping[str, list[str]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the rewards of the start, of an arm and of its base in the arm's environment.
+
+    Returns:
+        For each of them, the mean reward and its parts, for all pages and by weakness.
+    """
+    agents = {
+        f"{one} {n}": model
+        for one in ("start", BASES[arm], arm)
+        for n, model in enumerate(models.get(one, []))
+    }
+    found: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row in matrix.played("mini", agents, matrix.rollouts, (), env=ENVS[arm]):
+        parts = {"reward": row["reward"], **components(row["ledger"])}
+        for pages in ("all", row["weakness"]):
+            found[row["agent"].rpartition(" ")[0]][pages].append(parts)
     return {
-        name: {kind: fmean(rewards) for kind, rewards in sorted(kinds.items())}
+        name: {
+            pages: {part: fmean(one[part] for one in rows) for part in rows[0]}
+            for pages, rows in sorted(kinds.items())
+        }
         for name, kinds in found.items()
     }
 
 
+def groups(models: Iterable[str]) -> dict[str, float]:
+    """Return the mean shares `GROUPS` in the training of these models; empty without scores."""
+    steps = [row for model in models for row in RunFolder(Path(model).parent).metrics()]
+    found = {name: [float(row[name]) for row in steps if name in row] for name in GROUPS}
+    return {name: fmean(values) for name, values in found.items() if values}
+
+
 def figures(found: Mapping[str, Any]) -> Iterator[Figure]:
-    """Yield the rewards of all arms on both tables, and their failed calls."""
+    """Yield the figures of all arms on the same pages, and what their features buy."""
     for arm, row in found["mini"].items():
         yield Figure(f"{arm}: reward, pay by the line", row["net"])
         yield Figure(f"{arm}: reward, default table", row["default"])
         yield Figure(f"{arm}: share of edits that failed", row["failed share"])
+        yield Figure(f"{arm}: failed calls an episode", row["failed calls"])
+        if "more" in row and arm in ARMS:
+            low, high = row["interval of more"]
+            told = f"{arm}: more than {row['base']}, pay by the line ({low:.2f} to {high:.2f})"
+            yield Figure(told, row["more"])
+        if arm in found["minutes"]:
+            yield Figure(f"{arm}: minutes a run", fmean(found["minutes"][arm]))
+    for arm, rows in found["own environment"].items():
+        for name, kinds in rows.items():
+            for pages, parts in kinds.items():
+                yield Figure(f"in {ENVS[arm]}, {pages}: {name}: reward", parts["reward"])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from statistics import median
 from typing import Any, NamedTuple, NoReturn
 
@@ -21,6 +22,7 @@ import torch
 import torch.distributed as dist
 from record import Figure, parser, write
 from torch import Tensor
+from torch.nn import attention
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learners.aipo import aipo_loss
@@ -137,6 +139,30 @@ def synchronised() -> float:
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
+
+
+def kernels() -> list[str]:
+    """Return the flash kernels to compare: "" for PyTorch's, and "FA3" if it can be used."""
+    hopper = DEVICE.type == "cuda" and torch.cuda.get_device_capability()[0] == 9
+    return ["", "FA3"] if hopper and find_spec("flash_attn_interface") else [""]
+
+
+@contextmanager
+def flash(name: str) -> Iterator[None]:
+    """Let flash attention use the kernels that PyTorch can activate by this name; "" for its own.
+
+    The trainer's attention calls the same operators, so it needs no change.
+
+    Raises:
+        ImportError, RuntimeError: the package of the kernels is missing, or lacks some.
+    """
+    if name:
+        attention.activate_flash_attention_impl(name)
+    try:
+        yield
+    finally:
+        if name:
+            attention.restore_flash_attention_impl()
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import DEFAULT, MagicMock, patch
 
-import flex
 import torch
 from gpu_checks import (
     DEVICE,
@@ -33,7 +32,9 @@ from gpu_checks import (
     backends,
     backward,
     ceilings,
+    flash,
     group,
+    kernels,
     make_model,
     options,
     recorded,
@@ -67,7 +68,7 @@ def relative(value: Tensor, exact: Tensor) -> float:
 
 
 def attention(scale: Scale) -> Iterator[Figure]:
-    """Compare the errors of packed attention and FlexAttention with the error of a plain loop."""
+    """Compare the errors of packed attention, with each kernel, with the error of a plain loop."""
     # with only two different token ids, rollouts also share prefixes by chance
     (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
     tokens = len(row.tokens)
@@ -86,13 +87,11 @@ def attention(scale: Scale) -> Iterator[Figure]:
 
         exact = attended(packed_attention._in_a_loop, torch.float64)
         loop = attended(packed_attention._in_a_loop, half)
-        ways = {"packed": packed_attention.packed_attention, "flex": flex.attend}
-        if DEVICE.type == "cpu":
-            del ways["flex"]  # FlexAttention has no backward pass on CPUs
-        for name, way in ways.items():
-            about = f"attention {heads}/{key_heads}/{size}, {name}: error of"
-            with recorded(about):  # if one implementation fails, the other is still checked
-                parts = zip(attended(way, half), loop, exact, strict=True)
+        for name in kernels():
+            about = f"attention {heads}/{key_heads}/{size}, {name or 'packed'}: error of"
+            with recorded(about), flash(name):  # if one kernel fails, the other is still checked
+                own = attended(packed_attention.packed_attention, half)
+                parts = zip(own, loop, exact, strict=True)
                 names = ("outputs", "queries", "keys", "values")
                 for part, (one, other, true) in zip(names, parts, strict=True):
                     ratio = relative(one, true) / max(relative(other, true), 1e-9)

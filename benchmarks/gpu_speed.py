@@ -10,12 +10,11 @@ install, `gpu_checks.run` for limits and result files.
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import product
 from typing import Any, NoReturn
 from unittest.mock import patch
 
-import flex
 import torch
 from gpu_checks import (
     DEVICE,
@@ -23,7 +22,9 @@ from gpu_checks import (
     backends,
     backward,
     ceilings,
+    flash,
     group,
+    kernels,
     make_model,
     options,
     recorded,
@@ -37,7 +38,7 @@ from transformers import Qwen3ForCausalLM
 from learners.build import backend_settings, make_backend
 from learners.config import Config
 from learners.losses import likelihood
-from learners.training import head, packed_attention
+from learners.training import head
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
 from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
@@ -48,9 +49,10 @@ from learners.training.rows import PackedRow, pack, unshare
 
 def steps(scale: Scale) -> Iterator[Figure]:
     """Measure time, MFU and memory of the forward and backward passes of a group."""
+    found = kernels()
+    yield Figure("FlashAttention 3 found", len(found) - 1)
     # compiled models come last, since compilation replaces a function that all models share
-    flex = [("flex", False)] if DEVICE.type == "cuda" else []
-    for attending, compiled in (("", False), *flex, ("", True)):
+    for compiled, attending in product((False, True), found):
         for name, config in scale.models:
             samples = group(scale, config.vocab_size)
             rows = {"shared": pack(samples, sys.maxsize)}
@@ -59,7 +61,7 @@ def steps(scale: Scale) -> Iterator[Figure]:
             for prompts, packed in rows.items():
                 way = f"{name}, {prompts}, {attending}".removesuffix(", ") + ", compiled" * compiled
                 # if one configuration runs out of memory, the other configurations still run
-                with recorded(way), attention_in(attending):
+                with recorded(way), flash(attending):
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 
 
@@ -87,13 +89,6 @@ def step(
         yield Figure(f"{name}: peak GB", used / 1e9)
         without = planned.total - planned.optimizer
         yield Figure(f"{name}: peak / plan without the optimizer", used / without)
-
-
-def attention_in(way: str) -> AbstractContextManager[object]:
-    """Return a context that uses FlexAttention for "flex", and the default attention for ""."""
-    if not way:
-        return nullcontext()
-    return patch.object(packed_attention, "_implementation", lambda value: flex.attend)
 
 
 def chunks(scale: Scale) -> Iterator[Figure]:
@@ -127,7 +122,7 @@ def optimizer(scale: Scale) -> Iterator[Figure]:
         yield Figure(f"AdamW, {name}: ms", 1000 * seconds(made.step, scale.repeats))
 
 
-def kernels(scale: Scale) -> Iterator[Figure]:
+def operations(scale: Scale) -> Iterator[Figure]:
     """Time the 20 slowest operations of a forward and backward pass with a shared prompt."""
     name, config = scale.models[-1]
     rows = pack(group(scale, config.vocab_size), sys.maxsize)
@@ -169,11 +164,11 @@ def slowest(name: str, work: Callable[[], object]) -> Iterator[Figure]:
     timed = "self_device_time_total" if DEVICE.type == "cuda" else "self_cpu_time_total"
     events = sorted(profile.key_averages(), key=lambda event: -getattr(event, timed))
     # on a GPU, the profiler lists each operator and its kernels; count only the kernels
-    kernels = [one for one in events if one.device_type == torch.profiler.DeviceType.CUDA]
-    if kernels:
-        total = sum(event.self_device_time_total for event in kernels)
+    on_gpu = [one for one in events if one.device_type == torch.profiler.DeviceType.CUDA]
+    if on_gpu:
+        total = sum(event.self_device_time_total for event in on_gpu)
         yield Figure(f"{name}, ms in all kernels", total / 1000)
-        events = kernels
+        events = on_gpu
     for event in events[:20]:
         yield Figure(f"{name}, ms in {event.key[:60]}", getattr(event, timed) / 1000)
 
@@ -218,7 +213,7 @@ def main() -> NoReturn:
     args = reader.parse_args()
     if args.layers:
         run("layers", args, (ceilings, layers, weights))
-    run("speed", args, (ceilings, nano, chunks, optimizer, kernels, steps))
+    run("speed", args, (ceilings, nano, steps, operations, chunks, optimizer))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -189,7 +190,9 @@ def main() -> int:
         if own:
             figures += figures_of(kind, [calls[n] for n in own], [shifts[n] for n in own])
     told = [{"kind": case.mark.kind, "hint": case.mark.hint} for case in cases]
-    return finish("hints_read", args, figures, {"cases": told}, ("torch", "transformers"))
+    path = Path(args.model)
+    model = (path.parent.name if path.name == "model" else path.name).lower()
+    return finish(f"hints_read-{model}", args, figures, {"cases": told}, ("torch", "transformers"))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ for readers, whose labels `readers.py` counts.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -44,8 +45,7 @@ from resume_gym.evaluation.comparison import signed_rank
 from resume_gym.evaluation.estimator import best_of
 from resume_gym.synthesis.procedural import task_of
 
-HERE = Path(__file__).parent
-LEARNERS = HERE.parent / "learners"
+ROOT = Path(__file__).parents[1]
 ENV = "ResumeEditNetMini-v0"
 PAGES: Mapping[str, tuple[str, str]] = {
     "mini": (ENV, "ResumeEditMini-v0"),
@@ -98,6 +98,14 @@ ARMS: Mapping[str, Arm] = {
 """Arms by name. The last two are not controls, since their editors know the repairs."""
 CONTROLS = ("start", "imitation", "raft", "noop")
 QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
+
+
+def command(*arguments: str, **settings: Any) -> None:
+    """Run a script or module of this project with this interpreter, in the project's folder."""
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    folders = [ROOT, ROOT / "benchmarks", *(Path(one).resolve() for one in given)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, env=environment, **settings)
 
 
 def main() -> int:
@@ -196,12 +204,11 @@ class Matrix:
             began = time.monotonic()
             if editor:
                 budget = [f"--tokens={self._computed(seed)}", f"--editor={editor}", "--pages=0"]
-                command = [str(LEARNERS / "imitation.py"), *common, *budget, f"--env={ENV}"]
-                command += ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
+                settings = ["--optimizer=muon", "--learning-rate=1e-3", "--eval-tasks=1"]
+                command("learners/imitation.py", *common, *budget, f"--env={ENV}", *settings)
             else:
-                command = [str(LEARNERS / "aipo.py"), *common, *flags]
-                command += QUICK if self._args.quick else ()
-            subprocess.run([sys.executable, *command], check=True, cwd=HERE)
+                quick = QUICK if self._args.quick else ()
+                command("learners/aipo.py", *common, *flags, *quick)
             (run / "ended").write_text(f"{(time.monotonic() - began) / 60:.2f}\n")
         return str(run / "model")
 
@@ -218,8 +225,19 @@ class Matrix:
         rows = RunFolder(self._folder / f"aipo-{seed}").metrics()
         return int(sum(row["tokens"] + row["trained_tokens"] for row in rows))
 
-    def table(self, kind: str, models: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        """Let all models and the scripted agents play pages of a kind; return figures by arm."""
+    def table(
+        self,
+        kind: str,
+        models: Mapping[str, Sequence[str]],
+        bases: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, dict[str, Any]]:
+        """Let all models and the scripted agents play pages of a kind; return figures by arm.
+
+        Args:
+            kind: kind of the pages, a key of `PAGES`.
+            models: models by arm.
+            bases: for each arm, the arm that it is compared with; by default `aipo`.
+        """
         agents = {f"{arm} {n}": one for arm, found in models.items() for n, one in enumerate(found)}
         episodes = defaultdict(list)
         for row in self.played(kind, agents, self.rollouts, SCRIPTED):
@@ -240,8 +258,9 @@ class Matrix:
             rows = [row for one in names for row in episodes[one]]
             table[arm] = {
                 **means,
+                "runs": by_page(scored[arm], "net").mean(1).tolist(),
                 "interval": interval(by_page(scored[arm], "net")),
-                **(compared(scored[arm], scored["aipo"]) if "aipo" in scored else {}),
+                **compared(scored, arm, bases.get(arm, "aipo")),
                 **edits_of(count(rows, self._envs[kind][0]), len(rows)),
             }
         return table
@@ -263,9 +282,11 @@ class Matrix:
             "task_id": row["task_id"],
             "net": row["reward"],
             **{f"net {name}": value for name, value in net.items()},
+            **{name: row["ledger"].get(name, 0.0) for name in ("improved", "worse")},
             "default": session.reward,
             **{f"default {name}": value for name, value in default.items()},
             "submitted": float(row["submitted"]),
+            "failed calls": float(sum(error != "none" for error in row["errors"])),
             "edits": float(row["edits"] + row["failed_edits"]),
         }
 
@@ -331,12 +352,11 @@ class Matrix:
             # a folder for each agent: `eval` would compare every pair of agents, which takes long
             folder = f"played-{kind}-{rollouts}" + _slug(f" {env.rpartition(':')[2]}") * bool(env)
             out = self._folder / folder / _slug(name)
-            command = [sys.executable, "-m", "resume_gym", "eval", "--env", env or PAGES[kind][0]]
-            command += [f"--agent={name}={spec}", "--rollouts", str(rollouts), "--out", str(out)]
-            command += ["--split", _split(kind)]
-            command += ["--tasks", source] if (source := self._source(kind)) else []
-            command += ["--limit", "2"] if self._args.quick else []
-            subprocess.run(command, check=True, cwd=HERE, stdout=subprocess.DEVNULL)
+            flags = ["--env", env or PAGES[kind][0], f"--agent={name}={spec}"]
+            flags += ["--rollouts", str(rollouts), "--out", str(out), "--split", _split(kind)]
+            flags += ["--tasks", source] if (source := self._source(kind)) else []
+            flags += ["--limit", "2"] if self._args.quick else []
+            command("-m", "resume_gym", "eval", *flags, stdout=subprocess.DEVNULL)
             with (out / "episodes.jsonl").open() as lines:
                 yield from map(json.loads, lines)
 
@@ -392,18 +412,19 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def compared(
-    arm: Sequence[Sequence[Mapping[str, Any]]], aipo: Sequence[Sequence[Mapping[str, Any]]]
+    scored: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], arm: str, base: str
 ) -> dict[str, Any]:
-    """Return what `aipo` earns more than an arm: mean, interval and p-value over pages."""
-    ours, theirs = by_page(aipo, "net"), by_page(arm, "net")
-    if len(theirs) < len(ours):  # a start or a scripted agent has a single run
-        theirs = np.repeat(theirs, len(ours), axis=0)
-    less = ours - theirs
-    pages = less.mean(0).round(9).tolist()
+    """Return what an arm earns more than another: mean, interval and p-value over pages."""
+    if arm == base or base not in scored:
+        return {}
+    ours, theirs = (by_page(scored[one], "net") for one in (arm, base))
+    runs = np.arange(max(len(ours), len(theirs)))  # a start or a scripted agent has a single run
+    more = ours[runs % len(ours)] - theirs[runs % len(theirs)]
     return {
-        "aipo more by": float(less.mean()),
-        "its interval": interval(less),
-        "p": signed_rank(pages),
+        "base": base,
+        "more": float(more.mean()),
+        "interval of more": interval(more),
+        "p": signed_rank(more.mean(0).round(9).tolist()),
     }
 
 
@@ -438,9 +459,8 @@ def figures(found: Mapping[str, Any]) -> Iterator[Figure]:
     table = found["arms"]["mini"]
     for arm in CONTROLS:
         if arm in table:
-            yield Figure(
-                f"aipo above {arm}, lower bound", table[arm]["its interval"][0], at_least=0
-            )
+            lower = -table[arm]["interval of more"][1]
+            yield Figure(f"aipo above {arm}, lower bound", lower, at_least=0)
     yield from ways(table, "aipo")
     yield Figure("harmful share of the start's edits", table["start"]["harmful share"])
     yield Figure("harmful share of aipo's edits", table["aipo"]["harmful share"], at_most=0.1)

@@ -41,7 +41,7 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
-TRAINED = {"trained": 100, "careful": 20, "floor": 20}
+TRAINED = {"trained": 100, "imitated": 100, "careful": 20, "floor": 20}
 LIKE = 0.4  # minimum similarity of a line before and after a change
 TASKS = 12  # number of tasks of each size in a round: two for each weakness
 RANKS = ("false", "worse", "harmless", "better")
@@ -49,7 +49,7 @@ BAD = ("worse", "false")
 WANTED = {
     "scripted": (0.8, 0.05),
     "strangers": (0.75, 0.05),
-    "smollm2": (0.6, 0.15),
+    "smollm2": (0.75, 0.15),
     "pilot": (0.85, 0.15),
     "main": (0.75, 0.15),
     "known": (0.75, 0.15),
@@ -160,7 +160,10 @@ def mix(
     rng.shuffle(drawn)
     numbered = [{"line": n, **one} for n, one in enumerate(drawn)]
     rows = (json.dumps(one, ensure_ascii=False) for one in numbered)
-    (FOLDER / f"lines-{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    path, text = FOLDER / f"lines-{name}.jsonl", "\n".join(rows) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        (FOLDER / f"labels-{name}.jsonl").unlink(missing_ok=True)  # they are of other lines
+    path.write_text(text, encoding="utf-8")
     page = "\n".join(pages(numbered, tasks)) + "\n"
     (FOLDER / f"page-{name}.txt").write_text(page, encoding="utf-8")
 

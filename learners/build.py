@@ -14,6 +14,7 @@ from learners.engines.vllm import VLLMEngine
 from learners.errors import ConfigError
 from learners.goals import JUDGE_COSTS, budget, check_names, conditions
 from learners.rollouts.curriculum import Curriculum, FreshCurriculum, LadderCurriculum
+from learners.rollouts.feedback import hinted
 from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
@@ -134,7 +135,9 @@ def make_orchestrator(
         trajectories=trajectories,
         note=note,
         by_edit=config.grades_drafts,
-        feedback_turns=config.feedback_turns if config.hinted else 0,
+        hinted=partial(hinted, most=config.feedback_turns, kinds=config.feedback_kinds)
+        if config.hinted
+        else None,
         teacher_url=config.teacher if is_served(config.teacher) else "",
     )
 

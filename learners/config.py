@@ -17,6 +17,7 @@ from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Posi
 import resume_gym  # noqa: F401  registers the environments
 from learners import goals
 from learners.errors import ConfigError
+from resume_gym.episode.hints import KINDS, Kind
 from resume_gym.llm.settings import check_url
 from resume_gym.support import trust
 from resume_gym.support.shares import read_shares
@@ -90,6 +91,7 @@ class Config:
         feedback_form: full compares the probabilities of all tokens of the vocabulary, sampled only
             those of the sampled tokens, as an addition to their advantages.
         feedback_turns: maximum number of turns of an episode that get a hint.
+        feedback_kinds: kinds of hints; leave out those that your policy does not read.
         teacher: another model with the policy's tokenizer, whose probabilities of all sampled
             tokens replace those after hints: a name or folder as for model, or the URL of its vllm
             server, which needs feedback_form sampled and temperature 1. With feedback_weight 0, the
@@ -171,6 +173,7 @@ class Config:
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1
+    feedback_kinds: Annotated[tuple[Kind, ...], Field(strict=False, min_length=1)] = KINDS
     teacher: str = ""
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384

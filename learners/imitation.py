@@ -79,6 +79,7 @@ VARIANTS = {
     "ResumeEditMini-v0": "mini",
     "ResumeEditNetMini-v0": "mini",
     "ResumeEdit-v0": "full",
+    "ResumeEditNet-v0": "full",
 }
 NEW = "new"
 """Name of a model that does not exist yet: a nano policy with random weights."""

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tiny import make_sample, plain_logprobs, tiny_model, tiny_policy
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.library import Library
+from torch.nn.attention import register_flash_attention_impl
 from transformers import PreTrainedModel
 from trees import nodes_of, rollouts, trees, visible
 
@@ -266,17 +268,45 @@ def test_all_ways_give_the_same(
         torch.testing.assert_close(attend(way), wanted, atol=1e-10, rtol=0)
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@settings(max_examples=4, deadline=None)
-@given(nodes=trees(), heads=st.sampled_from([(4, 2), (2, 2)]))
-def test_flex_attention_has_the_same_mask(nodes: tuple[Node, ...], heads: tuple[int, int]) -> None:
-    """Without gradients, which it computes on GPUs only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
-        from flex import attend
-    inputs = [one.detach() for one in states(nodes, *heads)]
-    out = attend(*inputs, 0.3, nodes)
-    torch.testing.assert_close(out, masked(*inputs, 0.3, nodes), atol=1e-10, rtol=0)
+class Registered:
+    """Kernels for both flash operators, registered as packages such as FlashAttention 3 do."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.library: Library | None = Library("aten", "IMPL", "CPU")
+        self.library.impl("_flash_attention_forward", self.forward)
+        self.library.impl("_flash_attention_backward", self.backward)
+
+    def remove(self) -> None:
+        self.library = None
+
+    def forward(self, *tensors: Any, scale: float | None = None) -> tuple[Tensor, ...]:
+        self.calls.append("forward")
+        unused = tensors[0].new_empty(0)
+        return *PlainFlash.forward(*tensors, scale=scale), unused, unused, unused
+
+    def backward(self, *tensors: Any, scale: float | None = None) -> tuple[Tensor, ...]:
+        self.calls.append("backward")
+        return tuple(PlainFlash.backward(*tensors, scale=scale))
+
+
+def test_registered_kernels_are_used_while_they_are_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    from gpu_checks import flash
+
+    nodes, made = nodes_of([(0, 9), (1, 5), (2, 4), (1, 6)]), list[Registered]()
+    register_flash_attention_impl("plain", register_fn=lambda: made.append(Registered()) or made[0])
+    monkeypatch.setattr(packed, "_implementation", lambda value: BLOCKS[1])
+    inputs = states(nodes, 4, 2)
+    with flash("plain"):
+        out = packed_attention(*inputs, None, nodes)
+        found = [out, *torch.autograd.grad(out.sum(), inputs)]
+    wanted = masked(*inputs, None, nodes)
+    wanted = [wanted, *torch.autograd.grad(wanted.sum(), inputs)]
+    torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
+    assert set(made[0].calls) == {"forward", "backward"}
+    with pytest.raises(NotImplementedError):
+        packed_attention(*inputs, None, nodes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -26,15 +26,16 @@ def test_the_adapter_is_what_both_trainings_changed(
     assert done.returncode == 0, done.stdout + done.stderr
     assert "mini, trained: reward, pay by the line" in done.stdout
     ids = torch.arange(3, 60)[None]
-    start, trained = load(base), load(str(tmp_path / "smollm2-editor" / "model"))
+    run = tmp_path / "smollm2-editor-0.02m"
+    start, trained = load(base), load(str(run / "model"))
     with torch.no_grad():
         before, after = start(ids).logits, trained(ids).logits
-        adapted = PeftModel.from_pretrained(load(base), tmp_path / "smollm2-editor" / "adapter")
+        adapted = PeftModel.from_pretrained(load(base), run / "adapter")
         error = (adapted(ids).logits - after).abs().mean() / (before - after).abs().mean()
         assert error < 0.02
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.setattr(models, "smollm2", lambda: Path(base))
-        monkeypatch.setattr(models, "EDITOR", tmp_path / "smollm2-editor" / "adapter")
+        monkeypatch.setattr(models, "EDITOR", run / "adapter")
         for _ in range(2):  # merged, then read from the cache
             merged = load("smollm2-editor")(ids).logits
             torch.testing.assert_close(merged, adapted(ids).logits, atol=1e-3, rtol=0)

@@ -36,6 +36,7 @@ from learners.rollouts.drafts import changes, drafts
 from learners.rollouts.feedback import Mark, marks
 from learners.training.rows import Sample, pack
 from resume_gym import tool_call
+from resume_gym.episode.hints import KINDS
 
 WEIGHT = 0.3
 
@@ -86,6 +87,9 @@ def test_bad_turns_get_hints_that_quote_only_the_page(data: st.DataObject) -> No
         assert "\n" not in one.hint
     worst = sorted(found, key=lambda number: (sum(turns[number].values()), number))
     assert [one.turn for one in marks(session, turns, 2)] == worst[:2]
+    for kind in KINDS:
+        of_kind = [turn for turn in worst if found[turn].kind == kind]
+        assert [one.turn for one in marks(session, turns, 99, [kind])] == of_kind
 
 
 GOOD = next(

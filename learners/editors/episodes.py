@@ -86,7 +86,7 @@ def edits_of_pages(
     chat = ChatTokens(load_tokenizer(model), [])
     useful = 1.0 if editor == "repairs" else REPAIRS
     for number in numbers:
-        task = generate_task(seed, number, "train", size)
+        task = generate_task(seed, number, "train", _size(number, size))
         rng = Random(f"{seed}:{task.task_id}")
         task = renamed(task, rng)
         played = rng.randint(0, _PLAYED)
@@ -112,17 +112,23 @@ def edits_of_pages(
 def session_of(editor: str, number: int, seed: int, size: str, rules: Rules) -> Session:
     """Return a new session on a generated task, some of whose words are renamed.
 
-    Only the apprentice gets sessions with further tools. One in `_LARGE` mini pages is replaced by
-    a full one, since a model that never saw a token beyond the length of mini episodes cannot play
-    full-size pages.
+    Only the apprentice gets sessions with further tools.
     """
-    large = size == "mini" and number % _LARGE == 0
-    task = generate_task(seed, number, "train", "full" if large else size)
+    own = _size(number, size)
+    task = generate_task(seed, number, "train", own)
     task = renamed(task, Random(f"{seed}:{task.task_id}"))
-    rules = Rules() if large else rules
+    rules = rules if own == size else Rules()
     if editor != "apprentice":
         return Session(task, rules)
     return session_for(task, rules, Random(f"{seed}:{task.task_id}"))
+
+
+def _size(number: int, size: str) -> str:
+    """Return the size of a page: one in `_LARGE` mini pages is replaced by a full one.
+
+    A model that never saw a token beyond the length of mini episodes cannot play full-size pages.
+    """
+    return "full" if size == "mini" and number % _LARGE == 0 else size
 
 
 def samples(

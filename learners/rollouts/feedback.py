@@ -5,7 +5,7 @@ the end of the observation before the bad turn, so it quotes the page as it was 
 else. Training compares the policy's probabilities of the turn with and without the hint.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -35,7 +35,12 @@ class Mark(NamedTuple):
     hint: str
 
 
-def marks(session: Session, earned: Sequence[Ledger], most: int = 1) -> list[Mark]:
+def marks(
+    session: Session,
+    earned: Sequence[Ledger],
+    most: int = 1,
+    kinds: Collection[str] = hints.KINDS,
+) -> list[Mark]:
     """Return the bad turns of a finished, graded session, those that earned least first.
 
     A turn is bad if its call failed, if its edit lowered the worth of the document, or if it
@@ -45,17 +50,20 @@ def marks(session: Session, earned: Sequence[Ledger], most: int = 1) -> list[Mar
         session: the session.
         earned: what each turn earned, by reward term; see `drafts.earned`.
         most: maximum number of turns.
+        kinds: kinds of hints to use; see `hints.KINDS`.
     """
     pages = [one.text for one in drafts(session)]
     order = sorted(range(len(earned)), key=lambda turn: sum(earned[turn].values()))
     found = (_mark(session, turn, earned[turn], *pages[turn : turn + 2]) for turn in order)
-    return list(islice((one for one in found if one), most))
+    return list(islice((one for one in found if one and one.kind in kinds), most))
 
 
-def hinted(rollout: Rollout, chat: ChatTokens, most: int) -> tuple[Hinted, ...]:
+def hinted(
+    rollout: Rollout, chat: ChatTokens, most: int, kinds: Collection[str]
+) -> tuple[Hinted, ...]:
     """Return the contexts with hints of at most `most` bad turns of a rollout; see `marks`."""
     session: Any = rollout.session
-    found = marks(session, rollout.earned or (), most)
+    found = marks(session, rollout.earned or (), most, kinds)
     return tuple(with_hint(rollout, chat, one.turn, one.hint) for one in found)
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts import comparisons, drafts, feedback, second_judge, summaries, teacher
+from learners.rollouts import comparisons, drafts, second_judge, summaries, teacher
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import (
     Curriculum,
@@ -30,8 +30,10 @@ from learners.rollouts.journal import Faults, Note, Watchdog
 from learners.rollouts.measures import vocabulary
 from learners.rollouts.rollout import EpisodeError, Rollout, environment, play
 from learners.rollouts.summaries import HeldOutResult
+from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
+from learners.training.rows import Hinted
 from resume_gym.evaluation import Loop, grade
 from resume_gym.judges import AsyncJudge, JudgeMisconfigured, group_weight, together
 from resume_gym.support.user_errors import number_of
@@ -58,8 +60,8 @@ class Orchestrator:
             to store nothing.
         note: called with sentences for the journal about dropped or waiting episodes.
         by_edit: whether the judge grades all drafts of training episodes; see `drafts`.
-        feedback_turns: maximum number of turns of a training episode that get a hint; see
-            `feedback`. A number above 0 needs `by_edit`.
+        hinted: makes the contexts with hints of a training episode, such as `feedback.hinted`,
+            which needs `by_edit`; None for no hints.
         teacher_url: URL of a server whose model scores the sampled tokens; empty for none.
 
     Attributes:
@@ -78,7 +80,7 @@ class Orchestrator:
         trajectories: Trajectories | None,
         note: Note,
         by_edit: bool = False,
-        feedback_turns: int = 0,
+        hinted: Callable[[Rollout, ChatTokens], tuple[Hinted, ...]] | None = None,
         teacher_url: str = "",
     ) -> None:
         names = [work.env if len(works) > 1 else "" for work in works]
@@ -99,7 +101,7 @@ class Orchestrator:
             for env, work in self._works.items()
             if by_edit
         }
-        self._feedback_turns, self._teacher_url = feedback_turns, teacher_url
+        self._hinted, self._teacher_url = hinted, teacher_url
         self._keys = count()
         self._words: Mapping[str, int] | None = None
         self._means = cache(self._read_means)
@@ -140,9 +142,9 @@ class Orchestrator:
         if self._teacher_url:
             await teacher.ask(kept, self._teacher_url, self._of(kept[0]).chat, self._timeout_s)
         marked, words = {}, self._first_words(step)
-        if turns := self._feedback_turns:
+        if self._hinted:
             for rollout in kept:
-                rollout.hinted = feedback.hinted(rollout, self._of(rollout).chat, turns)
+                rollout.hinted = self._hinted(rollout, self._of(rollout).chat)
             marked = {"marked_turns": sum(len(rollout.hinted) for rollout in kept)}
         return Batch(
             step=step,

@@ -16,8 +16,8 @@ Another group has one member, D:
 
 There are two implementations. The first calls a flash-attention kernel for each block. It is used
 on CPUs, and on CUDA in half precision if the kernel supports the head size. The second calls
-PyTorch's SDPA for each node. It is used in all other cases, and as the reference in tests. A
-candidate for a third is in `benchmarks/flex.py`. There is no dropout, and rows have no padding.
+PyTorch's SDPA for each node. It is used in all other cases, and as the reference in tests. There is
+no dropout, and rows have no padding.
 """
 
 from collections.abc import Callable, Sequence

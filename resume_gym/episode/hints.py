@@ -8,6 +8,7 @@ demonstrations, and for training techniques that compare a policy with and witho
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
 from resume_gym.judges.critique import Defect, quoted
 
@@ -77,6 +78,9 @@ _LEFT = (
 )
 WEAK_KINDS = tuple(_WEAK)
 """Kinds of defects, as `critique` names them, for which `weak_line` has words."""
+Kind = Literal["failed_call", "good_line", "unsupported", "weak_line", "faults_left"]
+"""Name of a function that makes a hint."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def failed_call(error: str, page: str, old: str = "", form: int = 0) -> str:

@@ -106,7 +106,9 @@ _WARMUP = 20  # number of optimizer steps in which the learning rate rises
 _TASKS = 1000  # maximum tasks per optimizer step, so that a resumed run starts with new tasks
 _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
 _PAGES = 5  # in the phase "pages", one sample in `_PAGES` is a whole episode
-_OWN = 512  # for this number of tokens in an optimizer step, the model plays one episode at a time
+_OWN = 512  # the model plays an episode for each `_OWN` tokens of an optimizer step
+_OWN_TASKS = 1_000_000_000  # the first number of the tasks that it plays; others are below
+_AT_ONCE = 128  # maximum number of episodes that it plays at once
 _CHECKED = 16  # number of episodes in which sampling and training are compared
 
 
@@ -125,7 +127,8 @@ class Dose:
             (DAgger, Ross et al. 2011, arXiv 1011.0686).
         draws: number of times that the editor is asked for its next action in each state.
         replies: loss weight of a token of a tool reply, relative to a token of an action that the
-            editor gives in all draws.
+            editor gives in all draws. Replies have more tokens than actions, which have a fifth of
+            this weight on average: with 0.3, two thirds of the loss are about replies.
         workers: number of processes that create demonstrations, for training on GPUs; 0 creates
             them in the training process, between optimizer steps.
         rows: number of packed rows per optimizer step.
@@ -139,7 +142,7 @@ class Dose:
     pages: Share = 0.8
     own: Share = 0.5
     draws: PositiveInt = 6
-    replies: Share = 0.3
+    replies: Share = 0.05
     workers: NonNegativeInt = 0
     rows: PositiveInt = 4
     keep: Tokens = 0.0
@@ -218,19 +221,22 @@ def _episodes(
 def _own_episodes(
     dose: Dose, config: Config, trainer: Trainer, work: Workload
 ) -> Iterator[list[Sample]]:
-    """Yield samples of episodes that the model plays itself, each time with its newest weights."""
+    """Yield samples of episodes that the model plays itself, each time with its newest weights.
+
+    The temperature is that of evaluations or that of training.
+    """
     tokenizer = load_tokenizer(config.model)
     new = partial(
         session_of, dose.editor, seed=config.seed, size=VARIANTS[config.env], rules=work.rules
     )
-    while True:
-        first = _TASKS * trainer.state.get("steps", 0) + _TASKS // 2
-        numbers = range(first, first + max(1, dose.rows * config.row_tokens // _OWN))
+    wanted = min(_AT_ONCE, max(1, dose.rows * config.row_tokens // _OWN))
+    for first in count(_OWN_TASKS + _TASKS * trainer.state.get("steps", 0), wanted):
+        numbers = range(first, first + wanted)
         playing = _play_all(map(new, numbers), tokenizer, config, trainer.policy, first)
         with torch.compiler.set_stance("force_eager"):  # the shapes of sampling are not compiled
             texts = asyncio.run(playing)
         for number, played in zip(numbers, texts, strict=True):
-            settings = dose.draws, dose.replies, f"{config.seed}", played
+            settings = dose.draws, 0.0, f"{config.seed}", played
             yield from samples(dose.editor, tokenizer, new(number), *settings)
 
 
@@ -247,7 +253,8 @@ async def _play_all(
     async def played(key: int, session: Session) -> list[str]:
         chat = chat_of(tokenizer, type(session))
         seeds = config.seed, seed, key
-        sampling = Sampling(config.eval_temperature, config.max_tokens, chat.ends, seeds)
+        temperature = (config.eval_temperature, config.temperature)[key % 2]
+        sampling = Sampling(temperature, config.max_tokens, chat.ends, seeds)
         rollout = Rollout(key, 0, session, chat.prompt(session.system_prompt, session.prompt))
         await play(rollout, key, engine.generate, chat, sampling)
         return [text for text, _ in session.state.transcript]

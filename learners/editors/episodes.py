@@ -149,17 +149,17 @@ def samples(
         each: number of actions that are drawn in each state.
         replies: weight of the tokens of replies; see `demonstrations`.
         seed: seed of the editor.
-        played: texts to play instead of the editor's actions, one for each turn. No hints are added
-            then, since they explain errors of the editor.
+        played: texts to play instead of the editor's actions, one for each turn. Then replies have
+            no weight, and no hints are added, since they explain errors of the editor.
     """
     seed = f"{seed}:{session.task.task_id}"
-    settings = chat_of(tokenizer, type(session)), [session], EDITORS[editor], each, seed, replies
+    settings = chat_of(tokenizer, type(session)), [session], EDITORS[editor], each, seed
     if played:
         yield from demonstrations(*settings, play=lambda one, rng, answer: played[one.turns])
     elif editor == "apprentice":
-        yield from demonstrations(*settings, hinted)
+        yield from demonstrations(*settings, replies, hinted)
     else:
-        yield from demonstrations(*settings)
+        yield from demonstrations(*settings, replies)
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import Any
 
 import gymnasium as gym
-from main_job import Arm, Matrix
+from main_job import Arm, Matrix, named
 from record import Figure, finish, parser
 
 from learners.run.folder import RunFolder
@@ -110,11 +110,8 @@ def own(
     Returns:
         For each of them, the mean reward and its parts, for all pages and by weakness.
     """
-    agents = {
-        f"{one} {n}": model
-        for one in ("start", BASES[arm], arm)
-        for n, model in enumerate(models.get(one, []))
-    }
+    arms = ("start", BASES[arm], arm)
+    agents = {name: model for one in arms for name, model in named(one, models.get(one, []))}
     found: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in matrix.played("mini", agents, matrix.rollouts, (), env=ENVS[arm]):
         parts = {"reward": row["reward"], **components(row["ledger"])}

@@ -7,10 +7,11 @@
 Every arm begins with the same weights (`--start`) and has `--seeds` runs, which are kept in F and
 reused. The arms of imitation train on as many tokens as the run `aipo` of the same seed samples,
 reads while it samples, and trains on. That is more compute than the run has, since a token that is
-only sampled or read costs a third. All models then play the same held-out pages, at the same
-temperature, with the rules of pay by the line; the same episodes are also graded by the default
-table. Intervals are of the mean over pages and runs, from a bootstrap that draws both. A paired
-test over pages compares each arm with `aipo`.
+only sampled or read costs a third, and since these arms also play episodes, as the imitation that
+made the start did; those tokens are not counted. All models then play the same held-out pages, at
+the same temperature, with the rules of pay by the line; the same episodes are also graded by the
+default table. Intervals are of the mean over pages and runs, from a bootstrap that draws both. A
+paired test over pages compares each arm with `aipo`.
 
 The result file has, for each arm and each kind of page: the reward on both tables and its parts,
 best of k, the share of each kind of edit, failed edits and submits; and the edits of each kind in
@@ -36,6 +37,7 @@ import readers
 from edit_kinds import Counts, count
 from record import Figure, finish, parser
 
+from learners.errors import STOPPED
 from learners.run.folder import RunFolder
 from resume_gym.agents.edit_kinds import HARMFUL, KINDS
 from resume_gym.env import make_edit_env
@@ -101,11 +103,17 @@ QUICK = ("--steps=2", "--groups=2", "--group-size=4", "--eval-tasks=2")
 
 
 def command(*arguments: str, **settings: Any) -> None:
-    """Run a script or module of this project with this interpreter, in the project's folder."""
+    """Run a script or module of this project with this interpreter, in the project's folder.
+
+    Raises:
+        subprocess.CalledProcessError: its exit status is not 0, and not 3, at the end of a budget.
+    """
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     folders = [ROOT, ROOT / "benchmarks", *(Path(one).resolve() for one in given)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT, env=environment, **settings)
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, **settings)
+    if done.returncode != STOPPED:
+        done.check_returncode()
 
 
 def main() -> int:
@@ -238,11 +246,11 @@ class Matrix:
             models: models by arm.
             bases: for each arm, the arm that it is compared with; by default `aipo`.
         """
-        agents = {f"{arm} {n}": one for arm, found in models.items() for n, one in enumerate(found)}
+        agents = {name: one for arm, found in models.items() for name, one in named(arm, found)}
         episodes = defaultdict(list)
         for row in self.played(kind, agents, self.rollouts, SCRIPTED):
             episodes[row["agent"]].append(row)
-        arms = {arm: [f"{arm} {n}" for n in range(len(found))] for arm, found in models.items()}
+        arms = {arm: [name for name, _ in named(arm, found)] for arm, found in models.items()}
         arms |= {name: [name] for name in SCRIPTED}
         scored = {
             arm: [[self._scores(kind, row) for row in episodes[one]] for one in names]
@@ -371,6 +379,13 @@ class Matrix:
         return found
 
 
+def named(arm: str, models: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield an agent's name, which ends with the seed of its run, and the model, for each model."""
+    for model in models:
+        seed = Path(model).parent.name.rpartition("-")[2]
+        yield f"{arm} {seed if seed.isdigit() else 0}", model
+
+
 def _split(kind: str) -> str:
     return "train" if kind == "known" else "eval"
 
@@ -399,14 +414,23 @@ def by_page(runs: Sequence[Sequence[Mapping[str, Any]]], name: str) -> np.ndarra
     return np.asarray(found)
 
 
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the mean of [runs, pages]; draws runs and pages."""
+def interval(values: np.ndarray, less: np.ndarray | None = None) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a mean, or of the difference of two means.
+
+    Args:
+        values: scores [runs, pages]; runs and pages are drawn.
+        less: scores to subtract, of as many pages and of any number of runs.
+    """
     rng = np.random.default_rng(0)
-    runs, pages = values.shape
-    means = [
-        values[rng.integers(runs, size=runs)][:, rng.integers(pages, size=pages)].mean()
-        for _ in range(RESAMPLES)
-    ]
+    means = []
+    for _ in range(RESAMPLES):
+        pages = rng.integers(values.shape[1], size=values.shape[1])
+        drawn = (
+            one[rng.integers(len(one), size=len(one))][:, pages].mean()
+            for one in (values, less)
+            if one is not None
+        )
+        means.append(next(drawn) - next(drawn, 0.0))
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low), float(high)
 
@@ -418,13 +442,12 @@ def compared(
     if arm == base or base not in scored:
         return {}
     ours, theirs = (by_page(scored[one], "net") for one in (arm, base))
-    runs = np.arange(max(len(ours), len(theirs)))  # a start or a scripted agent has a single run
-    more = ours[runs % len(ours)] - theirs[runs % len(theirs)]
+    more = ours.mean(0) - theirs.mean(0)
     return {
         "base": base,
         "more": float(more.mean()),
-        "interval of more": interval(more),
-        "p": signed_rank(more.mean(0).round(9).tolist()),
+        "interval of more": interval(ours, theirs),
+        "p": signed_rank(more.round(9).tolist()),
     }
 
 

@@ -151,7 +151,10 @@ def strangers() -> list[Task]:
 def mix(
     name: str, lines: list[dict[str, str]], counts: Mapping[str, int], tasks: Tasks, seed: int
 ) -> None:
-    """Draw lines of each agent, shuffle them, and write them as JSON and as text for readers."""
+    """Draw lines of each agent, shuffle them, and write them as JSON and as text for readers.
+
+    If readers have labelled other lines of this name, nothing is written.
+    """
     rng = Random(seed)
     drawn: list[dict[str, str]] = []
     for writer, most in counts.items():
@@ -161,8 +164,10 @@ def mix(
     numbered = [{"line": n, **one} for n, one in enumerate(drawn)]
     rows = (json.dumps(one, ensure_ascii=False) for one in numbered)
     path, text = FOLDER / f"lines-{name}.jsonl", "\n".join(rows) + "\n"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        (FOLDER / f"labels-{name}.jsonl").unlink(missing_ok=True)  # they are of other lines
+    labels = FOLDER / f"labels-{name}.jsonl"
+    if labels.exists() and path.read_text(encoding="utf-8") != text:
+        print(f"no lines drawn: remove {labels.name} first, whose labels are of other lines")
+        return
     path.write_text(text, encoding="utf-8")
     page = "\n".join(pages(numbered, tasks)) + "\n"
     (FOLDER / f"page-{name}.txt").write_text(page, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Train SmolLM2-135M-Instruct, a pretrained model, by imitation and then by AIPO.
 
-    python benchmarks/smollm2_job.py                                # one GPU, about ten minutes
-    python benchmarks/smollm2_job.py --imitation 12e6                # two CPU cores, nights
+    python benchmarks/smollm2_job.py                        # one GPU, about ten minutes
+    python benchmarks/smollm2_job.py --imitation 12e6       # two CPU cores, nights
     python benchmarks/smollm2_job.py --tiny --model nano    # a short test; no result file
 
 Each of the two trainings is a run in the folder `--runs`; the same command resumes both, and more
@@ -99,7 +99,10 @@ def evaluation(args: argparse.Namespace, run: Path) -> tuple[list[Figure], dict[
     """
     matrix = Matrix(args, run / f"held-out-{args.steps}", {}, SAMPLING)
     models = {"imitated": [str(args.runs / START / "model")], "trained": [str(run / "model")]}
-    tables = {kind: matrix.table(kind, models, {"trained": "imitated"}) for kind in args.pages}
+    tables = {
+        kind: matrix.table(kind, models, {"trained": "imitated"})
+        for kind in dict.fromkeys(["mini", *args.pages])
+    }
     if not args.tiny:
         for kind in tables.keys() & READERS.keys():
             matrix.lines(f"smollm2{READERS[kind]}", kind, TRAINED)

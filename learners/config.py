@@ -262,6 +262,8 @@ class Config:
             raise ConfigError(f"credit: grpo needs per-episode credit; {told}")
         if self.feedback_weight and self.teacher and self.loss != "aipo":
             raise ConfigError(f"feedback_weight: expected loss aipo, got {self.loss}")
+        if self.optimizer == "muon" and self.lora_rank:
+            raise ConfigError("optimizer: expected adamw, since lora_rank is above 0, got muon")
         if self.hinted and (self.loss != "aipo" or self.credit not in ("edit", "none")):
             told = f"expected loss aipo and credit edit or none, got {self.loss} and {self.credit}"
             raise ConfigError(f"feedback_weight: {told}")

@@ -176,7 +176,8 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
         worker: number of the worker; each worker uses every `workers`-th task.
     """
     seed = f"{config.seed}:{start}:{worker}"
-    numbers = count(_TASKS * start + worker, max(1, dose.workers))
+    # with 1 added, a resumed run does not begin with a page of full size
+    numbers = count(_TASKS * start + 1 + worker, max(1, dose.workers))
     yield from map(pickle.dumps, _packed(_episodes(dose, config, phase, numbers, seed), config))
 
 
@@ -230,7 +231,7 @@ def _own_episodes(
         session_of, dose.editor, seed=config.seed, size=VARIANTS[config.env], rules=work.rules
     )
     wanted = min(_AT_ONCE, max(1, dose.rows * config.row_tokens // _OWN))
-    for first in count(_OWN_TASKS + _TASKS * trainer.state.get("steps", 0), wanted):
+    for first in count(_OWN_TASKS + 1 + _TASKS * trainer.state.get("steps", 0), wanted):
         numbers = range(first, first + wanted)
         playing = _play_all(map(new, numbers), tokenizer, config, trainer.policy, first)
         with torch.compiler.set_stance("force_eager"):  # the shapes of sampling are not compiled
@@ -464,10 +465,11 @@ def _run(dose: Dose, config: Config, folder: RunFolder) -> None:
         until = phase.until * dose.tokens
         if trainer.state.get("tokens", 0) < until:
             print(f"{phase.title}, until {until / 1e6:.3g} M tokens", flush=True)
-            with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
+            steps = trainer.state.get("steps", 0)
+            with rows_of(dose, config, phase, steps) as rows:
                 own = _packed(_own_episodes(dose, config, trainer, work), config)
                 share = dose.own if phase.title == "episodes" else 0.0
-                mixed = _mixed(rows, own, share, Random(config.seed))
+                mixed = _mixed(rows, own, share, Random(f"{config.seed}:{steps}"))
                 imitate(dose, config, trainer, mixed, until, folder)
     if trained < dose.tokens or folder.result("after") is None:
         summary = evaluate(config, trainer, work, folder)
@@ -487,8 +489,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stop(ConfigError(message_of(error)))
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
-    except (CheckpointError, EngineError, EpisodeError, JudgeError) as error:
+    except (CheckpointError, EngineError, EpisodeError, FloatingPointError, JudgeError) as error:
         raise SystemExit(complain(error, 1)) from None
+    except OSError as error:  # such as a full disk
+        if error.filename is None:
+            raise
+        raise SystemExit(complain(f"{error.filename}: {error.strerror}", 1)) from None
 
 
 if __name__ == "__main__":

@@ -213,6 +213,34 @@ def test_a_failed_verdict_drops_the_episode_and_not_the_run() -> None:
     assert all(len(turns) == 2 for turns in one.earned)
 
 
+def test_a_draft_without_a_verdict_is_graded_the_next_time() -> None:
+    env = TABLES["default"]
+    task = env.tasks[0]
+    first, second, *_ = (fix for fix in task.fixes if not fix.needs_evidence)
+    edits = [tool_call("str_replace", old=one.old, new=one.new) for one in (first, second)]
+    session = played(env, task, [*edits, SUBMIT])
+
+    class Down:
+        name, down = "down", True
+
+        def judge(self, task: Any, revised: str) -> Any:
+            if self.down:
+                raise JudgeUnavailable("busy")
+            return env.judge.judge(task, revised)
+
+    async def ask() -> tuple[Turns, Turns]:
+        with ThreadPoolExecutor(1) as threads:
+            judge, notes = Down(), list[str]()
+            grader = Drafts(judge, 0.1, threads, Faults(notes.append))
+            before = await grader.earned(session)
+            judge.down = False
+            return before, await grader.earned(session)
+
+    before, after = asyncio.run(ask())
+    assert after == earned(session, judge=env.judge)[0]
+    assert before != after
+
+
 def reference(earned: list[list[float]], groups: list[int]) -> list[list[float]]:
     """The advantages of `by_edit`, by the definition."""
     found = []

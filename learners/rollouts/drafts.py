@@ -51,7 +51,10 @@ class Drafts:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             self._known[key] = asyncio.ensure_future(self._grade(session, draft))
-        return await self._known[key]
+        # shielded, since other episodes may wait for the same verdict
+        if (found := await asyncio.shield(self._known[key])) is None:
+            self._known.pop(key, None)  # the judge may succeed the next time
+        return found
 
     async def _grade(self, session: AnySession, draft: Document) -> Ledger | None:
         """Return the verdict's terms for a draft; None if the judge fails."""

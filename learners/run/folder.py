@@ -144,11 +144,11 @@ class RunFolder:
             told = f"{self.path} holds a run of {held}, and this is {asked}"
             raise ConfigError(f"{told}; choose another run name")
         try:
-            before = parse(content or b"{}")
-            pairs = {name: (before[name], now) for name, now in (dose or {}).items()}
-        except (ValueError, KeyError, TypeError) as error:
+            before = {**parse(content or b"{}")}
+        except (ValueError, TypeError) as error:
             told = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{self.path / DOSE} is damaged: {told}; restore it") from None
+        pairs = {name: (before.get(name, "absent"), now) for name, now in (dose or {}).items()}
         values = {**differences(read_toml(self.path / "config.toml"), config), **pairs}
         return {name: (then, now) for name, (then, now) in values.items() if then != now}
 

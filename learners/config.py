@@ -150,7 +150,7 @@ class Config:
     fresh_tasks: bool = True
     judge: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    steps: PositiveInt = 30
+    steps: PositiveInt = 20
     goal: str = ""
     budget: str = ""
     groups: PositiveInt = 8

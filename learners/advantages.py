@@ -48,22 +48,17 @@ def standardised(rewards: Tensor, groups: Tensor) -> Tensor:
     return torch.where(varied, centred / variance.sqrt(), 0.0)
 
 
-def by_edit(
-    earned: Sequence[Sequence[float]], groups: Tensor, gae_lambda: float = 1.0
-) -> list[list[float]]:
+def by_edit(earned: Sequence[Sequence[float]], groups: Tensor) -> list[list[float]]:
     """Return one advantage per turn, with credit for what this turn and later turns earned.
 
-    The return of turn k is the sum of what turns k, k + 1 and so on earned. The value of turn k is
-    the mean return of turn k in the *other* rollouts of the group that have at least k turns; if
-    there are none, in all rollouts that have at least k turns. With `gae_lambda` 1, the advantage
-    is the return minus the value. Otherwise it is the sum of lambda^n d(k + n) for n = 0, 1 and so
-    on, with d(k) = earned(k) + value(k + 1) - value(k): what later turns earn by chance then counts
-    less. Source: generalised advantage estimation, arXiv 1506.02438.
+    The return of turn k is the sum of what turns k, k + 1 and so on earned. Its baseline is the
+    mean return of turn k in the *other* rollouts of the group that have at least k turns. If there
+    are none, the baseline is the mean return of turn k in all rollouts that have at least k turns.
+    The advantage is the return minus the baseline; nothing is scaled.
 
     Args:
         earned: for each rollout [b], what each of its turns earned; see `rollouts.drafts.earned`.
         groups: group number of each rollout [b].
-        gae_lambda: weight of the next turn's surprise relative to this turn's, from 0 to 1.
 
     Returns:
         For each rollout [b], the advantages of its turns.
@@ -77,15 +72,7 @@ def by_edit(
     members = counts[index]
     sums = torch.zeros(len(counts), dtype=torch.float64).index_add(0, index, returns)[index]
     others = (sums - returns) / (members - 1)
-    values = torch.where(members > 1, others, group_means(returns, place))
-    found = []
-    for own, value in zip(columns, values.split(turns), strict=True):
-        surprises = own + torch.cat([value[1:], value.new_zeros(1)]) - value
-        advantages, last = list[float](), 0.0
-        for surprise in reversed(surprises.tolist()):
-            last = surprise + gae_lambda * last
-            advantages.append(
-                round(last, 12)
-            )  # a batch whose advantages are all 0 is not trained on
-        found.append(advantages[::-1])
-    return found
+    baseline = torch.where(members > 1, others, group_means(returns, place))
+    # rounded, since a batch whose advantages are all exactly 0 is not trained on
+    advantages = (returns - baseline).round(decimals=12)
+    return [one.tolist() for one in advantages.split(turns)]

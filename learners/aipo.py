@@ -118,7 +118,7 @@ def credit(config: Config, batch: Batch) -> list[list[float]]:
     if config.credit == "none":
         return [[0.0] * len(turns) for turns in batch.ledgers]
     if config.credit == "edit":
-        return by_edit(batch.earned, batch.groups, config.gae_lambda)
+        return by_edit(batch.earned, batch.groups)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
     values = estimate(batch.rewards, batch.groups).tolist()
     return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)]

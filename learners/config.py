@@ -84,8 +84,6 @@ class Config:
             reward for the document, which takes verdicts on all drafts, so it needs a judge that
             calls no model; episode gives all turns of a rollout the same advantage; none trains on
             no reward, only on the feedback that feedback_weight weights.
-        gae_lambda: with credit edit, the weight of what the next turn earns beyond the mean,
-            relative to what this turn earns; 1 counts all later turns alike, 0 only this one.
         feedback_weight: weight of targeted textual feedback: the policy also predicts each bad turn
             after a hint, and the loss draws its probabilities without the hint towards those with
             it; 0 for no feedback. It needs the loss aipo and credit edit or none, and ends when the
@@ -172,7 +170,6 @@ class Config:
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo", "raft"] = "aipo"
     credit: Literal["edit", "episode", "none"] = "edit"
-    gae_lambda: Annotated[float, Field(ge=0, le=1)] = 1.0
     feedback_weight: NonNegativeFloat = 0.0
     feedback_form: Literal["full", "sampled"] = "full"
     feedback_turns: PositiveInt = 1

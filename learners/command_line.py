@@ -165,7 +165,7 @@ def _add_flags(
         if one is bool:
             options = {"action": argparse.BooleanOptionalAction}
         elif get_origin(one) is Literal:
-            options = {"choices": get_args(one)}
+            options = {"choices": get_args(one), "metavar": "NAME" if several else None}
         shown = (
             " ".join(default or ()) if several else f"{default}".lower() if one is bool else default
         )

@@ -62,10 +62,10 @@ def test_the_editor_answers_in_the_states_that_the_model_itself_reaches(
     config = replace(CONFIG, threads=1)
     trainer = make_trainer(config, tmp_path)
     (work,), tokenizer = make_workloads(config), load_tokenizer("nano")
-    rules, first = work.rules, imitation._TASKS // 2
+    rules, first = work.rules, imitation._OWN_TASKS + 1
     sessions = [session_of("apprentice", first + n, 1, "mini", rules) for n in range(3)]
     playing = imitation._play_all(sessions, tokenizer, config, trainer.policy, first)
-    dose = Dose(tokens=1, draws=4, replies=0, rows=3)
+    dose = Dose(tokens=1, draws=4, rows=3)
     monkeypatch.setattr(imitation, "_OWN", config.row_tokens)
     made = imitation._own_episodes(dose, config, trainer, work)
     for session, texts in zip(sessions, asyncio.run(playing), strict=True):

@@ -293,7 +293,8 @@ def test_a_resumed_evaluation_counts_the_episodes_that_it_has_played(
         again = evaluated(capsys, *command, "--rollouts", "2")[DEAR]["spent"]
         idle = evaluated(capsys, *command, "--rollouts", "2")[DEAR]["spent"]
     assert again["agent"]["tokens_in"] == first["agent"]["tokens_in"]
-    assert again["episode"] == first["episode"]
+    # answers arrive in any order, so sums of dollars differ by rounding
+    assert again["episode"] == pytest.approx(first["episode"])
     assert "episode" not in idle
 
 

@@ -148,7 +148,7 @@ class Config:
     fresh_tasks: bool = True
     judge: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    steps: PositiveInt = 20
+    steps: PositiveInt = 30
     goal: str = ""
     budget: str = ""
     groups: PositiveInt = 8
@@ -156,7 +156,7 @@ class Config:
     replace_equal: bool = False
     temperature: _Temperature = 0.7
     max_tokens: PositiveInt = 96
-    learning_rate: PositiveFloat = 2e-4
+    learning_rate: PositiveFloat = 5e-4
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: NonNegativeInt = 0
     max_grad_norm: PositiveFloat = 1.0

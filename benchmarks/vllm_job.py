@@ -23,8 +23,9 @@ from learners.run.folder import RunFolder
 WINDOW = 5  # number of steps whose mean reward is a figure
 ARMS: Mapping[str, Arm] = {
     "aipo": Arm(),
-    "vllm in turns": Arm(("--config=nano_vllm", "--max-staleness=0")),
-    "vllm ahead": Arm(("--config=nano_vllm",)),
+    # one thread, as in the preset: the server uses the other core
+    "vllm in turns": Arm(("--config=nano_vllm", "--threads=1", "--max-staleness=0")),
+    "vllm ahead": Arm(("--config=nano_vllm", "--threads=1")),
 }
 
 

@@ -8,8 +8,9 @@
 Each feature is an arm with `--seeds` runs of the default length, kept in F and reused. All models
 play the same held-out mini pages as in `main_job.py`, whose `Matrix` trains and plays; the same
 episodes are graded by pay by the line and by the default table. Each arm is compared with the arm
-that lacks only its feature (`BASES`). An arm of an environment of its own also plays there, beside
-its base and the start; those rewards are reported by weakness.
+that lacks only its feature (`BASES`). If the feature is an environment (`ENVS`), the arm, its base
+and the start also play the held-out pages of this environment. Those rewards are reported by
+weakness.
 
 Importing this module registers `ResumeEditLayoutMini-v0`, the default table with continuous layout.
 """

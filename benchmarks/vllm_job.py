@@ -1,8 +1,8 @@
 """Measure what the default run learns if vLLM samples, beside the same run without vLLM.
 
     make vllm
-    python benchmarks/vllm_job.py --keep F   # reuses the first run of main_job.py in F
-    python benchmarks/vllm_job.py --quick    # two small steps per run, to see that it works
+    make vllm_job ARGS="--keep F"    # reuses the first run of main_job.py in F
+    make vllm_job ARGS=--quick       # two small steps per run, to see that it works
 
 In one run vLLM and the trainer take turns; in the other, vLLM samples ahead of the trainer
 (`max_staleness` 1). All models then play the same held-out pages; see `main_job.Matrix`.
@@ -23,8 +23,9 @@ from learners.run.folder import RunFolder
 WINDOW = 5  # number of steps whose mean reward is a figure
 ARMS: Mapping[str, Arm] = {
     "aipo": Arm(),
-    "vllm in turns": Arm(("--config=nano_vllm", "--max-staleness=0")),
-    "vllm ahead": Arm(("--config=nano_vllm",)),
+    # one thread, as in the preset: the server uses the other core
+    "vllm in turns": Arm(("--config=nano_vllm", "--threads=1", "--max-staleness=0")),
+    "vllm ahead": Arm(("--config=nano_vllm", "--threads=1")),
 }
 
 

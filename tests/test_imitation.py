@@ -1,6 +1,7 @@
 """The warm start: its rows, the order in which they come, and the whole command."""
 
 import asyncio
+import json
 import multiprocessing
 import pickle
 import re
@@ -224,6 +225,11 @@ def test_a_folder_of_another_run_is_refused_unchanged(
     )
     assert "tokens was 100.0, is now 50.0" in refused("--tokens", "50")
     assert "model was 'new', is now 'nano'" in refused("--model", "nano")
+    dose = folder.path / "dose.json"
+    whole = dose.read_text()
+    dose.write_text(json.dumps({k: v for k, v in json.loads(whole).items() if k != "own"}))
+    assert "own was 'absent', is now 0.5" in refused()  # a run of an older version
+    dose.write_text(whole)
     with pytest.raises(ConfigError, match=r"holds a run of imitation\.py, and this is aipo\.py"):
         folder.configure(config)
     moved = replace(config, model="elsewhere/start", threads=3)

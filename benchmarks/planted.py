@@ -91,7 +91,7 @@ SETTINGS = (
     *('--second-judge={"name": "rubric", "fixes": false}', "--second-judge-every=2"),
 )
 SEED_SETTINGS = (
-    *("--model=nano", "--threads=1", "--eval-tasks=1", "--eval-rollouts=1", "--repeats=1"),
+    *("--model=nano", "--threads=1", "--eval-tasks=1", "--eval-rollouts=1"),
     *("--pages=0", "--editor=fixes", "--optimizer=adamw", "--learning-rate=1e-3"),
 )
 SEED_TOKENS = 2e5

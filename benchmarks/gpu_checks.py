@@ -1,8 +1,8 @@
 """What the checks on a GPU share: sizes, random models and rollouts, timing, records of errors.
 
 Instead of installing this project, set `PYTHONPATH=.` and install torch>=2.11, transformers>=5.17,
-aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer and
-tomli-w.
+aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich, snowballstemmer,
+symspellpy and tomli-w.
 """
 
 import gc

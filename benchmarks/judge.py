@@ -35,6 +35,7 @@ from resume_gym.episode.tasks import Task, read_jsonl
 from resume_gym.evaluation import play
 from resume_gym.evaluation.attack import POLICIES, PolicyRewards, attack
 from resume_gym.judges import make_judge
+from resume_gym.judges.audit import share
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.text.lines import read
 
@@ -119,18 +120,10 @@ def written(name: str) -> list[Figure]:
             if honest in (None, pair["honest"]) and preference in (None, pair["preference"])
         ]
         if chosen:
-            low, high = interval(sum(chosen), len(chosen))
-            shown = f"{name}: {what} (n = {len(chosen)}, 95 %: {low:.2f} to {high:.2f})"
+            one = share(chosen)
+            shown = f"{name}: {what} (n = {one.total}, 95 %: {one.low:.2f} to {one.high:.2f})"
             figures.append(Figure(shown, fmean(chosen), *bounds))
     return figures
-
-
-def interval(hits: int, count: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share at 95 %."""
-    from scipy.stats import binomtest
-
-    found = binomtest(hits, count).proportion_ci(method="wilson")
-    return float(found.low), float(found.high)
 
 
 RATES: tuple[tuple[Any, ...], ...] = (

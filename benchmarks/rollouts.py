@@ -14,9 +14,9 @@ loop that plays the same texts in sessions; those named `Session and tokens` are
 also decodes the turns and encodes the observations. For comparison, verifiers 0.3.1 played 149
 similar episodes per CPU second, 512 at once, on another machine, with text instead of tokens.
 
-vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`). Then
-the same requests, with the same lengths and concurrency, go straight to the server, without any
-episode (`replay`). A weight update empties the server's prefix cache before each measurement.
+vLLM (not with --quick): the bundled policy plays a step of the default job (`rollouts`). Then the
+same requests, with the same lengths and concurrency, go straight to the server, without any episode
+(`replay`). A weight update empties the server's prefix cache before each measurement.
 
 Training (not with --quick): `learners/aipo.py` runs twice; only the first run samples ahead of
 training. The trainer's idle share is the time in which it waits for rollouts, divided by the time
@@ -138,7 +138,13 @@ def fake_orchestrator(
 
     The function returns the task of each episode of a step, drawn from the first `tasks` tasks.
     """
-    config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
+    config = Config(
+        env="ResumeEdit-v0",
+        groups=episodes // GROUP,
+        group_size=GROUP,
+        credit="episode",
+        fresh_tasks=False,
+    )
     (work,), engine = make_workloads(config), Fake()
     work = replace(work, judge=Nod(), tasks=work.tasks[:tasks])
 

@@ -116,12 +116,12 @@ def credit(config: Config, batch: Batch) -> list[list[float]]:
     each edit paid for what it changes; see `by_edit`. With `--credit none`, A is 0.
     """
     if config.credit == "none":
-        return [[0.0] * len(turns) for turns in batch.ledgers]
+        return [[0.0] * turns for turns in batch.turns]
     if config.credit == "edit":
         return by_edit(batch.earned, batch.groups)
     estimate = standardised if config.loss in STANDARDISED else mean_centred
     values = estimate(batch.rewards, batch.groups).tolist()
-    return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)]
+    return [[a] * turns for a, turns in zip(values, batch.turns, strict=True)]
 
 
 def aipo_loss(row: LossInput) -> LossOutput:

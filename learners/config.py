@@ -48,7 +48,7 @@ class Config:
             for each environment's default judge.
         seed: random seed.
         steps: number of optimizer steps.
-        goal: condition such as "eval.reward >= 6 and eval.submit_rate >= 0.95"; the run ends when
+        goal: condition such as "eval.reward >= 1.5 and eval.submit_rate >= 0.95"; the run ends when
             the condition holds in two evaluations in a row. Empty for no goal.
         budget: limits such as "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; the run ends
             after the first step that exceeds a limit. Empty for no budget.

@@ -1,7 +1,7 @@
 """Goals and budgets of a run: conditions on named metrics that end the run.
 
-A goal is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure: if a
-goal or budget has ended a run, and the run is restarted, it ends again for the same reason.
+A goal is text such as "eval.reward >= 1.5 and eval.submit_rate >= 0.95". All functions are pure: if
+a goal or budget has ended a run, and the run is restarted, it ends again for the same reason.
 """
 
 import math

@@ -65,7 +65,7 @@ def test_eval_prints_json(capsys):
          "--agent careful: careful edits only resumes; examples.release_notes:ReleaseNotes-v0"),
         (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean 'ResumeEdit-v0'?"),
         (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 is not an editing environment"),
-        (["--judge", "nope"], "critique; got 'nope'\n"),
+        (["--judge", "nope"], "listwise; got 'nope'\n"),
         (["--judge", "gemini"], "gemini-3-flash-preview: expected a key in GOOGLE_API_KEY or"),
         (["--judge", '{"name": "votes"}'], "--judge: judge 'votes': expected the option 'judge'"),
         (["--judge", '{"name": "votes", "judge": "rubric", "vote": 3}'], "did you mean 'votes'?"),

@@ -1,22 +1,15 @@
 """Feedback for an agent: it points at lines, and gives away neither the reward nor the answer."""
 
-import asyncio
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from fake_judges import fake, revision, verdict
 from feedback_faults import faults
 from rubric_cases import TASK, VAGUE, WORKED, swap
 
-from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.sources import load_tasks
 from resume_gym.episode.tasks import WEAKNESSES, Task, repair, repaired
-from resume_gym.judges import (
-    make_judge,
-)
-from resume_gym.judges.critique import Critique, remarks
+from resume_gym.judges.critique import feedback, remarks
 
 TASKS = (TASK, *load_tasks("default", "eval"))
 FEW = (TASK, *TASKS[1::4])
@@ -33,12 +26,11 @@ def drafts(task: Task) -> Iterator[str]:
 
 
 def test_the_rules_point_at_lines() -> None:
-    judge = make_judge({"name": "critique", "judge": "rubric"})
-    said = judge.critique(TASK, TASK.resume)
+    said = feedback(TASK, TASK.resume)
     assert '"Responsible for weekly Tableau dashboards' in said
     assert "opens without saying what was done" in said
     assert f'"{VAGUE}" says little that is definite.' in said
-    claimed = judge.critique(TASK, swap(WORKED, WORKED + " for 77 stores"))
+    claimed = feedback(TASK, swap(WORKED, WORKED + " for 77 stores"))
     assert claimed.startswith(
         'Nothing that is known of the candidate supports "77" in "Wrote SQL checks that caught late'
     )
@@ -73,10 +65,9 @@ def _quotes(text: str) -> list[str]:
 
 
 def test_feedback_gives_nothing_away() -> None:
-    judge = Critique()
     for task in FEW:
         for draft in drafts(task):
-            said = judge.critique(task, draft)
+            said = feedback(task, draft)
             assert faults(said, draft) == []
             assert len(said) < 600
             known = set(re.findall(r"\d+", draft))
@@ -84,24 +75,3 @@ def test_feedback_gives_nothing_away() -> None:
             assert not any(
                 fix.new and fix.new in said and fix.new not in draft for fix in task.fixes
             )
-
-
-def test_it_judges_as_its_inner_judge(task: Task) -> None:
-    said = verdict(1, clarity=-1)
-    judge = make_judge({"name": "critique", "judge": fake(says=lambda *_: said)})
-    assert judge.judge(task, revision(0)) == said
-    assert not judge.grouped
-
-
-def test_a_draw_reaches_a_judge_of_groups(task: Task) -> None:
-    def says(task: Task, revised: str, draw: int) -> Verdict:
-        return verdict(sure=0.9 if revised == revision(1) else 0.1)
-
-    log: list[Any] = []
-    tiers = {"name": "tiers", "local": fake(says=says), "frontier": fake(log=log), "audit": 0}
-    judge = make_judge({"name": "critique", "judge": tiers})
-    assert judge.grouped
-    # one member in doubt sends the other along
-    asyncio.run(judge.averdicts(task, [revision(0), revision(1)], draw=5))
-    asyncio.run(judge.averdict(task, revision(2), draw=6))
-    assert sorted(log) == sorted([(revision(0), 5), (revision(1), 5), (revision(2), 6)])

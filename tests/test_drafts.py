@@ -275,8 +275,11 @@ def test_equal_rollouts_have_exactly_no_advantage() -> None:
     ("changes", "message"),
     [
         (
-            {"judge": "critique", "env": "ResumeEditMini-v0"},
-            r"^credit: expected episode, or .*has the judge 'critique\(rubric\)'$",
+            {
+                "judge": '{"name": "listwise", "judge": "rubric"}',
+                "env": "ResumeEditMini-v0",
+            },
+            r"^credit: expected episode, or .*has the judge 'listwise\(rubric\)'$",
         ),
         ({"env": "CartPole-v1"}, "action"),
     ],

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from resume_gym import WEAKNESSES, Rules, Session, Task, Verdict, load_tasks, tool_call
 from resume_gym.agents import make_agent
-from resume_gym.episode.rewards import TERMS
 from resume_gym.evaluation import Episode, Summary, evaluate, play, summarise, table
 from resume_gym.evaluation.comparison import compare, statistics_of
 from resume_gym.evaluation.estimator import best_of, deviation, mean
@@ -77,7 +76,7 @@ def test_an_episode_contains_the_results_of_its_session():
     assert (episode.submitted, episode.fits, episode.judged) == (True, True, True)
     assert episode.lines == session.state.document.lines
     assert episode.words == sum(len(text.split()) for text, _ in session.state.transcript)
-    assert episode.ledger.keys() == set(TERMS)
+    assert episode.ledger.keys() == set(Session.terms)
     assert json.loads(json.dumps(dataclasses.asdict(episode)))["task_id"] == task.task_id
 
 
@@ -197,7 +196,7 @@ def test_the_seed_gives_the_episodes():
 
 
 def test_summary_of_hand_made_episodes():
-    terms = dict.fromkeys(TERMS, 0.0)
+    terms = dict.fromkeys(Session.terms, 0.0)
     base = Episode(
         "a", "too_long", 2.0, 60.0, {**terms, "submit": 1.0, "hallucination": 1.0},
         turns=4, edits=3, failed_edits=1, malformed=0, submitted=True, lines=50, fits=True,

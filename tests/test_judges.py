@@ -82,7 +82,6 @@ def model() -> dict[str, Any]:
         {"name": "pairwise", "judge": model(), "weight": 1.0},
         {"name": "listwise", "judge": model()},
         {"name": "listwise", "judge": "rubric"},
-        {"name": "critique", "judge": "rubric"},
     ],
     ids=lambda spec: spec if isinstance(spec, str) else spec["name"],
 )

@@ -47,6 +47,7 @@ from resume_gym.judges import Judge
 
 NET, EVIDENCE = MIXED
 GUESSING = f"{Guessing.__module__}:Guessing-v0"
+TIERS = '{"name": "tiers", "local": "rubric", "frontier": "rubric"}'
 CONFIG = Config(env="A-v0:2,B-v0:1", groups=3, group_size=2, seed=5, timeout_s=30.0)
 SEARCHING: Any = gymnasium.make(EVIDENCE).unwrapped
 
@@ -241,13 +242,13 @@ def test_an_evaluation_needs_three_quarters_of_each_environment() -> None:
     [
         (
             (EVIDENCE, NET),
-            {"judge": "critique", "credit": "edit"},
-            f"^credit: .*{EVIDENCE} has the judge 'critique",
+            {"judge": TIERS, "credit": "edit"},
+            f"^credit: .*{EVIDENCE} has the judge 'tiers",
         ),
         ((NET, GUESSING), {"judge": "rubric"}, f"^judge: {GUESSING} has no such setting"),
         (
             (EVIDENCE, NET),
-            {"judge": "critique", "credit": "episode"},
+            {"judge": TIERS, "credit": "episode"},
             f"^judge: .*; the environment is {NET}",
         ),
     ],

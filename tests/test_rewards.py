@@ -169,4 +169,4 @@ def test_any_episode_is_within_bounds_and_its_terms_add_up_exactly(
     assert 0 <= session.score <= 100
     assert sum(session.ledger.values()) == session.reward
     assert sum(rewards.components(session.ledger).values()) == session.reward
-    assert list(session.ledger) == list(rewards.TERMS)
+    assert list(session.ledger) == list(session.terms)

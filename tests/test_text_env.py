@@ -50,8 +50,7 @@ def test_an_episode_earns_what_its_environment_says() -> None:
     assert session.done
     assert session.turns == len(heard) <= 4
     assert session.reward == sum(one.reward for one in heard)
-    # step rewards have no names, so all of them count as the end's
-    assert session.ledgers == [{}] * (len(heard) - 1) + [{"reward": session.reward}]
+    assert session.ledgers == [{"reward": one.reward} for one in heard]
     with pytest.raises(RuntimeError, match="the episode is over"):
         session.step("1")
 
@@ -113,9 +112,9 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     assert type(figures) is Returns
     assert (figures.episodes, figures.tasks) == (6, 2)
     # without a judge, credit by edit has nothing to grade
-    assert made.earned == [[sum(turn.values()) for turn in one] for one in made.ledgers]
+    assert made.earned == [one.session.rewards for one in rollouts]  # type: ignore[attr-defined]
     assert [one.record() for one in batch().rollouts] == [one.record() for one in rollouts]
-    assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
+    assert len(Trajectories(tmp_path).graded(1)) == 6
 
 
 def failing(

@@ -166,7 +166,7 @@ def test_only_the_last_observation_is_encoded_again() -> None:
 def test_without_a_weight_there_are_no_hints() -> None:
     one = batch(make(says("Hello", SUBMIT), FixedJudge((WORST,)), credit="edit"))
     assert "marked_turns" not in one.metrics
-    zeros = [[0.0] * len(turns) for turns in one.ledgers]
+    zeros = [[0.0] * turns for turns in one.turns]
     assert all(sample.hinted == () for sample in one.samples(zeros, hinted=True))
     on = batch(
         make(says("Hello", SUBMIT), FixedJudge((WORST,)), credit="edit", feedback_weight=1.0)

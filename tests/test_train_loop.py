@@ -47,7 +47,7 @@ class Parts:
             groups=torch.ones(2),
             metrics={},
             response_tokens=1,
-            ledgers=[[{"submit": 1.0}], [{"edit": 0.0}, {"submit": float(step)}]],
+            turns=[1, 2],
             earned=[[1.0], [0.5, step]],
             samples=lambda advantages, hinted: self.calls.extend(
                 [("samples", advantages), ("hinted", hinted)]

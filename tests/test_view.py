@@ -126,7 +126,7 @@ def test_another_domain_of_editing():
     session.step(tool_call("submit"))
     session.grade(Editor().judge(release, session.text))
     record = {**session.record(), "group": 3, "member": 1}
-    tasks = find_tasks("examples.release_notes:ReleaseNotes-v0", "")
+    tasks = find_tasks("examples.release_notes:ReleaseNotes-v0", "", True)
     row = make_row(record, 7, tasks)
     assert (row.weakness, row.outcome, row.edits) == (release.weakness, "submitted", 1)
     assert row.reward == session.reward
@@ -160,16 +160,16 @@ def test_an_environment_that_edits_nothing():
 
 def test_tasks_that_are_nowhere_are_a_note():
     for env, source in (("nowhere.at_all:Env-v0", ""), ("ResumeEdit-v0", "nowhere.jsonl")):
-        tasks = find_tasks(env, source)
+        tasks = find_tasks(env, source, True)
         assert env in tasks.note
         assert not tasks.by_id
-    assert find_tasks("CartPole-v1", "") == Tasks()
+    assert find_tasks("CartPole-v1", "", True) == Tasks()
 
 
 def test_the_weakness_of_a_task_that_training_generated_is_known() -> None:
     made = generate_task(3, 1017, "train", "mini")
-    assert find_tasks("ResumeEditMini-v0", "").weakness(made.task_id) == made.weakness
-    assert find_tasks("ResumeEditMini-v0", "mini").weakness(made.task_id) == ""
+    assert find_tasks("ResumeEditMini-v0", "", True).weakness(made.task_id) == made.weakness
+    assert find_tasks("ResumeEditMini-v0", "mini", True).weakness(made.task_id) == ""
 
 
 # --- folders ------------------------------------------------------------------------------------

@@ -75,13 +75,13 @@ def test_a_judge_of_judges_adds_up_their_usage(task: Task) -> None:
 
     votes = {"name": "votes", "judge": model(0.25), "votes": 3}
     tiers = {"name": "tiers", "local": [votes, "rubric"], "frontier": model(0.5), "audit": 1}
-    judge: Any = make_judge({"name": "critique", "judge": tiers})
+    judge: Any = make_judge({"name": "listwise", "judge": tiers, "ranks": "rubric"})
     judge.judge(task, revision(0))
     assert (judge.usage.calls, judge.usage.dollars) == (3 * 3 + 3, 0.75)
     assert judge.served == "fake-1"
     unknown: Any = make_judge({"name": "tiers", "local": votes, "frontier": model(None)})
     assert unknown.usage.dollars is None
-    offline: Any = make_judge({"name": "critique", "judge": "rubric"})
+    offline: Any = make_judge({"name": "listwise", "judge": "rubric"})
     assert (offline.usage, offline.served) == (None, "")
 
 
@@ -154,3 +154,17 @@ def test_a_judge_without_draws_is_refused() -> None:
 def test_a_number_of_votes_is_odd(votes: Any) -> None:
     with pytest.raises(ValueError, match=r"votes: expected an odd number >= 1, got"):
         make_judge({"name": "votes", "judge": fake(), "votes": votes})
+
+
+def test_a_draw_reaches_a_judge_of_groups(task: Task) -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        return verdict(sure=0.9 if revised == revision(1) else 0.1)
+
+    log: list[Any] = []
+    tiers = {"name": "tiers", "local": fake(says=says), "frontier": fake(log=log), "audit": 0}
+    judge = make_judge({"name": "listwise", "judge": tiers, "ranks": "rubric"})
+    assert judge.grouped
+    # one member in doubt sends the other along
+    asyncio.run(judge.averdicts(task, [revision(0), revision(1)], draw=5))
+    asyncio.run(judge.averdict(task, revision(2), draw=6))
+    assert sorted(log) == sorted([(revision(0), 5), (revision(1), 5), (revision(2), 6)])

@@ -95,28 +95,12 @@ class Engine(Protocol):
         """
         ...
 
-    def behind(self, version: int) -> Sequence[str]:
-        """Return the URLs of servers that do not have the weights of this version."""
-        ...
-
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Sample a completion on each server, to compare its log-probabilities with the trainer's.
 
         An in-process engine returns an empty list, since each training step compares the engine's
         log-probabilities with the trainer's anyway.
         """
-        ...
-
-    def sleep(self) -> None:
-        """Free GPU memory for the trainer.
-
-        Raises:
-            EngineError: a server did not free the memory within the timeout.
-        """
-        ...
-
-    def wake(self) -> None:
-        """Reallocate the GPU memory that `sleep` has freed."""
         ...
 
     def close(self) -> None:

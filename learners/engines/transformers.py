@@ -248,19 +248,9 @@ class TransformersEngine:
         """Free the cache of a conversation."""
         self._parked.pop(key, None)
 
-    def behind(self, version: int) -> list[str]:
-        """Return an empty list: this engine has no servers."""
-        return []
-
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return an empty list: this engine has no servers to compare; see `Engine`."""
         return []
-
-    def sleep(self) -> None:
-        """Do nothing: `colocated` requires vLLM."""
-
-    def wake(self) -> None:
-        """Do nothing: `colocated` requires vLLM."""
 
     def close(self) -> None:
         """Free the caches of all conversations."""

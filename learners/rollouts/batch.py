@@ -80,9 +80,9 @@ class Batch:
         return torch.tensor([rollout.group for rollout in self.rollouts])
 
     @property
-    def ledgers(self) -> list[Sequence[Mapping[str, float]]]:
-        """For each of the n rollouts, the reward terms of each of its turns."""
-        return [rollout.ledgers for rollout in self.rollouts]
+    def turns(self) -> list[int]:
+        """Number of turns of each of the n rollouts."""
+        return [rollout.session.turns for rollout in self.rollouts]
 
     @property
     def earned(self) -> list[list[float]]:

@@ -104,6 +104,7 @@ class Orchestrator:
         self._hinted, self._teacher_url = hinted, teacher_url
         self._keys = count()
         self._words: Mapping[str, int] | None = None
+        self._playing: set[int] = set()  # steps whose episodes are not all stored
         self._means = cache(self._read_means)
 
     async def batch(self, step: int) -> Batch:
@@ -123,6 +124,7 @@ class Orchestrator:
         }
         groups, spares = planned_groups(step, self._curricula, drawn)
         seed = next(iter(drawn.values())).seed
+        self._playing.add(step)
         self.watchdog.lag_s = 0.0
         complete, failures = await self._play_groups(step, groups, seed)
         equal = [group for group in complete if len({_earned(one) for one in group}) == 1]
@@ -138,6 +140,7 @@ class Orchestrator:
             raise _failed(failures, len(groups) * self._group_size)
         if self._trajectories:
             self._trajectories.sync(step)
+        self._playing.discard(step)
         kept = [rollout for group in complete for rollout in group]
         if self._teacher_url:
             await teacher.ask(kept, self._teacher_url, self._of(kept[0]).chat, self._timeout_s)
@@ -177,8 +180,8 @@ class Orchestrator:
         return await second_judge.compare(rollouts, judges, *limits, self._faults)
 
     def _first_words(self, step: int) -> Mapping[str, int]:
-        """Return the counts of the words written in the first step; empty in that step itself."""
-        if self._words is None and self._trajectories and step > 1:
+        """Return the counts of the words written in the first step; empty until it has ended."""
+        if self._words is None and self._trajectories and step > 1 and 1 not in self._playing:
             words = Counter[str]()
             for record in self._trajectories.graded(1):
                 kind = self._works[record.get("env", "")].session_type

@@ -118,13 +118,6 @@ class Rollout:
         """Reward of the session, plus the term `COMPARISON` if there is one."""
         return self.session.reward + (self.comparison or 0.0)
 
-    @property
-    def ledgers(self) -> list[Mapping[str, float]]:
-        """The reward terms of each turn, which sum to `reward`."""
-        *turns, last = self.session.ledgers
-        end = {} if self.comparison is None else {COMPARISON: self.comparison}
-        return [*turns, {**last, **end}]
-
     def append_observation(self, ids: Sequence[int]) -> None:
         """Append tokens that the policy did not sample."""
         self.response += ids

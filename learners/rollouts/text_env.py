@@ -114,8 +114,8 @@ class TextSession:
 
     @property
     def ledgers(self) -> list[dict[str, float]]:
-        """Reward terms of each turn: the episode's reward for the last turn, none for others."""
-        return [*({} for _ in self.actions[1:]), {"reward": self.reward}]
+        """Reward terms of each turn."""
+        return [{"reward": reward} for reward in self.rewards]
 
     def step(self, text: str) -> Heard:
         """Take one action in the environment.

@@ -95,10 +95,10 @@ class Trajectories:
             self._note(f"An episode of {task} is played again: {kind}: {error}")
             return planned
 
-    def graded(self, step: int, groups: Collection[int] | None = None) -> list[Record]:
+    def graded(self, step: int) -> list[Record]:
         """Return the records of the graded rollouts of a step, sorted by group and member."""
         # sorted: the lines are in the order in which verdicts arrived, which is not reproducible
-        played = sorted(self._played(step, groups).items())
+        played = sorted(self._played(step, None).items())
         return [record for _, record in played if record["graded"]]
 
     def _played(self, step: int, groups: Collection[int] | None) -> dict[tuple[int, int], Record]:

@@ -84,15 +84,18 @@ def _lines(resume: str) -> Iterator[tuple[int, str]]:
 
 _BULLET = re.compile(r"[-*+•][ \t]+(?=\S)")
 _LABELLED = re.compile(r"[-*+•][ \t]+[A-Z][\w &/]{2,30}: ")  # "- Languages: Go, Java"
-_COMMON = """about after also another before both each every from have into more most other that
-their them there they this those through until what when where which while will with without
-your"""
+_COMMON = frozenset((
+    "about", "after", "also", "another", "before", "both", "each", "every", "from", "have",
+    "into", "more", "most", "other", "that", "their", "them", "there", "they", "this", "those",
+    "through", "until", "what", "when", "where", "which", "while", "will", "with", "without",
+    "your",
+))  # fmt: skip
 
 
 def stems(text: str) -> Iterator[str]:
     """Yield the first six letters of each content word, which serve as a crude stem."""
     words = re.findall(r"[a-z][a-z0-9+#]{2,}", text.lower())
-    return (word[:6] for word in words if len(word) > 3 and word not in _COMMON.split())
+    return (word[:6] for word in words if len(word) > 3 and word not in _COMMON)
 
 
 def _fitness(job: str) -> Callable[[str], float]:

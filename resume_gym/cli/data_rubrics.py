@@ -12,7 +12,7 @@ from resume_gym.episode.tasks import write_jsonl
 from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.support.atomic_write import check_new_file, replacing, through_links
-from resume_gym.support.printing import say
+from resume_gym.support.printing import amount, say
 from resume_gym.support.user_errors import TaskError, number_of
 
 
@@ -77,6 +77,6 @@ def _run(options: argparse.Namespace) -> int:
     places = f"{len(written)} of {number_of(len(tasks), 'task')}"
     items = f"{number_of(sum(written), 'item')} for {places}"
     dollars = client.usage.dollars
-    cost = "" if dollars is None else f", ${dollars:.2f}"
+    cost = "" if dollars is None else f", ${amount(dollars)}"
     say(f"{options.out}: {items}, {refused}{cost}" + "; nothing is written" * (not written))
     return 0 if written else 1

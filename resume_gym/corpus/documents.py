@@ -84,7 +84,7 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
 def _bytes(path: Path, most: int) -> bytes:
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):

@@ -1,8 +1,7 @@
 """Read untrusted documents in child processes with limits.
 
 A server process imports the readers once and forks a child process for each document; the operating
-system enforces `Limits` on the child. On systems without `fork`, the server itself reads the
-document and is killed if it exceeds the time limit. Running this module starts the server.
+system enforces `Limits` on the child. Running this module starts the server.
 """
 
 import json
@@ -64,7 +63,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
     process = _server[1]
     assert process.stdin
     assert process.stdout
-    # The timer is for systems without `fork`; on other systems, `Limits` end the child earlier.
+    # a backstop: `Limits` end the child earlier
     timer = Timer(limits.time_s + 5, process.kill)
     timer.start()
     try:
@@ -104,10 +103,9 @@ def _serve(source: BinaryIO, sink: BinaryIO) -> None:
     for package in ("pdfplumber", "mammoth", "markdown_it"):
         with suppress(ImportError):  # imported once for all forks; readers report missing packages
             import_module(package)
-    read = _forked if hasattr(os, "fork") else _read
     while line := source.readline():
         kind, outline, size, limits = json.loads(line)
-        sink.write(read(kind, source.read(size), outline, Limits(*limits)) + b"\n")
+        sink.write(_forked(kind, source.read(size), outline, Limits(*limits)) + b"\n")
         sink.flush()
 
 

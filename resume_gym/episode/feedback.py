@@ -24,5 +24,5 @@ class FeedbackSession(Session):
         return super().act(call)
 
     def feedback(self, text: str) -> str:
-        """Return at most three remarks on a draft, by the rules of the judge `critique`."""
+        """Return at most three remarks on a draft, by rules; see `judges.critique`."""
         return feedback(self.task, text)

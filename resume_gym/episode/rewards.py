@@ -19,7 +19,6 @@ TOOL_REWARDS: Mapping[str, float] = {
 }
 """Rewards of tool calls; only the first `review` of an episode is rewarded."""
 TOOL_TERMS = tuple(TOOL_REWARDS)
-TERMS = (*TOOL_TERMS, "layout", *VERDICT_FIELDS)
 LAYOUT = 1.0
 VERDICT_WEIGHTS: Mapping[str, float] = {
     "hallucination": 1.0,

@@ -16,7 +16,7 @@ class Episode:
         weakness: planted weakness of the task.
         reward: episode reward, the sum of `ledger`.
         score: episode reward on a scale from 0 to 100.
-        ledger: all terms of the reward; see `rewards.TERMS`.
+        ledger: all terms of the reward; see `EditSession.terms`.
         turns: number of the agent's actions.
         edits: number of successful edits.
         failed_edits: number of failed edits.

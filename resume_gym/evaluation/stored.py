@@ -8,8 +8,7 @@ from resume_gym.evaluation.estimator import ByTask
 from resume_gym.support.json_lines import is_finite
 
 FORMAT = 3
-"""Format of `evaluation.json`. In formats 1 and 2, each episode counts once in a mean, not each
-task; the means are the same if all tasks have the same number of graded episodes."""
+"""Format of `evaluation.json`."""
 
 
 def stored(evaluation: Mapping[str, object], part: str) -> dict[str, Mapping[str, Any]]:
@@ -52,14 +51,7 @@ def outdated(evaluation: Mapping[str, object], rewards: Mapping[str, ByTask]) ->
         own = [(value, len(values)) for values in tasks.values() for value in values]
         # divide before summing, since the sum of large rewards could overflow
         mean = math.fsum(value / count / len(tasks) for value, count in own)
-        of_episodes = math.fsum(value / len(own) for value, _ in own)
         if episodes == len(own) and _is_close(reward, mean):
-            continue
-        if episodes == len(own) and _is_close(reward, of_episodes):
-            yield (
-                f"{name} has means over episodes, as in format {evaluation.get('format')!r:.40}; "
-                f"format {FORMAT} has means over tasks. The command that wrote it writes it again"
-            )
             continue
         stated = f"a mean reward of {reward!r:.40} in {episodes!r:.40} episodes"
         yield f"{name} has {stated}, but {mean:.6g} in the {len(own)} that can be read"

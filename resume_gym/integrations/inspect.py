@@ -2,7 +2,7 @@
 
     pip install -e . inspect-ai
     inspect eval resume_gym/resume_edit --model openai/gpt-5 -T env_id=ResumeEditMini-v0 --limit 10
-    inspect eval resume_gym/resume_edit --model hf/Qwen/Qwen3-4B -T judge=critique --epochs 4
+    inspect eval resume_gym/resume_edit --model hf/Qwen/Qwen3-4B -T tasks=procedural:1:20 --epochs 4
     inspect view
 
 Each sample is a task of the environment. The solver plays an episode within its limit of turns. The

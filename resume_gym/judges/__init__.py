@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from resume_gym import llm
 from resume_gym.episode.rewards import LineVerdict, Verdict
@@ -40,11 +40,7 @@ JUDGES = {
     "tiers": ("resume_gym.judges.tiers", "Tiers"),
     "pairwise": ("resume_gym.judges.pairwise", "Pairwise"),
     "listwise": ("resume_gym.judges.listwise", "Listwise"),
-    "critique": ("resume_gym.judges.critique", "Critique"),
 }
-
-OFFLINE = ("rubric", "critique")
-"""Names of the judges that apply rules and, with their default options, ask no model."""
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -75,7 +71,6 @@ class Judge(Protocol):
         ...
 
 
-@runtime_checkable
 class GroupScorer(Protocol):
     """Judge that also scores the revisions of a group, which all revise the same resume.
 
@@ -342,8 +337,7 @@ def make_judge(spec: str | Mapping[str, object]) -> Judge:
     if hasattr(judge, "judge_group"):
         check_weight(f"judge {name!r}: group_weight", getattr(judge, "group_weight", 1.0))
     for part in getattr(judge, "parts", ()):
-        passed_on = getattr(judge, "judge_group", None) == getattr(part, "judge_group", None)
-        if group_weight(part) and not passed_on:
+        if group_weight(part):
             told = f"weight 0 in {part.name!r}, whose scores of groups it does not pass on"
             raise ValueError(f"judge {name!r}: expected {told}")
     return judge

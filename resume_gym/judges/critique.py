@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resume_gym.episode.tasks import Task
-from resume_gym.judges import GroupScorer, JudgeRefused
+from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
-from resume_gym.judges.votes import InnerVerdicts
 from resume_gym.text.alignment import align
 from resume_gym.text.lines import Content, Line, parse
 from resume_gym.text.reference import Reference, make_reference
@@ -29,24 +28,6 @@ _MOST = 3  # maximum number of remarks in one feedback
 _QUOTE = 70  # maximum length of a quotation in characters
 _TOLD = 0.5  # a line states a fact if it has at least this share of the fact's stems
 _FAULTY = 0.25  # a line with more formatting faults than this gets a remark
-
-
-class Critique(InnerVerdicts):
-    """Judge that adds feedback on drafts; its verdicts are those of an inner judge.
-
-    Args:
-        judge: specification of the inner judge, for `make_judge`.
-    """
-
-    def __init__(self, judge: str | Mapping[str, object] = "rubric") -> None:
-        super().__init__(judge)
-        if isinstance(self._judge, GroupScorer):
-            self.judge_group, self.group_weight = self._judge.judge_group, self._judge.group_weight
-        self.name = f"critique({self._judge.name})"
-
-    def critique(self, task: Task, revised: str) -> str:
-        """Return feedback on a draft; see `feedback`."""
-        return feedback(task, revised)
 
 
 def feedback(task: Task, revised: str) -> str:

@@ -9,12 +9,21 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from resume_gym.episode.rewards import Verdict
 from resume_gym.episode.tasks import Task
-from resume_gym.judges import Score, check_weight, make_judge, together
-from resume_gym.judges.votes import InnerVerdicts, score_unvetoed
+from resume_gym.judges import (
+    AsyncJudge,
+    Outcome,
+    Score,
+    as_async,
+    check_weight,
+    make_judge,
+    together,
+)
+from resume_gym.judges.votes import drawn, score_unvetoed
 
 
-class Listwise(InnerVerdicts):
+class Listwise(AsyncJudge):
     """Judge that scores the revisions of a group by rankings; an inner judge gives the verdicts.
 
     The distinct revisions are ranked twice: in a random order, and in the reversed order, since the
@@ -44,14 +53,22 @@ class Listwise(InnerVerdicts):
         check_weight("listwise: weight", weight)
         if type(seed) is not int:
             raise ValueError(f"listwise: seed: expected a whole number, got {seed!r}")
-        super().__init__(judge)
-        if ranks is not None:
-            self.parts = (*self.parts, make_judge(ranks))
+        self._judge = as_async(make_judge(judge))
+        self.parts = (self._judge, *([] if ranks is None else [make_judge(ranks)]))
+        self.grouped = self._judge.grouped
         self._ranks: Any = self.parts[-1]
         if not hasattr(self._ranks, "places"):
             raise ValueError(f"listwise: {self._ranks.name!r} cannot rank; set option 'ranks'")
         self.group_weight, self._seed = weight, seed
         self.name = f"listwise({', '.join(part.name for part in self.parts)})"
+
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
+        """Return the verdict of the inner judge; see `AsyncJudge`."""
+        return await drawn(self._judge, draw).averdict(task, revised)
+
+    async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Outcome]:
+        """Return the verdicts of the inner judge; see `AsyncJudge`."""
+        return await drawn(self._judge, draw).averdicts(task, group)
 
     async def judge_group(self, task: Task, group: Sequence[str]) -> list[Score]:
         """Return the scores of a group's revisions; see `GroupScorer`.

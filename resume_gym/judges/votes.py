@@ -58,27 +58,6 @@ class GroupJudge(AsyncJudge):
         """Return the outcomes of one or more revisions, none of which is vetoed."""
 
 
-class InnerVerdicts(AsyncJudge):
-    """Base class of judges whose verdicts are those of an inner judge.
-
-    Args:
-        judge: specification of the inner judge, for `make_judge`.
-    """
-
-    def __init__(self, judge: str | Mapping[str, object]) -> None:
-        self._judge = as_async(make_judge(judge))
-        self.parts = (self._judge,)
-        self.grouped = self._judge.grouped
-
-    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the verdict of the inner judge; see `AsyncJudge`."""
-        return await drawn(self._judge, draw).averdict(task, revised)
-
-    async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Outcome]:
-        """Return the verdicts of the inner judge; see `AsyncJudge`."""
-        return await drawn(self._judge, draw).averdicts(task, group)
-
-
 async def score_unvetoed(
     task: Task, group: Sequence[str], score: Callable[[Sequence[str]], Awaitable[Sequence[Score]]]
 ) -> list[Score]:

@@ -32,8 +32,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Flush a file's content, or a folder's entries, to disk, so that they survive a power cut."""
-    if os.name == "nt":  # Windows can neither open folders nor sync files opened for reading
-        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

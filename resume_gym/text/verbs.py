@@ -71,7 +71,7 @@ def past_of_base(base: str) -> str:
 
 def is_base(word: str) -> bool:
     """Return whether a lower-case word is the base form of a verb of the word lists."""
-    return past_of_base(word) in VERBS | PAST_TENSES and word not in PAST_TENSES
+    return past_of_base(word) in KNOWN_VERBS and word not in PAST_TENSES
 
 
 def gerund(past: str) -> str:
@@ -95,8 +95,10 @@ VERBS = frozenset(
 ) | frozenset().union(*FRAMES.values())
 """Known verbs, mostly in the past tense."""
 
-VERB_STEMS = frozenset(map(stem, VERBS | PAST_TENSES))
-"""Stems of `VERBS` and `PAST_TENSES`."""
+KNOWN_VERBS = VERBS | PAST_TENSES
+
+VERB_STEMS = frozenset(map(stem, KNOWN_VERBS))
+"""Stems of `KNOWN_VERBS`."""
 
 _AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
 _SUBJECTS = frozenset(LEXICON["words"]["subjects"])

@@ -57,7 +57,7 @@ class Tasks(NamedTuple):
         return str(getattr(self.by_id.get(task_id), "weakness", ""))
 
 
-def tasks_by_env(setting: str, source: str, trusted: bool = True) -> dict[str, Tasks]:
+def tasks_by_env(setting: str, source: str, trusted: bool) -> dict[str, Tasks]:
     """Load the tasks of all environments that the setting `env` names; see `find_tasks`.
 
     Returns:
@@ -73,7 +73,7 @@ def tasks_by_env(setting: str, source: str, trusted: bool = True) -> dict[str, T
     return {env: find_tasks(env, source, trusted) for env in envs}
 
 
-def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
+def find_tasks(env: str, source: str, trusted: bool) -> Tasks:
     """Load the tasks of an environment; a failure results in a note, not an error.
 
     Args:

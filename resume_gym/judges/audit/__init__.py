@@ -24,7 +24,6 @@ import numpy as np
 from resume_gym.episode.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
 from resume_gym.episode.tasks import Task
 from resume_gym.judges import (
-    OFFLINE,
     AsyncJudge,
     JudgeError,
     JudgeMalformed,
@@ -33,6 +32,7 @@ from resume_gym.judges import (
     bounded,
     unexpected,
 )
+from resume_gym.judges.rubric import RubricJudge
 from resume_gym.judges.votes import drawn
 from resume_gym.support.atomic_write import replacing, through_links
 from resume_gym.support.user_errors import TaskError, number_of
@@ -299,6 +299,7 @@ async def calibrate(
     # independent, so the intervals would be too narrow.
     given = [(answer.pair, answer.fields) for answer in runs[0] if answer.fields is not None]
     seconds = [answer.seconds for answers in runs for answer in answers]
+    offline = bool(judge.parts) and all(isinstance(one, RubricJudge) for one in judge.parts)
     return Agreement(
         judge=judge.name,
         pairs=len(pairs),
@@ -308,7 +309,7 @@ async def calibrate(
         flips=flips,
         failures=dict(sorted(failures.items())),
         asked=len(seconds),
-        dollars=usage.dollars if usage else 0.0 if judge.name in OFFLINE else None,
+        dollars=usage.dollars if usage else 0.0 if offline else None,
         stored=usage.stored if usage else 0,
         seconds={
             f"p{part}": float(np.percentile(seconds, part, method="inverted_cdf"))

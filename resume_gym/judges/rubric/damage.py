@@ -24,7 +24,7 @@ from resume_gym.text.style import (
     is_weak,
 )
 from resume_gym.text.thresholds import FEW, HALF, SEVERAL
-from resume_gym.text.verbs import FIELDS, FRAMES, NOUNS, PAST_TENSES, STATIVE, VERBS, is_base
+from resume_gym.text.verbs import FIELDS, FRAMES, KNOWN_VERBS, NOUNS, STATIVE, VERBS, is_base
 
 _TORN = {name: frozenset(words) for name, words in LEXICON["torn"].items() if name != "pairs"}
 _COMPLETED: dict[str, str] = LEXICON["torn"]["pairs"]
@@ -457,7 +457,7 @@ def _misformed(words: tuple[str, ...], at: int, known: Sequence[tuple[str, ...]]
     forms = [word for text in known for word in text if stem(word) == key]
     base = not (is_past(second) or _doing(second) or second.endswith("s"))
     if not any(is_past(word) or _doing(word) for word in forms):
-        return first == "to" and bool(forms) and is_past(second) and second in VERBS | PAST_TENSES
+        return first == "to" and bool(forms) and is_past(second) and second in KNOWN_VERBS
     if first in _TORN["governing"]:
         gerund = any(_doing(word) for word in forms)
         return (base and gerund and not _opens((*words, _END)[at + 2])) or (

@@ -5,9 +5,9 @@
 From `resume_gym`, the trainer uses tasks, rules, a judge, and `Session`.
 The example printed
 
-    step 1: mean reward +2.91, 554 tokens
-    step 2: mean reward +1.81, 573 tokens
-    step 3: mean reward +3.84, 526 tokens
+    step 1: mean reward +2.97, 513 tokens
+    step 2: mean reward +4.62, 411 tokens
+    step 3: mean reward +3.22, 750 tokens
 
 in half a minute on a CPU core. Each step has other tasks: this is not a learning curve.
 """

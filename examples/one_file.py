@@ -17,7 +17,7 @@ gigabytes; `--find-links FOLDER` prefers the wheel for CPUs, torch-2.13.0+cpu, i
 The example writes runs/one_file. It printed, with the progress of the training in between,
 
     careful: reward 6.50
-    nano: 10 steps, mean reward of the last 1.25
+    nano: 10 steps, mean reward of the last -0.06
 
 Four episodes a step show that training runs; they are too few to learn from.
 """

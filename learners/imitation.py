@@ -1,6 +1,6 @@
 r"""Imitation: train any model on demonstrations of a scripted editor, as a start for `aipo.py`.
 
-    python learners/imitation.py --tokens 34e6 --compile     # a new nano policy, two CPU cores
+    python learners/imitation.py --tokens 48e6 --compile     # a new nano policy, two CPU cores
     python learners/imitation.py --tokens 1e5 --model smollm2 --lora-rank 32 \
         --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model

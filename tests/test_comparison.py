@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from resume_gym.episode.rewards import TERMS
+from resume_gym import Session
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
 from resume_gym.evaluation.contest import Entry
 from resume_gym.evaluation.progress import Bar, progress
@@ -14,7 +14,7 @@ from resume_gym.evaluation.summary import summarise
 from resume_gym.evaluation.table import comparison_table, markdown, sections
 
 BLANK = Episode(
-    "a", "too_long", 0.0, 50.0, dict.fromkeys(TERMS, 0.0),
+    "a", "too_long", 0.0, 50.0, dict.fromkeys(Session.terms, 0.0),
     turns=4, edits=1, failed_edits=0, malformed=0, submitted=True, lines=50, fits=True,
     judged=True, verdict={"clarity": 0.0}, words=10,
 )  # fmt: skip
